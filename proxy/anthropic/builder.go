@@ -42,8 +42,9 @@ type Builder struct {
 	part   int             // of the summary in a thinking block; -1: none yet
 	text   strings.Builder // of the open block, if the answer is whole
 
-	calls int
-	wrote bool
+	calls      []string // their ids
+	wrote      bool
+	safeguards []string
 }
 
 // NewBuilder begins the answer to req. mark precedes the encrypted reasoning in the signature of a thinking block.
@@ -53,6 +54,7 @@ func NewBuilder(req *MessageRequest, head Head, mark string) *Builder {
 			Usage: UsageOf(nil)},
 		whole: head.Whole, tools: make(map[string]string, len(req.Tools)), single: req.Single, thinking: req.Thinking,
 		summary: req.Reasoning.Summary != "" && req.Reasoning.Summary != openai.NoSummary, mark: mark,
+		safeguards: req.Safeguards,
 	}
 	b.message.Usage.InputTokens = head.InputTokens
 	for _, tool := range req.Tools {
@@ -65,7 +67,7 @@ func NewBuilder(req *MessageRequest, head Head, mark string) *Builder {
 func (b *Builder) Message() Message { return b.message }
 
 // Calls is how many calls of tools the answer has.
-func (b *Builder) Calls() int { return b.calls }
+func (b *Builder) Calls() int { return len(b.calls) }
 
 // Wrote reports whether there is more than thinking.
 func (b *Builder) Wrote() bool { return b.wrote }
@@ -141,7 +143,7 @@ func (b *Builder) Item(raw json.RawMessage) []Event {
 		b.reasoning(item)
 	case "function_call":
 		name, known := b.tools[item.Name]
-		if b.wrote = true; known && (b.calls == 0 || !b.single) {
+		if b.wrote = true; known && (len(b.calls) == 0 || !b.single) {
 			b.call(name, item)
 		}
 	default:
@@ -175,7 +177,7 @@ func (b *Builder) reasoning(item modelItem) {
 func (b *Builder) call(name string, item modelItem) {
 	b.start()
 	b.close()
-	b.calls++
+	b.calls = append(b.calls, item.CallID)
 	input := inputOf(item.Arguments)
 	b.openBlock(Block{Type: BlockToolUse, ID: item.CallID, Name: name, Input: json.RawMessage(`{}`)}, item.ID)
 	b.delta(deltaInput, input)
@@ -210,7 +212,9 @@ func (b *Builder) End(stop Stop, usage *openai.Usage) []Event {
 	if usage != nil {
 		b.message.Usage = UsageOf(usage)
 	}
-	b.add(Event{Type: EventMessageDelta, Stop: &stop, Usage: b.message.Usage.ofEnd()}, Event{Type: EventMessageStop})
+	b.message.SafeguardResults = safeguardResults(b.safeguards, b.calls)
+	b.add(Event{Type: EventMessageDelta, Stop: &stop, Usage: b.message.Usage.ofEnd(),
+		Safeguards: b.message.SafeguardResults}, Event{Type: EventMessageStop})
 	return b.events
 }
 

@@ -32,6 +32,8 @@ type Event struct {
 	Message *Message  // of a message_start
 	Stop    *Stop     // of a message_delta
 	Usage   *Usage    // likewise
+	// Safeguards are those of a message_delta.
+	Safeguards []SafeguardResult
 }
 
 // deltaKind is the kind of a delta: its JSON up to its text, behind the index of its block.
@@ -111,7 +113,7 @@ func (e *Event) body() any {
 			Type  string     `json:"type"`
 			Delta endOfDelta `json:"delta"`
 			Usage *Usage     `json:"usage"`
-		}{e.Type, endOfDelta{e.Stop.reason(), e.Stop.sequence(), e.Stop.details(), nil}, e.Usage}
+		}{e.Type, endOfDelta{e.Stop.reason(), e.Stop.sequence(), e.Stop.details(), nil, e.Safeguards}, e.Usage}
 	}
 }
 
@@ -121,6 +123,8 @@ type endOfDelta struct {
 	StopSequence *string      `json:"stop_sequence"`
 	StopDetails  *StopDetails `json:"stop_details"`
 	Container    *struct{}    `json:"container"` // always null
+	// Safeguards answer those of the request; omitted without any.
+	Safeguards []SafeguardResult `json:"safeguard_results,omitempty"`
 }
 
 // WriteError writes the event of an error, after which a stream ends.

@@ -20,6 +20,8 @@ type Message struct {
 	Container    *struct{}    `json:"container"`   // always null
 	Diagnostics  *struct{}    `json:"diagnostics"` // always null
 	Usage        Usage        `json:"usage"`
+	// SafeguardResults answer the safeguards of the request; omitted without any.
+	SafeguardResults []SafeguardResult `json:"safeguard_results,omitempty"`
 }
 
 // Block is a block of an answer: text, thinking or a call of a tool.

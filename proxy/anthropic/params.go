@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"codex-proxy/proxy/openai"
 )
@@ -17,7 +18,9 @@ const (
 	refused              // 400, because the answer would be wrong without notice
 )
 
-// params is every parameter of POST /v1/messages and its rule. Any other parameter is refused as unknown.
+// params is every known parameter of POST /v1/messages and its rule. Any other one is ignored: Anthropic asks gateways to
+// take fields that they do not know, as its clients send new ones before the reference has them.
+// Source: https://code.claude.com/docs/en/llm-gateway.
 // docs/api.md has this table; a test keeps the two equal.
 var params = map[string]struct {
 	rule rule
@@ -44,14 +47,20 @@ var params = map[string]struct {
 		"auto and none; any and tool are asked for in words; with disable_parallel_tool_use the answer has one call"},
 	"service_tier": {honoured, "auto and standard_only are what the worker is set to"},
 	"speed":        {honoured, "fast is the tier priority, for models that have it"},
+	"safeguards": {honoured, "a verdict on each call of a tool, in safeguard_results, as Claude Code's auto mode needs it: " +
+		"always not_flagged, as [nothing is checked here](security.md#what-the-proxy-does-not-check); a safeguard other " +
+		"than dangerous_tool_use is unsupported"},
 
-	"max_tokens":            {ignored, "required, but codex has no such setting; a whole number of at least 1"},
+	"max_tokens": {ignored, "required, but codex has no such setting; a whole number. With 0, which warms Anthropic's " +
+		"cache, nothing runs: the answer is empty, with the estimated tokens of the input"},
 	"temperature":           {ignored, "codex has no such setting; a number"},
 	"top_p":                 {ignored, "codex has no such setting; a number"},
 	"top_k":                 {ignored, "codex has no such setting; a number"},
 	"metadata":              {ignored, "not passed on; a user_id with a session identifies the conversation for `rotation`"},
 	"cache_control":         {ignored, "codex sets its own, here and in blocks and tools"},
+	"context_hint":          {ignored, "nothing is edited: the model gets the whole conversation"},
 	"context_management":    {ignored, "nothing is edited: the model gets the whole conversation"},
+	"data_flow":             {ignored, "not passed on"},
 	"diagnostics":           {ignored, "codex reports none"},
 	"inference_geo":         {ignored, "codex has no such setting"},
 	"billing_policy":        {ignored, "codex has no such setting"},
@@ -70,16 +79,24 @@ var params = map[string]struct {
 			"Anthropic's libraries sends all messages by itself"},
 }
 
-// checkParams refuses the parameters that are refused or unknown, and returns the ignored ones. A null, false or empty
-// value counts as unset.
+// Limits on the unknown parameters that are named in the answer.
+const (
+	maxUnknown     = 32
+	maxUnknownName = 64 // bytes
+)
+
+// checkParams refuses the parameters that are refused, and returns the ignored ones. A null, false or empty value counts
+// as unset. Unknown parameters are ignored; those whose names can stand in a header are named, up to a number.
 func checkParams(fields map[string]openai.ValuePrefix) (ignoredParams []string, err error) {
+	unknown := 0
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		p, known := params[name]
 		switch {
-		case !known:
-			name := openai.Clip(name)
-			return nil, openai.Invalid("unknown_parameter", name, name+": Extra inputs are not permitted")
 		case !fields[name].IsSet():
+		case !known:
+			if unknown++; unknown <= maxUnknown && plainName(name) {
+				ignoredParams = append(ignoredParams, name)
+			}
 		case name == "thread":
 			return nil, openai.Invalid(codeThread, name, "thread: no conversation is kept; send all messages, without thread")
 		case p.rule == refused:
@@ -89,6 +106,14 @@ func checkParams(fields map[string]openai.ValuePrefix) (ignoredParams []string, 
 		}
 	}
 	return ignoredParams, nil
+}
+
+// plainName reports whether a name is one word of letters, digits and _.-, and short.
+func plainName(name string) bool {
+	odd := func(r rune) bool {
+		return (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && r != '_' && r != '-' && r != '.'
+	}
+	return name != "" && len(name) <= maxUnknownName && strings.IndexFunc(name, odd) < 0
 }
 
 func unsupported(param, message string) *openai.Error {

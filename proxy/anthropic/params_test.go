@@ -3,6 +3,7 @@ package anthropic
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -18,7 +19,7 @@ var honouredValues = map[string]string{
 	"stop_sequences": `["END"]`, "thinking": `{"type":"enabled","budget_tokens":2048}`,
 	"output_config": `{"effort":"high"}`, "output_format": `{"type":"json_schema","schema":{"type":"object"}}`,
 	"tools": `[{"name":"f","input_schema":{"type":"object"}}]`, "tool_choice": `{"type":"auto"}`,
-	"service_tier": `"auto"`, "speed": `"standard"`,
+	"service_tier": `"auto"`, "speed": `"standard"`, "safeguards": `[{"type":"dangerous_tool_use"}]`,
 }
 
 // otherValues are values of the parameters that need one of a kind.
@@ -62,6 +63,23 @@ func TestEmptyParameters(t *testing.T) {
 		require.NoError(t, err, name)
 		assert.Equal(t, []string{"max_tokens"}, req.Ignored, name)
 	}
+}
+
+// Clients send fields before any reference has them.
+func TestUnknownParametersAreIgnored(t *testing.T) {
+	req, err := DecodeMessage(body(t, `"frequency_penalty":1,"new_thing":{"deep":[1]},"off":false,"odd name\r\nX-Header":1,"`+
+		strings.Repeat("n", maxUnknownName+1)+`":1,"output_config":{"effort":"high","newer":1}`))
+	require.NoError(t, err)
+	assert.Equal(t, []string{"frequency_penalty", "max_tokens", "new_thing", "output_config.newer"}, req.Ignored,
+		"names that cannot stand in a header are left out")
+
+	var many strings.Builder
+	for i := range 100 {
+		fmt.Fprintf(&many, `"p%02d":1,`, i)
+	}
+	req, err = DecodeMessage(body(t, strings.TrimSuffix(many.String(), ",")))
+	require.NoError(t, err)
+	assert.Len(t, req.Ignored, maxUnknown+1)
 }
 
 // The tool runner of Anthropic's libraries begins a thread, and goes on without one after this error alone.

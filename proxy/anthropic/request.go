@@ -16,7 +16,7 @@ type MessageRequest struct {
 	System   []string // the texts of the system prompt
 	Messages []MessageParam
 	Stream   bool
-	// MaxTokens has no effect.
+	// MaxTokens has no effect, except for 0: the answer has no tokens, and nothing runs.
 	MaxTokens int64
 	Tools     []openai.ClientTool // those that the model may call
 	// Single means that the client accepts one call in an answer.
@@ -29,6 +29,7 @@ type MessageRequest struct {
 	Thinking    bool
 	Stop        []string // sequences before which an answer ends
 	ServiceTier string   // priority or empty
+	Safeguards  []string // types of the checks that the client wants on each call of a tool
 	CacheKey    string   // identifies the conversation; empty: not known
 	Ignored     []string // parameters accepted without effect, sorted
 
@@ -54,6 +55,7 @@ type rawRequest struct {
 	ToolChoice    *rawToolChoice               `json:"tool_choice"`
 	ServiceTier   string                       `json:"service_tier"`
 	Speed         string                       `json:"speed"`
+	Safeguards    openai.List[rawSafeguard]    `json:"safeguards"`
 	Metadata      struct {
 		UserID string `json:"user_id"`
 	} `json:"metadata"`
@@ -68,8 +70,8 @@ func DecodeMessage(body []byte) (*MessageRequest, error) {
 		switch {
 		case raw.MaxTokens == nil:
 			return required("max_tokens")
-		case *raw.MaxTokens < 1:
-			return invalid("max_tokens", "must be at least 1: an answer has tokens")
+		case *raw.MaxTokens < 0:
+			return invalid("max_tokens", "must be at least 0")
 		}
 		return nil
 	})
@@ -104,7 +106,7 @@ func (raw *rawRequest) validate() (*MessageRequest, error) {
 	}
 	for _, apply := range []func(*MessageRequest) error{
 		raw.applyOthers, raw.applyScalars, raw.applyStop, raw.applyReasoning, raw.applyFormat, raw.applyMessages,
-		raw.applyTools,
+		raw.applyTools, raw.applySafeguards,
 	} {
 		if err := apply(req); err != nil {
 			return nil, err

@@ -58,12 +58,8 @@ func (raw *rawRequest) applyReasoning(req *MessageRequest) error {
 		req.effort, req.effortField = config.Effort, at
 	}
 	for name, value := range config.Others {
-		at := "output_config." + openai.Clip(name)
-		switch {
-		case name != "task_budget":
-			return openai.Invalid("unknown_parameter", at, at+": Extra inputs are not permitted")
-		case value.IsSet():
-			req.Ignored = append(req.Ignored, at)
+		if value.IsSet() && plainName(name) && len(req.Ignored) < maxUnknown {
+			req.Ignored = append(req.Ignored, "output_config."+name)
 		}
 	}
 	return nil

@@ -3,6 +3,7 @@ package api
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"net/http"
 	"regexp"
 	"testing"
@@ -226,4 +227,33 @@ func TestRoutesOfMessages(t *testing.T) {
 	}
 	resp := r.do(t, http.MethodPost, "/v1/messages?beta=true", greet(""), "X-Api-Key", secrets[0])
 	assert.Equal(t, http.StatusOK, resp.StatusCode)
+}
+
+// With max_tokens 0 Anthropic's API fills its cache, and generates nothing.
+func TestMessagesWithoutTokensRunNoTurn(t *testing.T) {
+	r := newRig(t, &appservertest.Server{Handler: func(context.Context, *appservertest.Turn) error {
+		t.Error("a turn ran")
+		return nil
+	}})
+	const warm = `{"model":"demo","max_tokens":0,"system":"Be brief.","messages":[{"role":"user","content":"warm up"}]`
+	resp := r.messaging(t, warm+`}`)
+	require.Equal(t, http.StatusOK, resp.StatusCode)
+	assert.Equal(t, "max_tokens", resp.Header.Get("X-Codex-Ignored-Params"))
+	var message struct {
+		Content    []any  `json:"content"`
+		StopReason string `json:"stop_reason"`
+		Usage      struct {
+			Input  int `json:"input_tokens"`
+			Output int `json:"output_tokens"`
+		} `json:"usage"`
+	}
+	require.NoError(t, json.Unmarshal([]byte(text(t, resp)), &message))
+	assert.Empty(t, message.Content)
+	assert.Equal(t, "max_tokens", message.StopReason)
+	assert.Positive(t, message.Usage.Input)
+	assert.Zero(t, message.Usage.Output)
+
+	resp = r.messaging(t, warm+`,"stream":true}`)
+	require.Equal(t, http.StatusOK, resp.StatusCode)
+	assert.Contains(t, text(t, resp), `"stop_reason":"max_tokens"`)
 }

@@ -56,7 +56,10 @@ func (e *Endpoint) create(w http.ResponseWriter, r *http.Request, x *proxy.Excha
 	m := &message{Endpoint: e, w: w, x: x, req: req, head: anthropic.Head{
 		ID: proxy.NewID("msg_"), Model: x.Model, Whole: !req.Stream,
 	}}
-	if !req.Stream {
+	switch {
+	case req.MaxTokens == 0:
+		return m.warm(ctx)
+	case !req.Stream:
 		return m.run(ctx)
 	}
 	return m.streamed(ctx, !answer.KeepaliveOff(r))
