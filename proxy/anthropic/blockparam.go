@@ -95,7 +95,6 @@ func (read *blockList) UnmarshalJSONFrom(from *jsontext.Decoder) error { return 
 // blockReader reads the blocks of all messages of a request.
 type blockReader struct {
 	request *MessageRequest
-	images  int
 	role    string
 	blocks  []BlockParam // of the message
 	pdf     string       // path of the first PDF in the message, beside the results of tools; empty: none
@@ -209,7 +208,6 @@ func (r *blockReader) parts(parts []openai.Part, err error) error {
 			r.text(p.At, p.Text)
 			continue
 		}
-		r.images++
 		r.blocks = append(r.blocks, BlockParam{Type: BlockImage, At: p.At, Image: p.Image})
 	}
 	return err
@@ -249,11 +247,6 @@ func (r *blockReader) toolResult(b *rawBlock, at string) error {
 	parts, err := b.Content.read(at)
 	if err != nil {
 		return err
-	}
-	for _, p := range parts {
-		if p.Image != nil {
-			r.images++
-		}
 	}
 	if len(parts) == 0 {
 		parts = []openai.Part{{At: at}}

@@ -12,9 +12,6 @@ import (
 	"codex-proxy/proxy/openai"
 )
 
-// maxImages bounds the images of a request, as Anthropic's API does.
-const maxImages = 100
-
 // MessageParam is one message of the conversation.
 type MessageParam struct {
 	Role   string // user, assistant or system
@@ -101,9 +98,6 @@ func (r *blockReader) message(raw *rawMessage, at string) (m MessageParam, err e
 		return m, invalid(at+".role", fmt.Sprintf("must be user or assistant, not %q", openai.Clip(raw.Role)))
 	}
 	m.Blocks, err = r.content(raw.Content, at+".content", raw.Role)
-	if r.images > maxImages {
-		return m, invalid(at+".content", fmt.Sprintf("messages must not hold more than %d images", maxImages))
-	}
 	m.Blocks = resultsFirst(m.Blocks)
 	return m, err
 }

@@ -195,10 +195,11 @@ func (req *MessageRequest) Asked() openai.Asked {
 
 // Images are the images in the messages.
 func (req *MessageRequest) Images() (list []openai.PlacedImage) {
-	for _, m := range req.Messages {
+	for i, m := range req.Messages {
+		latest := i == len(req.Messages)-1
 		for _, b := range m.Blocks {
 			if b.Image != nil {
-				list = append(list, openai.PlacedImage{At: b.At, Image: b.Image})
+				list = append(list, openai.PlacedImage{At: b.At, Image: b.Image, New: latest})
 			}
 			for _, p := range b.Parts {
 				if p.Image != nil {

@@ -84,8 +84,14 @@ func (e *Endpoint) read(w http.ResponseWriter, r *http.Request, x *proxy.Exchang
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := e.Intake.Inline(r.Context(), x, req.Images()); err != nil {
+	images := req.Images()
+	if err := e.Intake.Inline(r.Context(), x, images); err != nil {
 		return nil, nil, err
+	}
+	for _, p := range images {
+		if refusal := p.Image.TooLarge(); refusal != nil {
+			return nil, nil, refusal
+		}
 	}
 	if len(req.Ignored) > 0 {
 		w.Header().Set("X-Codex-Ignored-Params", strings.Join(req.Ignored, ", "))

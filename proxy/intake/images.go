@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -19,6 +20,10 @@ import (
 // fetched at a time. The fetcher has eight places: two keys leave some to other keys.
 const parallelImages = 3
 
+// mostFetched is how many images of one request are fetched, the newest ones: a request would else have any host get as
+// many requests as fit into a body.
+const mostFetched = 50
+
 // Images fetches images for requests that name them by URL.
 type Images interface {
 	// Inline returns the image at an http(s) URL as a data URL. An *openai.Error
@@ -33,11 +38,14 @@ func (in *Intake) Inline(ctx context.Context, x *proxy.Exchange, images []openai
 	if len(images) == 0 {
 		return nil
 	}
+	if err := boundFetched(images); err != nil {
+		return err
+	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(parallelImages)
 	room := imageRoom{limit: in.BodyLimit, held: &x.Grant.Body}
 	for _, p := range images {
-		if !p.Image.Remote() {
+		if !p.Image.Remote() || p.Image.Omitted() {
 			continue
 		}
 		if in.Images == nil {
@@ -54,27 +62,60 @@ func (in *Intake) Inline(ctx context.Context, x *proxy.Exchange, images []openai
 	return g.Wait()
 }
 
-// Decoding is how many bytes codex needs to decode the images for each of so many turns.
-// The error is an *openai.Error if all turns together need more than a request may.
+// boundFetched leaves out the oldest images that are to be fetched, beyond the bound.
+func boundFetched(images []openai.PlacedImage) error {
+	remote := 0
+	for _, p := range slices.Backward(images) {
+		if !p.Image.Remote() {
+			continue
+		}
+		if remote++; remote <= mostFetched {
+			continue
+		}
+		if p.New {
+			return openai.Invalid("image_too_large", p.At,
+				fmt.Sprintf("%s: at most %d images of one request are fetched; send others as data: URLs", p.At, mostFetched))
+		}
+		p.Image.Omit()
+	}
+	return nil
+}
+
+// Decoding is how many bytes codex needs to decode the images for each of so many turns, after it has left out images
+// beyond what a request may need: the oldest ones. The error is an *openai.Error about a new image.
 func Decoding(images []openai.PlacedImage, turns int) (bytes int64, err error) {
-	for _, p := range images {
-		bytes += p.Image.Decoding()
-		if all := bytes * int64(turns); all > openai.MaxDecoding {
-			return 0, tooMuchToDecode(p.At, turns)
+	kept, full := 0, false
+	for _, p := range slices.Backward(images) {
+		if p.Image.Omitted() {
+			continue
+		}
+		refusal := p.Image.TooLarge()
+		all := (bytes + p.Image.Decoding()) * int64(turns)
+		if full = full || refusal == nil && (all > openai.MaxDecoding || kept == openai.MaxImages); full && refusal == nil {
+			refusal = tooMuchToDecode(p.At, turns)
+		}
+		switch {
+		case refusal == nil:
+			bytes += p.Image.Decoding()
+			kept++
+		case p.New:
+			return 0, refusal
+		default:
+			p.Image.Omit()
 		}
 	}
 	return bytes, nil
 }
 
-func tooMuchToDecode(at string, turns int) error {
+func tooMuchToDecode(at string, turns int) *openai.Error {
 	times := ""
 	if turns > 1 {
 		times = fmt.Sprintf(", for each of %d choices", turns)
 	}
 	return openai.Invalid("image_too_large", at,
-		fmt.Sprintf("%s: the images up to this one are more than a worker decodes"+
-			" for one request%s; the limit is %d MiB, as docs/api.md counts them: send fewer, or scale them down"+
-			" (1600 × 1600 pixels count for little)", at, times, openai.MaxDecoding>>20))
+		fmt.Sprintf("%s: the images of this message are more than a worker decodes"+
+			" for one request%s; the limits are %d MiB, as docs/api.md counts them, and %d images: send fewer, or scale "+
+			"them down (1600 × 1600 pixels count for little)", at, times, openai.MaxDecoding>>20, openai.MaxImages))
 }
 
 // imageRoom is the memory of the images of one request.

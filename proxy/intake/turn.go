@@ -21,9 +21,12 @@ func Tools(list []openai.ClientTool) []appserver.Tool {
 // input_text, or output_text for what the model wrote.
 func AppendContents(list []history.Content, parts []openai.Part, kind string) []history.Content {
 	for _, p := range parts {
-		if p.Image != nil {
+		switch {
+		case p.Image != nil && p.Image.Omitted():
+			list = append(list, history.Content{Type: kind, Text: openai.OmittedImage})
+		case p.Image != nil:
 			list = append(list, history.Content{Type: "input_image", ImageURL: p.Image.URL, Detail: p.Image.Detail})
-		} else {
+		default:
 			list = append(list, history.Content{Type: kind, Text: p.Text})
 		}
 	}

@@ -5,11 +5,8 @@ import "fmt"
 // maxList bounds every list of a request.
 const maxList = 10_000
 
-// Limits on a history.
-const (
-	maxMessages = maxList
-	maxImages   = 50
-)
+// maxMessages bounds a history.
+const maxMessages = maxList
 
 func readMessages(raw []rawMessage) ([]Message, error) {
 	switch {
@@ -19,16 +16,11 @@ func readMessages(raw []rawMessage) ([]Message, error) {
 		return nil, Invalid("invalid_value", "messages",
 			fmt.Sprintf("messages must not hold more than %d messages", maxMessages))
 	}
-	images := 0
 	messages := make([]Message, 0, len(raw))
 	for i, m := range raw {
 		message, err := m.validate(messageAt(i))
 		if err != nil {
 			return nil, err
-		}
-		if images += message.images(); images > maxImages {
-			return nil, Invalid("invalid_value", messageAt(i)+".content",
-				fmt.Sprintf("messages must not hold more than %d images", maxImages))
 		}
 		messages = append(messages, message)
 	}

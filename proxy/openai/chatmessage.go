@@ -22,15 +22,6 @@ type Message struct {
 	CallID string
 }
 
-func (m Message) images() (n int) {
-	for _, p := range m.Parts {
-		if p.Image != nil {
-			n++
-		}
-	}
-	return n
-}
-
 func (m Message) lowDetail() bool {
 	return slices.ContainsFunc(m.Parts, func(p Part) bool { return p.Image != nil && p.Image.Detail == "low" })
 }

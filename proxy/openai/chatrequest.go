@@ -37,10 +37,11 @@ type ChatRequest struct {
 
 // Images are the images in the messages.
 func (req *ChatRequest) Images() (list []PlacedImage) {
-	for _, m := range req.Messages {
+	for i, m := range req.Messages {
+		latest := i == len(req.Messages)-1 && m.Role == "user"
 		for _, p := range m.Parts {
 			if p.Image != nil {
-				list = append(list, PlacedImage{p.At, p.Image})
+				list = append(list, PlacedImage{At: p.At, Image: p.Image, New: latest})
 			}
 		}
 	}

@@ -1,7 +1,6 @@
 package openai
 
 import (
-	"encoding/base64"
 	"fmt"
 	"slices"
 	"strings"
@@ -28,19 +27,39 @@ type Image struct {
 	// Detail is auto, low, high, original or empty.
 	Detail string
 
-	decoding int64 // 0: not computed yet
+	decoding int64  // 0: not computed yet
+	tooLarge *Error // why no worker can decode it; nil: one can
+	omitted  bool   // a text stands in its place
 }
+
+// MaxImages is how many images of a request the model receives. OpenAI's and Anthropic's APIs take 500 to 1500.
+const MaxImages = 1000
 
 // PlacedImage is an image and its path in the request.
 type PlacedImage struct {
 	At    string
 	Image *Image
+	// New means that it is in the message of the client that the answer is for. An image that came before, or that a
+	// tool has brought, is left out if it is beyond a bound: the conversation could not go on otherwise.
+	New bool
 }
+
+// OmittedImage is the text in the place of an image that is left out.
+const OmittedImage = "(An image was here. It is left out, because the images of the conversation are too large or too many.)"
+
+// Omit leaves the image out of the turn.
+func (i *Image) Omit() { i.omitted = true }
+
+// Omitted reports whether OmittedImage stands in its place.
+func (i *Image) Omitted() bool { return i.omitted }
+
+// TooLarge is the error of an image that no worker can decode, else nil.
+func (i *Image) TooLarge() *Error { return i.tooLarge }
 
 // Decoding is how many bytes codex needs to decode the image, which must not be remote.
 func (i *Image) Decoding() int64 {
 	if i.decoding == 0 {
-		raw, _ := decodeDataURL("", i.URL) // it was checked when it was decoded
+		raw, _, _ := decodeDataURL("", i.URL) // it was checked when it was decoded
 		h, _ := imagecost.ReadHeader(raw)
 		i.decoding = h.Decoding(len(raw))
 	}
@@ -79,45 +98,29 @@ func (i *Image) Inline(at, url string) error {
 	return i.check(at)
 }
 
-// check checks a data: URL. Codex would replace an image that it cannot read by an explanation, and the model would
-// answer that. The check reads the image's header, not its data.
+// check checks a data: URL, and puts it into codex's form. Codex would replace an image that it cannot read by an
+// explanation, and the model would answer that. The check reads the image's header, not its data. An image that is too
+// large is no error here: the caller knows whether it is new.
 func (i *Image) check(at string) error {
-	raw, err := decodeDataURL(at, i.URL)
+	raw, url, err := decodeDataURL(at, i.URL)
 	if err != nil {
 		return err
 	}
+	i.URL = url
 	h, ok := imagecost.ReadHeader(raw)
 	switch {
 	case !ok:
 		return Invalid("invalid_image_url", at, at+" does not hold a png, jpeg, gif or webp image")
 	case h.Width <= 0 || h.Height <= 0 || h.Height > maxPixels/h.Width:
-		return Invalid("image_too_large", at,
+		i.tooLarge = Invalid("image_too_large", at,
 			fmt.Sprintf("%s is an image of %d × %d pixels; the limit is %d", at, h.Width, h.Height, maxPixels))
+		return nil
 	}
-	i.decoding = h.Decoding(len(raw))
-	if i.decoding > maxDecoding {
-		return Invalid("image_too_large", at, fmt.Sprintf(
+	if i.decoding = h.Decoding(len(raw)); i.decoding > maxDecoding {
+		i.tooLarge = Invalid("image_too_large", at, fmt.Sprintf(
 			"%s is an image of %d × %d pixels, for which a worker needs %d MiB of memory; "+
 				"the limit is %d: scale it down",
 			at, h.Width, h.Height, i.decoding>>20, maxDecoding>>20))
 	}
 	return nil
-}
-
-// decodeDataURL is the file in a data: URL of an image.
-func decodeDataURL(at, url string) ([]byte, error) {
-	kind, data, ok := strings.Cut(strings.TrimPrefix(url, "data:"), ";base64,")
-	if !ok || !strings.HasPrefix(url, "data:") {
-		return nil, Invalid("invalid_image_url", at,
-			at+" must be an http(s) URL or data:image/png;base64,… (png, jpeg, gif or webp)")
-	}
-	if !slices.Contains(imageTypes, strings.ToLower(kind)) {
-		return nil, Invalid("invalid_image_url", at,
-			fmt.Sprintf("%s must be an image of type png, jpeg, gif or webp, not %q", at, clip(kind)))
-	}
-	raw, err := base64.StdEncoding.Strict().DecodeString(data)
-	if err != nil || strings.ContainsAny(data, "\r\n") {
-		return nil, Invalid("invalid_image_url", at, at+" is not valid base64")
-	}
-	return raw, nil
 }

@@ -68,13 +68,36 @@ func TestImages(t *testing.T) {
 	assert.Error(t, (&Image{URL: dataURL("image/png", huge)}).check("p"))
 }
 
+// The forms are those that clients send; codex reads one of them.
+func TestDataURLsInOtherForms(t *testing.T) {
+	raw := drawn(t, png.Encode)
+	raw = append(raw, bytes.Repeat([]byte("\xfb\xef\xbe\xff"), 8)...) // behind the end of the image, for + and /
+	want := dataURL("image/png", raw)
+	data := strings.TrimPrefix(want, "data:image/png;base64,")
+	require.Contains(t, data, "+")
+	for name, url := range map[string]string{
+		"as codex reads it": want,
+		"upper case":        "DATA:image/PNG;BASE64," + data,
+		"charset":           "data:image/png;charset=utf-8;base64," + data,
+		"line breaks":       "data:image/png;base64," + data[:20] + "\r\n" + data[20:] + "\n",
+		"no padding":        "data:image/png;base64," + strings.TrimRight(data, "="),
+		"URL-safe":          "data:image/png;base64," + strings.NewReplacer("+", "-", "/", "_").Replace(data),
+		"space":             "data:image/png; base64, " + data,
+	} {
+		image := &Image{URL: url}
+		require.NoError(t, image.check("p"), name)
+		assert.Equal(t, want, image.URL, name)
+	}
+}
+
 func TestLargeWebP(t *testing.T) {
 	webp, err := base64.StdEncoding.DecodeString(tinyWebP)
 	require.NoError(t, err)
 	copy(webp[26:], []byte{0xff, 0x3f, 0xff, 0x3f})
-	var e *Error
-	require.ErrorAs(t, (&Image{URL: dataURL("image/webp", webp)}).check("p"), &e)
-	assert.Equal(t, "image_too_large", e.Code)
+	large := &Image{URL: dataURL("image/webp", webp)}
+	require.NoError(t, large.check("p"))
+	require.NotNil(t, large.TooLarge())
+	assert.Equal(t, "image_too_large", large.TooLarge().Code)
 }
 
 func TestRemoteImages(t *testing.T) {
@@ -84,16 +107,19 @@ func TestRemoteImages(t *testing.T) {
 	}
 }
 
-func TestTooManyImages(t *testing.T) {
+// A conversation may hold as many images as messages; what is too much is left out later.
+func TestManyImages(t *testing.T) {
 	const image = `{"type":"image_url","image_url":{"url":"https://x/y.png","detail":"low"}}`
-	message := func(n int) string {
-		return `{"role":"user","content":[` + strings.Repeat(image+",", n-1) + image + `]}`
+	message := func(role string, n int) string {
+		return `{"role":"` + role + `","content":[` + strings.Repeat(image+",", n-1) + image + `]}`
 	}
-	req := decoded(t, `{"model":"m","messages":[`+message(25)+","+message(25)+`]}`)
+	req := decoded(t, `{"model":"m","messages":[`+message("user", 600)+","+message("user", 2)+`]}`)
 	assert.Equal(t, []string{"image_url.detail"}, req.Ignored)
-	assert.Equal(t, Part{Image: &Image{URL: "https://x/y.png", Detail: "low"},
-		At: "messages[1].content[24].image_url.url"}, req.Messages[1].Parts[24])
-	rejects(t, `{"model":"m","messages":[`+message(25)+","+message(26)+`]}`, "invalid_value", "messages[1].content")
+	images := req.Images()
+	require.Len(t, images, 602)
+	assert.False(t, images[599].New)
+	assert.True(t, images[600].New, "images of the last message are new")
+	assert.Equal(t, "messages[1].content[1].image_url.url", images[601].At)
 }
 
 // pngHeader is the beginning of a PNG with 3 bytes a pixel, or 8.
@@ -120,14 +146,14 @@ func TestImagesTooLarge(t *testing.T) {
 		"in one column":     {pngHeader(1, 64_000_000, 3), false},
 	} {
 		image := &Image{URL: dataURL("image/png", tc.raw)}
-		err := image.check("p")
+		require.NoError(t, image.check("p"), name)
 		if tc.ok {
-			require.NoError(t, err, name)
+			assert.Nil(t, image.TooLarge(), name)
 			assert.Equal(t, image.Decoding(), (&Image{URL: image.URL}).Decoding(), name)
 			continue
 		}
-		var e *Error
-		require.ErrorAs(t, err, &e, name)
+		e := image.TooLarge()
+		require.NotNil(t, e, name)
 		assert.Equal(t, "image_too_large", e.Code, name)
 		assert.Equal(t, "p", e.Param, name)
 	}

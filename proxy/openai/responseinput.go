@@ -119,10 +119,6 @@ func (req *ResponseRequest) addItems(in *rawInput) error {
 		}
 	}
 	images := req.Images()
-	if len(images) > maxImages {
-		return Invalid("invalid_value", in.param(),
-			fmt.Sprintf("%s must not hold more than %d images, and has %d", in.param(), maxImages, len(images)))
-	}
 	if slices.ContainsFunc(images, func(i PlacedImage) bool { return i.Image.Detail == "low" }) {
 		req.Ignored = append(req.Ignored, "input_image.detail")
 	}

@@ -91,7 +91,7 @@ func (i Item) Images(at string) (list []PlacedImage) {
 	add := func(at string, parts []ItemPart) {
 		for n, part := range parts {
 			if part.Image != nil {
-				list = append(list, PlacedImage{fmt.Sprintf("%s[%d].image_url", at, n), part.Image})
+				list = append(list, PlacedImage{At: fmt.Sprintf("%s[%d].image_url", at, n), Image: part.Image})
 			}
 		}
 	}

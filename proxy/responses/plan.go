@@ -102,6 +102,9 @@ func imagesOf(req *openai.ResponseRequest, items []openai.Item) (list []openai.P
 			placed = at(req.Input[i-history].At, placed)
 		default:
 			placed = item.Images(req.Input[i-history].At)
+			for n := range placed {
+				placed[n].New = i == len(items)-1 && item.Type == "message"
+			}
 		}
 		list = append(list, placed...)
 	}
@@ -189,7 +192,10 @@ func partsOf(parts []openai.ItemPart) []history.Content {
 	list := make([]history.Content, 0, len(parts))
 	for _, p := range parts {
 		c := history.Content{Type: p.Type, Text: p.Text}
-		if p.Image != nil {
+		switch {
+		case p.Image != nil && p.Image.Omitted():
+			c = history.Content{Type: "input_text", Text: openai.OmittedImage}
+		case p.Image != nil:
 			c.ImageURL, c.Detail = p.Image.URL, p.Image.Detail
 		}
 		list = append(list, c)
