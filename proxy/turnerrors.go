@@ -33,22 +33,37 @@ func turnError(e *appserver.TurnError, history string) *openai.Error {
 		return usageLimit(resetAt(e))
 	case appserver.ErrorRateLimitExceeded:
 		return rateLimited(words)
-	case appserver.ErrorServerOverloaded, appserver.ErrorPolicyCapacityUnavailable:
+	case appserver.ErrorServerOverloaded, appserver.ErrorPolicyCapacityUnavailable, appserver.ErrorFlexUnavailable:
 		return openai.Unavailable("overloaded", cmp.Or(words, "the model endpoint is overloaded, or the model is at "+
 			"capacity; send the request again"), retryUpstream)
 	case appserver.ErrorContextWindowExceeded:
 		return openai.ContextTooLong(history, words)
-	case appserver.ErrorCyberPolicy:
+	case appserver.ErrorCyberPolicy, appserver.ErrorBioPolicy, appserver.ErrorMisalignmentPolicy:
 		return contentPolicy(history, words)
+	case appserver.ErrorInferenceHookDenied:
+		return contentPolicy(history, cmp.Or(words, "the workspace of the worker's account denies the request"))
+	case appserver.ErrorTooManyDenials:
+		return openai.Invalid("upstream_rejected", "", cmp.Or(words, "codex denied too many actions of the model in this turn"))
 	case appserver.ErrorModelNotFound:
 		return openai.ModelNotFound(cmp.Or(words, "the model endpoint does not have the model"))
 	case appserver.ErrorUnauthorized:
 		return upstreamUnauthorized()
 	case appserver.ErrorBadRequest, appserver.ErrorOther:
 		return refusedOrCut(upstream, words, history)
-	default:
+	case "", appserver.ErrorInternalServerError, appserver.ErrorTooManyFailedAttempts, appserver.ErrorStreamDisconnected,
+		appserver.ErrorConnectionFailed, appserver.ErrorStreamConnectionFailed:
 		return upstreamStatus(e.Info.HTTPStatus, words)
 	}
+	return unknownFailure(e.Info, words)
+}
+
+// unknownFailure is an error of a kind that a newer codex has. A request that was refused is refused again, and
+// libraries repeat what may be temporary: so only a status of the model endpoint makes it that.
+func unknownFailure(info appserver.ErrorInfo, words string) *openai.Error {
+	if info.HTTPStatus != 0 {
+		return upstreamStatus(info.HTTPStatus, words)
+	}
+	return openai.Invalid("upstream_rejected", "", cmp.Or(words, "codex ended the turn: "+openai.Bounded(info.Kind)))
 }
 
 // maxDetail bounds the text of codex in the journal.

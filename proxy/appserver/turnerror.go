@@ -82,13 +82,20 @@ const (
 	ErrorServerOverloaded          = "serverOverloaded"
 	ErrorModelNotFound             = "modelNotFound"
 	ErrorPolicyCapacityUnavailable = "policyCapacityUnavailable"
+	ErrorFlexUnavailable           = "flexUnavailable"
 	ErrorCyberPolicy               = "cyberPolicy"
+	ErrorBioPolicy                 = "bioPolicy"
+	ErrorMisalignmentPolicy        = "misalignmentPolicyViolation"
+	ErrorInferenceHookDenied       = "inferenceHookDenied"
+	ErrorTooManyDenials            = "tooManyDenials"
 	ErrorUnauthorized              = "unauthorized"
 	ErrorBadRequest                = "badRequest"
 	ErrorOther                     = "other"
 	ErrorInternalServerError       = "internalServerError"
 	ErrorTooManyFailedAttempts     = "responseTooManyFailedAttempts"
 	ErrorStreamDisconnected        = "responseStreamDisconnected"
+	ErrorConnectionFailed          = "httpConnectionFailed"
+	ErrorStreamConnectionFailed    = "responseStreamConnectionFailed"
 )
 
 // UnmarshalJSON accepts both forms and never fails on an unknown form: the error that contains it matters more than its
