@@ -63,30 +63,42 @@ func inputImages(n int) string {
 		strings.Join(times(n, `{"type":"input_image","image_url":"`+huge+`"}`), ",") + `]}`
 }
 
-// Of a response all images count: of messages, of outputs of tools, and those of the
-// conversation that it continues or refers to.
+// Of a response all images count: of messages, of outputs of tools, and those of the conversation that it continues or
+// refers to. Those before the last message give way to it.
 func TestImagesOfAResponseTogether(t *testing.T) {
-	worker := &appservertest.Server{Handler: appservertest.Reply("x")}
-	r := newRig(t, worker, keeping(t))
-	tooMuch(t, r.responding(t, asked("", `[`+inputImages(2)+`,`+inputImages(3)+`]`)), "input[1].content[2].image_url")
+	requests := make(chan appservertest.Request, 1)
+	r := newRig(t, &appservertest.Server{Handler: telling(requests)}, keeping(t))
+	leavesOut := func(n int, body string) {
+		t.Helper()
+		require.Equal(t, http.StatusOK, r.responding(t, body).StatusCode)
+		left := 0
+		for _, item := range received(t, requests).Items {
+			left += strings.Count(string(item), openai.OmittedImage)
+		}
+		assert.Equal(t, n, left)
+	}
+	tooMuch(t, r.responding(t, asked("", `[`+inputImages(5)+`]`)), "input[0].content[4].image_url")
+	leavesOut(1, asked("", `[`+inputImages(2)+`,`+inputImages(3)+`]`))
 	output := `{"type":"function_call","call_id":"c","name":"f"},{"type":"function_call_output","call_id":"c","output":[` +
-		strings.Join(times(5, `{"type":"input_image","image_url":"`+huge+`"}`), ",") + `]}`
-	tooMuch(t, r.responding(t, asked("", `[`+output+`]`)), "input[1].output[4].image_url")
+		strings.Join(times(6, `{"type":"input_image","image_url":"`+huge+`"}`), ",") + `]}`
+	leavesOut(2, asked("", `[`+output+`]`))
 
 	first := r.whole(t, asked("", `[`+inputImages(3)+`]`))
+	received(t, requests)
 	continuing := `"previous_response_id":"` + first.ID + `",`
-	tooMuch(t, r.responding(t, asked(continuing, `[`+inputImages(2)+`]`)), "input[0].content[1].image_url")
-	assert.Equal(t, http.StatusOK, r.responding(t, asked(continuing, `[`+inputImages(1)+`]`)).StatusCode)
+	leavesOut(1, asked(continuing, `[`+inputImages(2)+`]`))
+	leavesOut(0, asked(continuing, `[`+inputImages(1)+`]`))
 
 	items := read[struct{ Data []seenItem }](t,
 		text(t, r.do(t, http.MethodGet, "/v1/responses/"+first.ID+"/input_items", "")))
 	again := `{"type":"item_reference","id":"` + items.Data[0].ID + `"}`
-	tooMuch(t, r.responding(t, asked("", `[`+again+`,`+again+`]`)), "input[1]")
+	leavesOut(2, asked("", `[`+again+`,`+again+`]`))
 
 	k := r.socket(t)
 	k.say(create(`"store":false,`, `[`+inputImages(3)+`]`))
 	remembered := k.response().Response.ID
-	k.say(create(`"store":false,"previous_response_id":"`+remembered+`",`, `[`+inputImages(2)+`]`))
+	received(t, requests)
+	k.say(create(`"store":false,"previous_response_id":"`+remembered+`",`, `[`+inputImages(5)+`]`))
 	assert.Equal(t, "image_too_large", k.response().Error.Code)
 }
 

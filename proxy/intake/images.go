@@ -91,13 +91,13 @@ func Decoding(images []openai.PlacedImage, turns int) (bytes int64, err error) {
 		}
 		refusal := p.Image.TooLarge()
 		all := (bytes + p.Image.Decoding()) * int64(turns)
-		if full = full || refusal == nil && (all > openai.MaxDecoding || kept == openai.MaxImages); full && refusal == nil {
-			refusal = tooMuchToDecode(p.At, turns)
-		}
+		full = full || refusal == nil && (all > openai.MaxDecoding || kept == openai.MaxImages)
 		switch {
-		case refusal == nil:
+		case !full && refusal == nil:
 			bytes += p.Image.Decoding()
 			kept++
+		case p.New && refusal == nil:
+			return 0, firstBeyond(images, turns)
 		case p.New:
 			return 0, refusal
 		default:
@@ -105,6 +105,21 @@ func Decoding(images []openai.PlacedImage, turns int) (bytes int64, err error) {
 		}
 	}
 	return bytes, nil
+}
+
+// firstBeyond is the error of the first of the new images that is more than a worker decodes with those before it.
+func firstBeyond(images []openai.PlacedImage, turns int) *openai.Error {
+	bytes, last := int64(0), ""
+	for _, p := range images {
+		if !p.New {
+			continue
+		}
+		bytes, last = bytes+p.Image.Decoding(), p.At
+		if bytes*int64(turns) > openai.MaxDecoding {
+			break
+		}
+	}
+	return tooMuchToDecode(last, turns)
 }
 
 func tooMuchToDecode(at string, turns int) *openai.Error {

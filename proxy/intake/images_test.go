@@ -97,17 +97,15 @@ func TestOldImagesGiveWay(t *testing.T) {
 }
 
 func TestNewImagesDoNotGiveWay(t *testing.T) {
-	for want, images := range map[string][]openai.PlacedImage{
-		"0": placed(t, 5, large, large, large, large, large),
-		"1": placed(t, 1, small, pngOf(8001, 8000)),
+	for param, images := range map[string][]openai.PlacedImage{
+		"4":      placed(t, 5, large, large, large, large, large),
+		"at.url": placed(t, 1, small, pngOf(8001, 8000)),
 	} {
 		_, err := Decoding(images, 1)
 		var refusal *openai.Error
 		require.ErrorAs(t, err, &refusal)
 		assert.Equal(t, "image_too_large", refusal.Code)
-		if want == "0" {
-			assert.Equal(t, want, refusal.Param)
-		}
+		assert.Equal(t, param, refusal.Param)
 	}
 }
 

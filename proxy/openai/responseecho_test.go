@@ -99,3 +99,24 @@ func TestItemsHaveTheirFields(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, req.Input[1].Content[0].Image.Detail, back.Content[0].Image.Detail, "codex gets the same image")
 }
+
+// Typed clients refuse a tool without the members that OpenAI's schema requires.
+func TestToolsAreRepeatedWhole(t *testing.T) {
+	const function = `"type":"function","name":"f"`
+	for sent, want := range map[string]string{
+		`{` + function + `}`: `{` + function + `,"strict":false,"parameters":{"type":"object","properties":{}}}`,
+		`{` + function + `,"strict":null,"parameters":null,"defer_loading":true}`: `{` + function +
+			`,"strict":false,"defer_loading":true,"parameters":{"type":"object","properties":{}}}`,
+		`{` + function + `,"strict":true,"parameters":{"type":"object","properties":{"a":{"type":"integer","maximum":9007199254740993}}}}`: `{` +
+			function + `,"strict":true,"parameters":{"type":"object","properties":{"a":{"type":"integer","maximum":9007199254740993}}}}`,
+		`{"type":"custom","name":"c"}`: `{"type":"custom","name":"c"}`,
+		`{"type":"namespace","name":"n","tools":[{` + function + `}]}`: `{"type":"namespace","name":"n","description":"","tools":[{` +
+			function + `,"strict":false,"parameters":{"type":"object","properties":{}}}]}`,
+	} {
+		req, err := DecodeResponse([]byte(`{"model":"m","input":"x","tools":[` + sent + `]}`))
+		require.NoError(t, err, sent)
+		data, err := json.Marshal(req.Blank("resp_1", 1).Tools)
+		require.NoError(t, err)
+		assert.JSONEq(t, `[`+want+`]`, string(data))
+	}
+}

@@ -9,7 +9,7 @@ import (
 // ClientTools are the tools of a request.
 type ClientTools struct {
 	Offered []ClientTool      // the tools that the model may call
-	Echoed  []json.RawMessage // as the client sent them, for the response
+	Echoed  []json.RawMessage // of the parameter, for the response; see echoedTools
 	Choice  json.RawMessage   // tool_choice, for the response
 	Single  bool              // the client accepts one call in an answer
 	// Instructions replace settings that codex does not have.
@@ -54,8 +54,7 @@ type rawClientTool struct {
 // applyTools applies tools, tool_choice and parallel_tool_calls, and the tools in items of the input.
 func (raw rawResponse) applyTools(req *ResponseRequest) error {
 	t := &req.Tools
-	t.Single, t.Echoed, t.Choice = raw.ParallelToolCalls != nil &&
-		!*raw.ParallelToolCalls, append([]json.RawMessage{}, raw.Tools...), json.RawMessage(`"auto"`)
+	t.Single, t.Choice = raw.ParallelToolCalls != nil && !*raw.ParallelToolCalls, json.RawMessage(`"auto"`)
 	if !isUnset(raw.ToolChoice) || string(raw.ToolChoice) == `"none"` {
 		t.Choice = raw.ToolChoice
 	}
@@ -65,6 +64,7 @@ func (raw rawResponse) applyTools(req *ResponseRequest) error {
 	if err := checkTools("tools", req.paramTools.tools); err != nil {
 		return err
 	}
+	t.Echoed = echoedTools(raw.Tools)
 	for _, in := range req.Input {
 		if err := req.itemTools.addAll(in.Tools, in.At+".tools", ""); err != nil {
 			return err
