@@ -246,7 +246,9 @@ func (b *Builder) openBlock(block Block, item string) {
 }
 
 func (b *Builder) delta(kind deltaKind, text string) {
-	b.add(Event{Type: EventBlockDelta, Index: b.next, Delta: kind, Text: text})
+	for piece := range openai.Pieces(text) {
+		b.add(Event{Type: EventBlockDelta, Index: b.next, Delta: kind, Text: piece})
+	}
 	if b.whole && kind != deltaInput {
 		b.text.WriteString(text)
 	}

@@ -64,23 +64,26 @@ func (a Answer) RefusalChunk(choice int, text string) ChatChunk {
 	return a.delta(choice, Delta{Refusal: text})
 }
 
-// CallChunks add the index-th call: first its id and name, then its arguments.
+// CallChunks add the index-th call: first its id and name, then its arguments in pieces.
 func (a Answer) CallChunks(choice, index int, call ToolCall) []ChatChunk {
-	arguments := ChatFunction{Arguments: call.Arguments}
+	chunks := []ChatChunk{a.delta(choice, a.callDelta(index, ToolCall{ID: call.ID, Name: call.Name, Custom: call.Custom}))}
+	for piece := range Pieces(call.Arguments) {
+		chunks = append(chunks, a.delta(choice, a.callDelta(index, ToolCall{Arguments: piece, Custom: call.Custom})))
+	}
+	return chunks
+}
+
+// callDelta is a part of a call: the first one has its id and name, and the others its arguments.
+func (a Answer) callDelta(index int, part ToolCall) Delta {
 	if a.Legacy {
-		return []ChatChunk{
-			a.delta(choice, Delta{FunctionCall: &ChatFunction{Name: call.Name}}),
-			a.delta(choice, Delta{FunctionCall: &arguments}),
-		}
+		return Delta{FunctionCall: &ChatFunction{Name: part.Name, Arguments: part.Arguments}}
 	}
-	head, rest := call, call
-	head.Arguments, rest.ID, rest.Name = "", "", ""
-	first, second := chatCall(head), chatCall(rest)
-	first.Index, second.Index, second.Type = &index, &index, ""
-	return []ChatChunk{
-		a.delta(choice, Delta{ToolCalls: []ChatToolCall{first}}),
-		a.delta(choice, Delta{ToolCalls: []ChatToolCall{second}}),
+	call := chatCall(part)
+	call.Index = &index
+	if part.ID == "" {
+		call.Type = ""
 	}
+	return Delta{ToolCalls: []ChatToolCall{call}}
 }
 
 // FinishChunk ends a choice.

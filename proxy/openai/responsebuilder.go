@@ -96,9 +96,12 @@ func (b *ResponseBuilder) Text(modelID, delta string) []ResponseEvent {
 	}
 	events = append(events, b.ensureOpen(itemMessage, modelID)...)
 	b.open.text.WriteString(delta)
-	e := b.itemIDEvent("response.output_text.delta")
-	e.ContentIndex, e.Delta, e.Logprobs = new(int), &delta, &[]struct{}{}
-	return append(events, e)
+	for piece := range Pieces(delta) {
+		e := b.itemIDEvent("response.output_text.delta")
+		e.ContentIndex, e.Delta, e.Logprobs = new(int), &piece, &[]struct{}{}
+		events = append(events, e)
+	}
+	return events
 }
 
 // Reasoning adds to one part of the summary of the reasoning item with the model's id modelID.
@@ -110,9 +113,12 @@ func (b *ResponseBuilder) Reasoning(modelID string, part int, delta string) []Re
 	events = append(events, b.ensureOpen(itemReasoning, modelID)...)
 	events = append(events, b.openPart(part)...)
 	b.open.text.WriteString(delta)
-	e := b.itemIDEvent("response.reasoning_summary_text.delta")
-	e.SummaryIndex, e.Delta = new(b.open.part), &delta
-	return append(events, e)
+	for piece := range Pieces(delta) {
+		e := b.itemIDEvent("response.reasoning_summary_text.delta")
+		e.SummaryIndex, e.Delta = new(b.open.part), &piece
+		events = append(events, e)
+	}
+	return events
 }
 
 // Item finishes an item with the model's version of it. Codex handles calls of all tools that are not the client's;

@@ -154,13 +154,16 @@ func (b *ResponseBuilder) call(tool ClientTool, item modelItem) []ResponseEvent 
 	}
 	events = append(events, b.itemEvent("response.output_item.added"))
 	b.open.Arguments = arguments
-	d := b.itemIDEvent(delta)
-	d.Delta = &arguments
+	for piece := range Pieces(arguments) {
+		d := b.itemIDEvent(delta)
+		d.Delta = &piece
+		events = append(events, d)
+	}
 	end := b.itemIDEvent(done)
 	if tool.Custom {
 		end.Input = &arguments
 	} else {
 		end.Arguments = &arguments
 	}
-	return append(events, d, end, b.finishItem(StatusCompleted))
+	return append(events, end, b.finishItem(StatusCompleted))
 }

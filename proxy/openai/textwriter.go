@@ -21,11 +21,15 @@ func newTextWriter(chunk []byte, name string) *TextWriter {
 	return &TextWriter{head: slices.Concat([]byte("data: "), head, []byte(name)), tail: append(tail, "\n\n"...)}
 }
 
-// WriteEvent writes the chunk with the text, like the function WriteEvent.
+// WriteEvent writes the chunk with the text, like the function WriteEvent; a long text in several.
 func (t *TextWriter) WriteEvent(w io.Writer, text string) error {
-	// its error only reports bytes that are not UTF-8, which it has replaced
-	t.event, _ = jsontext.AppendQuote(append(t.event[:0], t.head...), text)
-	t.event = append(t.event, t.tail...)
-	_, err := w.Write(t.event)
-	return err
+	for piece := range Pieces(text) {
+		// its error only reports bytes that are not UTF-8, which it has replaced
+		t.event, _ = jsontext.AppendQuote(append(t.event[:0], t.head...), piece)
+		t.event = append(t.event, t.tail...)
+		if _, err := w.Write(t.event); err != nil {
+			return err
+		}
+	}
+	return nil
 }
