@@ -103,9 +103,10 @@ func ReadKey(from io.Reader) (string, error) {
 }
 
 func (p *provider) rewrite(r *httputil.ProxyRequest) {
+	r.Out.URL.RawQuery = queryOf(r.In.URL)
 	r.SetURL(p.url)
 	r.Out.Host = p.url.Host
-	r.Out.Header.Del("Authorization")
+	r.Out.Header = headersOf(r.Out.Header)
 	if p.key != "" {
 		r.Out.Header.Set("Authorization", "Bearer "+p.key)
 	}
