@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -195,20 +196,28 @@ func (r remote) kill(what string) {
 // untilIdle waits until no turn of the remote runs.
 func (b *bed) untilIdle(r remote) {
 	b.t.Helper()
+	b.untilRemote(r, func(l listedRemote) bool { return l.State == "active" && len(l.Turns) == 0 })
+}
+
+// listedRemote is a part of what remotes list says of a remote.
+type listedRemote struct {
+	Name     string            `json:"name"`
+	State    string            `json:"active_state"`
+	Turns    []json.RawMessage `json:"turns"`
+	Attached []json.RawMessage `json:"attached"`
+}
+
+// untilRemote waits until a remote is as it should be.
+func (b *bed) untilRemote(r remote, ok func(listedRemote) bool) {
+	b.t.Helper()
 	for deadline := time.Now().Add(bound); ; {
 		var list struct {
-			Remotes []struct {
-				Name  string            `json:"name"`
-				State string            `json:"active_state"`
-				Turns []json.RawMessage `json:"turns"`
-			} `json:"remotes"`
+			Remotes []listedRemote `json:"remotes"`
 		}
 		out := b.MustRun(b.t, "codex-proxy", "remotes", "list", "--json")
 		require.NoError(b.t, json.Unmarshal([]byte(out), &list), out)
-		for _, l := range list.Remotes {
-			if l.Name == r.name && l.State == "active" && len(l.Turns) == 0 {
-				return
-			}
+		if slices.ContainsFunc(list.Remotes, func(l listedRemote) bool { return l.Name == r.name && ok(l) }) {
+			return
 		}
 		require.True(b.t, time.Now().Before(deadline), out)
 	}
