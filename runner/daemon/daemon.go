@@ -70,6 +70,9 @@ func Run(ctx context.Context, s Settings) error {
 	if err != nil {
 		return err
 	}
+	if err := watcher.Refused(); err != nil {
+		s.Logger.Warn("changes of files are looked for", "error", err)
+	}
 	manager := units.NewManager()
 	defer manager.Close()
 	registry := prometheus.NewRegistry()
