@@ -52,12 +52,9 @@ type Report struct {
 // Run makes the tree. If that fails, it removes all of the tree and tries once more; a second failure is the error. An
 // error that a second attempt cannot mend comes at once: ErrNoCommit, ErrDiskFull, a *SubmoduleError, the end of ctx.
 func (c Checkout) Run(ctx context.Context) (Report, error) {
-	if err := os.Chmod(c.Tree, dirMode); err != nil {
-		return Report{}, fmt.Errorf("cannot use the workspace: %w", err)
-	}
-	top, err := os.OpenRoot(c.Tree)
+	top, err := openTop(c.Tree)
 	if err != nil {
-		return Report{}, fmt.Errorf("cannot use the workspace: %w", err)
+		return Report{}, err
 	}
 	defer top.Close()
 	known, err := readRecord(c.Record)
