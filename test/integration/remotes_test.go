@@ -92,12 +92,31 @@ func testRemotesApart(t *testing.T, suite string) {
 			assert.Empty(t, p.shell(`ls -A /var/lib/private/codex-remote/$1/ 2>/dev/null`, other))
 		}
 	}
+	people["one"].seesCodexOnlyUnconfined()
 	assert.Equal(t, "alice", b.show(one.unit, "User")["User"])
 	assert.Equal(t, "cr-own", b.show(own.unit, "User")["User"])
 	keeper := b.show(one.unit, "MainPID")["MainPID"]
 	out, _, _ := b.Run(t.Context(), "setpriv", "--reuid=alice", "--regid=alice", "--clear-groups", "sh", "-c",
 		"cat /proc/"+keeper+"/environ /proc/"+keeper+"/maps; head -c1 /proc/"+keeper+"/mem")
 	assert.Empty(t, out, "its user, outside of the unit, reads nothing of the process that has the key")
+}
+
+// seesCodexOnlyUnconfined has a tool and a person look for codex, whose memory a process of its user that sees it may change.
+func (p *person) seesCodexOnlyUnconfined() {
+	p.t.Helper()
+	const look = `grep -la 'app-serve[r]' /proc/[0-9]*/cmdline; echo looked`
+	assert.Contains(p.t, p.shell(look), "/cmdline", "a person finds it")
+	call, err := json.Marshal(map[string]string{"cmd": "{ " + look + "; } >seen 2>/dev/null"})
+	require.NoError(p.t, err)
+	require.NoError(p.t, p.models.Script("call exec_command "+string(call)))
+	require.NoError(p.t, p.models.Script("text looked"))
+	thread := p.say("", "look")
+	for !strings.Contains(string(p.until("turn/completed")), `"threadId":"`+thread+`"`) {
+		continue // the end of a person's command
+	}
+	seen, err := p.ReadFile("/srv/" + p.name + "/seen")
+	require.NoError(p.t, err)
+	assert.Equal(p.t, "looked\n", string(seen), "a tool in the sandbox of codex")
 }
 
 // The network of a remote is the one of its file; the model is reached with each.
