@@ -153,7 +153,11 @@ func (a *accounts) send(r *http.Request, body *kept, with loan) (*http.Response,
 	}
 	out.Header.Set("Authorization", "Bearer "+with.AccessToken)
 	out.Header.Set("ChatGPT-Account-ID", with.AccountID)
-	return a.transport.RoundTrip(out)
+	res, err := a.transport.RoundTrip(out)
+	if err == nil {
+		bound(res)
+	}
+	return res, err
 }
 
 // pass sends an answer to codex, each event at once. If the quota ends in the middle of it and another account serves,

@@ -38,7 +38,8 @@ func New(baseURL, key, caFile string, logger *slog.Logger) (*Lender, error) {
 	l := newLender(logger)
 	l.handler = ofCodex(&httputil.ReverseProxy{
 		Rewrite: p.rewrite, Transport: newTransport(trust), FlushInterval: -1, ErrorHandler: p.fail,
-		ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
+		ModifyResponse: func(res *http.Response) error { bound(res); return nil },
+		ErrorLog:       slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
 	})
 	return l, nil
 }
