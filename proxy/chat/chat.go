@@ -29,7 +29,7 @@ func (e *Endpoint) Routes() []proxy.Route {
 
 // create serves POST /v1/chat/completions.
 func (e *Endpoint) create(w http.ResponseWriter, r *http.Request, x *proxy.Exchange) error {
-	req, ctx, cancel, err := intake.Take(e.Intake, w, r, x, openai.DecodeChat)
+	req, ctx, cancel, err := intake.Take(e.Intake, w, r, x, e.Intake.Reading(x).Chat)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"codex-proxy/proxy"
+	"codex-proxy/proxy/auth"
 	"codex-proxy/proxy/limits"
 	"codex-proxy/proxy/openai"
 )
@@ -49,6 +50,15 @@ func (in *Intake) read(w http.ResponseWriter, r *http.Request, x *proxy.Exchange
 		return nil, fmt.Errorf("cannot end the reading of a body: %w", err)
 	}
 	return body, nil
+}
+
+// Reading is how the body of the request is to be decoded.
+func (in *Intake) Reading(x *proxy.Exchange) openai.Reading {
+	ignore := in.IgnoreUnknown
+	if own := x.Key.Limits.UnknownParameters; own != "" {
+		ignore = own == auth.Ignore
+	}
+	return openai.Reading{IgnoreUnknown: ignore, Model: x.PathModel}
 }
 
 // receive reads a body within the limits on size and memory.

@@ -89,19 +89,23 @@ type streamOptions struct {
 
 // DecodeChat parses and validates a request body. Every error is an *Error
 // with status 400 that names the field at fault.
-func DecodeChat(body []byte) (*ChatRequest, error) {
+func DecodeChat(body []byte) (*ChatRequest, error) { return Reading{}.Chat(body) }
+
+// Chat is DecodeChat for another reading.
+func (r Reading) Chat(body []byte) (*ChatRequest, error) {
 	var raw rawChat
 	if err := decodeBody(body, &raw); err != nil {
 		return nil, err
 	}
-	ignoredParams, err := checkParams(chatParams, raw.Others)
+	raw.Model = r.model(raw.Model)
+	ignoredParams, err := r.checkParams(chatParams, raw.Others)
 	if err != nil {
 		return nil, err
 	}
 	if err := raw.check(); err != nil {
 		return nil, err
 	}
-	req, err := raw.request()
+	req, err := raw.request(r)
 	if err != nil {
 		return nil, err
 	}
@@ -121,10 +125,11 @@ func (raw rawChat) cacheKey() (key string) {
 
 // checkParams applies a table to the parameters that are not honoured: it refuses the refused ones and lists the
 // ignored ones. A null, false or empty value counts as unset.
-func checkParams(table params, fields map[string]valuePrefix) (ignoredParams []string, err error) {
+func (r Reading) checkParams(table params, fields map[string]valuePrefix) (ignoredParams []string, err error) {
+	var unknown unknownParams
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		p, known := table[name]
-		if !known {
+		if !known && !r.IgnoreUnknown {
 			return nil, Invalid("unknown_parameter", clip(name), fmt.Sprintf("unknown parameter %q", clip(name)))
 		}
 		if p.rule == ignored {
@@ -134,6 +139,8 @@ func checkParams(table params, fields map[string]valuePrefix) (ignoredParams []s
 		}
 		switch {
 		case isEmptyValue(json.RawMessage(fields[name])):
+		case !known:
+			unknown.add(name)
 		case name == "top_logprobs" && fields[name] == "0":
 		case p.rule == refused:
 			return nil, unsupported(name, fmt.Sprintf("%s is not supported: %s; leave it out", name, p.why))
@@ -141,7 +148,7 @@ func checkParams(table params, fields map[string]valuePrefix) (ignoredParams []s
 			ignoredParams = append(ignoredParams, name)
 		}
 	}
-	return ignoredParams, nil
+	return append(ignoredParams, unknown.list()...), nil
 }
 
 func isEmptyValue(v json.RawMessage) bool {
@@ -204,7 +211,7 @@ func choices(n *int) int {
 	return *n
 }
 
-func (raw rawChat) request() (*ChatRequest, error) {
+func (raw rawChat) request(r Reading) (*ChatRequest, error) {
 	messages, err := readMessages(raw.Messages)
 	if err != nil {
 		return nil, err
@@ -217,7 +224,7 @@ func (raw rawChat) request() (*ChatRequest, error) {
 	if err != nil {
 		return nil, err
 	}
-	effort, ignoredFields, err := raw.reasoning()
+	effort, ignoredFields, err := raw.reasoning(r)
 	if err != nil {
 		return nil, err
 	}

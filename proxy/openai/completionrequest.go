@@ -30,12 +30,16 @@ type rawCompletion struct {
 
 // DecodeCompletion parses and validates a request body. Every error is an *Error with
 // status 400 that names the field at fault.
-func DecodeCompletion(body []byte) (*CompletionRequest, error) {
+func DecodeCompletion(body []byte) (*CompletionRequest, error) { return Reading{}.Completion(body) }
+
+// Completion is DecodeCompletion for another reading.
+func (r Reading) Completion(body []byte) (*CompletionRequest, error) {
 	var raw rawCompletion
 	if err := decodeBody(body, &raw); err != nil {
 		return nil, err
 	}
-	ignoredParams, err := checkParams(completionParams, raw.Others)
+	raw.Model = r.model(raw.Model)
+	ignoredParams, err := r.checkParams(completionParams, raw.Others)
 	if err != nil {
 		return nil, err
 	}

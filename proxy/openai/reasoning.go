@@ -30,9 +30,12 @@ type Reasoning struct {
 	Disabled bool
 }
 
-// reasoning reads the parameter "reasoning" of the Responses API. It ignores the fields in without, and returns those
-// of them that are set.
-func reasoning(raw json.RawMessage, without ...string) (r Reasoning, ignored []string, err error) {
+// reasoningWithout are the fields of reasoning that are ignored: codex has no such settings, and sends the model all the
+// reasoning in the history.
+var reasoningWithout = []string{"context", "mode"}
+
+// reasoning reads the parameter "reasoning" of the Responses API. It returns the ignored fields that are set.
+func (read Reading) reasoning(raw json.RawMessage) (r Reasoning, ignored []string, err error) {
 	if isUnset(raw) {
 		return r, nil, nil
 	}
@@ -46,16 +49,20 @@ func reasoning(raw json.RawMessage, without ...string) (r Reasoning, ignored []s
 		return r, nil, Invalid("invalid_type", "reasoning",
 			"reasoning must be an object of the strings effort and summary")
 	}
+	var unknown unknownParams
 	for _, name := range slices.Sorted(maps.Keys(fields.Others)) {
 		switch {
 		case fields.Others[name] == "null":
-		case slices.Contains(without, name):
+		case slices.Contains(reasoningWithout, name):
 			ignored = append(ignored, "reasoning."+name)
+		case read.IgnoreUnknown:
+			unknown.add("reasoning." + name)
 		default:
 			return r, nil, Invalid("unknown_parameter", "reasoning."+clip(name),
 				fmt.Sprintf("reasoning has no field %q; there are effort and summary", clip(name)))
 		}
 	}
+	ignored = append(ignored, unknown.list()...)
 	r = Reasoning{Effort: fields.Effort, Summary: cmp.Or(fields.Summary, fields.Old)}
 	if r.Summary != "" && !slices.Contains(summaries, r.Summary) {
 		return r, nil, Invalid("invalid_value", "reasoning.summary",
