@@ -136,13 +136,14 @@ func TestLimits(t *testing.T) {
 	_, line, err := Generate("a")
 	require.NoError(t, err)
 	words := "requests-per-minute=60 tokens-per-minute=1000 tokens-per-day=5000 concurrent=4 models=gpt-5,org/x " +
-		"accounts=a,b choose-account=yes remotes=build,docs:viewer"
+		"accounts=a,b choose-account=yes remotes=build,docs:viewer unknown-parameters=ignore"
 	keys, err := Parse(strings.NewReader(line + " " + words + "\n"))
 	require.NoError(t, err)
 	got := keys.All()[0].Limits
 	assert.Equal(t, Limits{
 		Models: []string{"gpt-5", "org/x"}, RequestsPerMinute: 60, TokensPerMinute: 1000, TokensPerDay: 5000,
 		Concurrent: 4, Accounts: []string{"a", "b"}, ChooseAccount: true, Remotes: []string{"build", "docs:viewer"},
+		UnknownParameters: Ignore,
 	}, got)
 	assert.Equal(t, []string{"build", "docs"}, got.RemoteNames())
 	for name, want := range map[string][2]bool{"build": {false, true}, "docs": {true, true}, "docs:viewer": {}, "other": {}, "": {}} {
@@ -167,8 +168,9 @@ func TestLimits(t *testing.T) {
 			"", ",", "a,", "a b", "ü", "a#b", "a*b*", strings.Repeat("x", 257), strings.Repeat("a,", 64) + "a",
 		},
 		Accounts: {"", "a,", "a b", strings.Repeat("a,", 64) + "a"}, ChooseAccount: {"", "true", "a"},
-		Remotes:    {"", "a,", "a b", "a:owner", "a:viewer:viewer", "a,a", "a,b,a:viewer"},
-		"requests": {"1"},
+		Remotes:           {"", "a,", "a b", "a:owner", "a:viewer:viewer", "a,a", "a,b,a:viewer"},
+		UnknownParameters: {"", "yes", "ignored"},
+		"requests":        {"1"},
 	} {
 		for _, value := range values {
 			assert.Error(t, new(Limits).Set(name, value), "%s=%s", name, value)

@@ -33,6 +33,7 @@ type ChatRequest struct {
 	Stop         []string // sequences before which an answer ends
 	Ignored      []string // parameters accepted without effect, sorted
 	CacheKey     string   // prompt_cache_key, which identifies the conversation; empty: none
+	OfResponse   bool     // the body was one of a response
 }
 
 // Images are the images in the messages.
@@ -97,6 +98,10 @@ func (r Reading) Chat(body []byte) (*ChatRequest, error) {
 	if err := decodeBody(body, &raw); err != nil {
 		return nil, err
 	}
+	return r.chat(raw)
+}
+
+func (r Reading) chat(raw rawChat) (*ChatRequest, error) {
 	raw.Model = r.model(raw.Model)
 	ignoredParams, err := r.checkParams(chatParams, raw.Others)
 	if err != nil {
