@@ -177,3 +177,27 @@ func TestLimits(t *testing.T) {
 		}
 	}
 }
+
+// Of several keys in one request, the bearer token counts, and then X-Api-Key.
+func TestHeadersOfKeys(t *testing.T) {
+	var file strings.Builder
+	secrets := map[string]string{}
+	for _, name := range []string{"azure", "anthropic", "openai"} {
+		key, line, err := Generate(name)
+		require.NoError(t, err)
+		secrets[name] = key
+		file.WriteString(line + "\n")
+	}
+	keys, err := Parse(strings.NewReader(file.String()))
+	require.NoError(t, err)
+	r := httptest.NewRequest("GET", "/", nil)
+	for _, sent := range []struct{ header, value, want string }{
+		{"api-key", "sk-wrong", ""}, {"api-key", secrets["azure"], "azure"}, {"x-api-key", secrets["anthropic"], "anthropic"},
+		{"Authorization", "Bearer " + secrets["openai"], "openai"}, {"Authorization", "Bearer sk-wrong", "anthropic"},
+	} {
+		r.Header.Set(sent.header, sent.value)
+		key, ok := keys.Check(r)
+		assert.Equal(t, sent.want, key.Name)
+		assert.Equal(t, sent.want != "", ok)
+	}
+}

@@ -160,6 +160,7 @@ func (in *Intake) late() error {
 // because it holds too much, and acquires the memory for one that may be decoded.
 func (in *Intake) weigh(ctx context.Context, x *proxy.Exchange, body []byte) error {
 	bytes, w, tooMany := limits.Weigh(body)
+	w.Model = cmp.Or(x.PathModel, w.Model)
 	if err := in.admitUndecoded(x, w); err != nil {
 		return err
 	}

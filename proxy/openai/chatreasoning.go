@@ -12,7 +12,7 @@ import (
 type routerFields struct {
 	Enabled   *bool  `json:"enabled"`
 	Exclude   bool   `json:"exclude"`
-	MaxTokens *int64 `json:"max_tokens"`
+	MaxTokens *Whole `json:"max_tokens"`
 
 	Others map[string]memberValue `json:",embed"`
 }

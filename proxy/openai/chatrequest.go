@@ -69,7 +69,7 @@ type rawChat struct {
 	StreamOptions     *streamOptions           `json:"stream_options"`
 	ReasoningEffort   string                   `json:"reasoning_effort"`
 	Reasoning         json.RawMessage          `json:"reasoning"`
-	N                 *int                     `json:"n"`
+	N                 *Whole                   `json:"n"`
 	ResponseFormat    *rawFormat               `json:"response_format"`
 	Modalities        boundedList[string]      `json:"modalities"`
 	Tools             boundedList[rawTool]     `json:"tools"`
@@ -201,7 +201,7 @@ func checkModel(model string) error {
 }
 
 // checkChoices checks n, which may be nil.
-func checkChoices(n *int) error {
+func checkChoices(n *Whole) error {
 	if choices(n) < 1 || choices(n) > MaxChoices {
 		return Invalid("invalid_value", "n", fmt.Sprintf("n must be from 1 to %d", MaxChoices))
 	}
@@ -209,11 +209,11 @@ func checkChoices(n *int) error {
 }
 
 // choices is the number of choices of a request with that n.
-func choices(n *int) int {
+func choices(n *Whole) int {
 	if n == nil {
 		return 1
 	}
-	return *n
+	return int(*n)
 }
 
 func (raw rawChat) request(r Reading) (*ChatRequest, error) {

@@ -20,8 +20,8 @@ type rawCompletion struct {
 	Prompt        prompt         `json:"prompt"`
 	Stream        bool           `json:"stream"`
 	StreamOptions *streamOptions `json:"stream_options"`
-	N             *int           `json:"n"`
-	BestOf        *int           `json:"best_of"`
+	N             *Whole         `json:"n"`
+	BestOf        *Whole         `json:"best_of"`
 	Echo          bool           `json:"echo"`
 	Stop          stopSequences  `json:"stop"`
 
@@ -60,7 +60,7 @@ func (raw rawCompletion) check() error {
 	switch {
 	case !raw.Prompt.set:
 		return Invalid("field_required", "prompt", "prompt is required")
-	case raw.BestOf != nil && *raw.BestOf != choices(raw.N):
+	case raw.BestOf != nil && int(*raw.BestOf) != choices(raw.N):
 		return unsupported("best_of",
 			"best_of must be as large as n: codex reports no probabilities by which to select; leave it out")
 	}
