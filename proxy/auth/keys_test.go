@@ -190,7 +190,7 @@ func TestHeadersOfKeys(t *testing.T) {
 	}
 	keys, err := Parse(strings.NewReader(file.String()))
 	require.NoError(t, err)
-	r := httptest.NewRequest("GET", "/", nil)
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
 	for _, sent := range []struct{ header, value, want string }{
 		{"api-key", "sk-wrong", ""}, {"api-key", secrets["azure"], "azure"}, {"x-api-key", secrets["anthropic"], "anthropic"},
 		{"Authorization", "Bearer " + secrets["openai"], "openai"}, {"Authorization", "Bearer sk-wrong", "anthropic"},

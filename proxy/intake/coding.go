@@ -61,7 +61,7 @@ func newSource(body io.Reader) *source {
 	s := &source{}
 	s.Reader = bufio.NewReader(readerFunc(func(b []byte) (int, error) {
 		n, err := body.Read(b)
-		if err != nil && err != io.EOF {
+		if err != nil && !errors.Is(err, io.EOF) {
 			s.err = err
 		}
 		return n, err
@@ -99,7 +99,7 @@ func openZstd(from *source) (*coded, error) {
 // windowOf is the window of the first frame, which is not read yet.
 func windowOf(from *source) (uint64, error) {
 	head, err := from.Peek(zstd.HeaderMaxSize)
-	if err != nil && err != io.EOF {
+	if err != nil && !errors.Is(err, io.EOF) {
 		return 0, err
 	}
 	var first zstd.Header

@@ -35,9 +35,9 @@ type Reasoning struct {
 var reasoningWithout = []string{"context", "mode"}
 
 // reasoning reads the parameter "reasoning" of the Responses API. It returns the ignored fields that are set.
-func (read Reading) reasoning(raw json.RawMessage) (r Reasoning, ignored []string, err error) {
+func (r Reading) reasoning(raw json.RawMessage) (wanted Reasoning, ignored []string, err error) {
 	if isUnset(raw) {
-		return r, nil, nil
+		return wanted, nil, nil
 	}
 	var fields struct {
 		Effort  string                 `json:"effort"`
@@ -46,7 +46,7 @@ func (read Reading) reasoning(raw json.RawMessage) (r Reasoning, ignored []strin
 		Others  map[string]valuePrefix `json:",embed"`
 	}
 	if !isObject(raw) || unmarshal(raw, &fields) != nil {
-		return r, nil, Invalid("invalid_type", "reasoning",
+		return wanted, nil, Invalid("invalid_type", "reasoning",
 			"reasoning must be an object of the strings effort and summary")
 	}
 	var unknown unknownParams
@@ -55,20 +55,20 @@ func (read Reading) reasoning(raw json.RawMessage) (r Reasoning, ignored []strin
 		case fields.Others[name] == "null":
 		case slices.Contains(reasoningWithout, name):
 			ignored = append(ignored, "reasoning."+name)
-		case read.IgnoreUnknown:
+		case r.IgnoreUnknown:
 			unknown.add("reasoning." + name)
 		default:
-			return r, nil, Invalid("unknown_parameter", "reasoning."+clip(name),
+			return wanted, nil, Invalid("unknown_parameter", "reasoning."+clip(name),
 				fmt.Sprintf("reasoning has no field %q; there are effort and summary", clip(name)))
 		}
 	}
 	ignored = append(ignored, unknown.list()...)
-	r = Reasoning{Effort: fields.Effort, Summary: cmp.Or(fields.Summary, fields.Old)}
-	if r.Summary != "" && !slices.Contains(summaries, r.Summary) {
-		return r, nil, Invalid("invalid_value", "reasoning.summary",
+	wanted = Reasoning{Effort: fields.Effort, Summary: cmp.Or(fields.Summary, fields.Old)}
+	if wanted.Summary != "" && !slices.Contains(summaries, wanted.Summary) {
+		return wanted, nil, Invalid("invalid_value", "reasoning.summary",
 			fmt.Sprintf("reasoning.summary must be one of %v", summaries))
 	}
-	return r, ignored, checkEffort("reasoning.effort", r.Effort)
+	return wanted, ignored, checkEffort("reasoning.effort", wanted.Effort)
 }
 
 func checkEffort(at, effort string) error {

@@ -51,6 +51,7 @@ func testStart(t *testing.T, suite string) {
 	_, metrics := b.get("/metrics")
 	assert.Contains(t, string(metrics), `codex_worker_ready{worker="default"} 1`)
 	assert.Contains(t, string(metrics), "process_resident_memory_bytes", "ProcSubset=pid hides it")
+	b.otherForms(t)
 }
 
 // `systemctl start codex-proxy` starts all units. A unit that is stopped later stays
