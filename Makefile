@@ -221,9 +221,27 @@ schema: ## write test/contract/openai.json and anthropic.json anew, from the typ
 	@mkdir -p $(SCHEMA)
 	cp test/contract/generate/* $(SCHEMA)/
 	npm ci --prefix $(SCHEMA) --no-audit --no-fund --loglevel=error
-	cd $(SCHEMA) && for api in openai:surface.ts anthropic:anthropic.ts; do \
+	@$(MAKE) --no-print-directory schemas FROM=$(SCHEMA) TO=$(CURDIR)/test/contract
+
+# What takes long, or looks at the world outside: a fault of it is no fault of a change.
+.PHONY: nightly nightly-drift
+nightly: ## what takes long, or compares with what others released since: one line each
+	@$(MAKE) --no-print-directory nightly-drift
+
+# The parameters of the newest types of both APIs, beside our tables.
+nightly-drift:
+	@$(MAKE) --no-print-directory needs NEEDS="npm:npm"
+	@rm -rf $(CACHE)/newest && mkdir -p $(CACHE)/newest && cp test/contract/generate/* $(CACHE)/newest/
+	npm install --prefix $(CACHE)/newest --no-audit --no-fund --loglevel=error openai@latest @anthropic-ai/sdk@latest
+	@$(MAKE) --no-print-directory schemas FROM=$(CACHE)/newest TO=$(CACHE)/newest
+	CODEX_PROXY_TEST_SCHEMAS=$(CACHE)/newest go test -count=1 ./proxy/openai ./proxy/anthropic -run '^TestNamesOfTheReferenceAreKnown$$'
+
+# The schemas of the types in FROM/node_modules, into TO.
+.PHONY: schemas
+schemas:
+	cd $(FROM) && for api in openai:surface.ts anthropic:anthropic.ts; do \
 		node_modules/.bin/ts-json-schema-generator --tsconfig tsconfig.json --path $${api#*:} --type Wire \
-			--expose all --jsDoc none --out $(CURDIR)/test/contract/$${api%%:*}.json || exit 1; done
+			--expose all --jsDoc none --out $(TO)/$${api%%:*}.json || exit 1; done
 
 .PHONY: clean
 clean: ## remove build/ (the cache stays: make clean-cache)
