@@ -43,6 +43,7 @@ func sessionExec(ctx context.Context, _ string, notifier *notify.Notifier) error
 		Preparations: []exec.Preparation{
 			exec.Workspace{
 				Repository: paths.Repository, Record: files[paths.RecordFile], Tenant: files[paths.TenantFile],
+				Previous: files[paths.PreviousFile],
 			},
 			exec.Patch{File: files[paths.PatchFile]},
 			exec.Environment{Dir: paths.Environments, Path: os.Getenv("PATH")},
