@@ -66,14 +66,42 @@ func (r *Runner) launch(ctx context.Context, c *run) error {
 	if err := r.writeCommand(c.Session, c.Number, spec); err != nil {
 		return err
 	}
-	err = r.Units.StartWith(ctx, c.unit(), properties(full.Command.Limits)...)
-	if err != nil && !r.has(c.Session, c.Number, paths.Ended) && !r.alive(ctx, c.unit()) {
+	if err := r.startUnit(ctx, c, full.Command.Limits); err != nil {
 		return err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c.started = true
 	return nil
+}
+
+// startUnit starts the unit of a command. While systemd does not answer, the unit and the files say what is: root makes the
+// log before anything of the command runs, and starts nothing that has a log. So a second request runs no command twice.
+func (r *Runner) startUnit(ctx context.Context, c *run, limits wire.Limits) error {
+	begun := func() bool {
+		return r.has(c.Session, c.Number, paths.Output) || r.has(c.Session, c.Number, paths.Ended)
+	}
+	err := r.insist(ctx, begun, func() error {
+		if r.canceller(c) != "" && !begun() {
+			return r.withdraw(ctx, c)
+		}
+		return r.Units.StartWith(ctx, c.unit(), properties(limits)...)
+	})
+	if err != nil && ctx.Err() == nil && !begun() && !r.alive(ctx, c.unit()) {
+		return err
+	}
+	return nil
+}
+
+// errWithdrawn means that a command was cancelled before its unit was started.
+var errWithdrawn = errors.New("it was cancelled before its start")
+
+// withdraw ends the start of a command that has been cancelled while systemd did not answer.
+func (r *Runner) withdraw(ctx context.Context, c *run) error {
+	if err := r.Units.Stop(ctx, c.unit()); err != nil {
+		return err
+	}
+	return errWithdrawn
 }
 
 // report has those who wait for a change of a command look again.
