@@ -124,11 +124,13 @@ func (r *Runner) closeIdle(ctx context.Context, id string, bytes int64) bool {
 	return err == nil
 }
 
-// ask has the main process of a unit cancel its command. One that does not answer has ended, or ends by its watchdog.
+// ask has the main process of a unit cancel its command. If it does not answer, though it runs, the unit is stopped.
 func (r *Runner) ask(ctx context.Context, c *run, by string) {
-	if err := r.request(ctx, c.Session, exec.Request{Version: session.Version, Do: exec.Cancel, By: by}); err != nil {
+	err := r.request(ctx, c.Session, exec.Request{Version: session.Version, Do: exec.Cancel, By: by})
+	if err != nil {
 		r.Logger.Debug("the session does not answer", "session", c.Session, "error", err)
 	}
+	r.expectCancel(c, err)
 }
 
 func (r *Runner) request(ctx context.Context, id string, request exec.Request) error {

@@ -21,11 +21,13 @@ func (r *Runner) execute(ctx context.Context, c *run) {
 // attend starts a unit and follows it to its end. An error of start means that the command does not run.
 func (r *Runner) attend(ctx context.Context, c *run, start func() error) {
 	leave := background(ctx, func(ctx context.Context) { r.follow(ctx, c) })
+	unguard := background(ctx, func(ctx context.Context) { r.guard(ctx, c) })
 	refusal := start()
 	if refusal == nil {
 		r.await(ctx, c)
 	}
 	leave()
+	unguard()
 	if ctx.Err() != nil {
 		return
 	}
@@ -69,6 +71,7 @@ func (r *Runner) launch(ctx context.Context, c *run) error {
 	if err := r.startUnit(ctx, c, full.Command.Limits); err != nil {
 		return err
 	}
+	r.allow(c, full.Command.Limits)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c.started = true
@@ -234,6 +237,13 @@ func (r *Runner) canceller(c *run) string {
 	return c.cancelled
 }
 
+// overdue reports whether the guard has had the unit stopped because of the time.
+func (r *Runner) overdue(c *run) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return c.overdue
+}
+
 // leave takes a command whose unit has ended out of the state, and lets the next one of its session follow.
 func (r *Runner) leave(ctx context.Context, c *run) {
 	r.mu.Lock()
@@ -273,7 +283,7 @@ func (r *Runner) ending(c *run, cancelledBy string, refusal error) store.Ending 
 	if ended == nil && refusal != nil {
 		ended = &session.Ended{Refusal: refusal.Error()}
 	}
-	return endingOf(outcome.Facts{Result: result, Ended: ended, CancelledBy: cancelledBy})
+	return endingOf(outcome.Facts{Result: result, Ended: ended, CancelledBy: cancelledBy, Overdue: r.overdue(c)})
 }
 
 // endingOf decides by facts.

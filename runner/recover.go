@@ -101,6 +101,9 @@ func (r *Runner) recover(ctx context.Context, c store.Live, active bool) error {
 
 // resume follows a command that Recover has found, to its end.
 func (r *Runner) resume(ctx context.Context, c *run) {
+	if c.Command.Limits.Timeout > 0 { // else its end is recorded
+		r.allow(c, c.Command.Limits)
+	}
 	r.attend(ctx, c, func() error { return nil })
 }
 

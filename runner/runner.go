@@ -123,6 +123,13 @@ type run struct {
 	lost      bool          // gone is closed; belongs to the goroutine of Run
 	ended     chan struct{} // closed when its end is in the store
 	begun     time.Time     // when it left the queue; zero if Recover has found it
+
+	// Of the guard. All but the channel is guarded by Runner.mu.
+	guarded  chan struct{} // holds one element if deadline has changed
+	deadline time.Time     // until when the command has to have ended; zero for none
+	grace    time.Duration
+	over     bool // its main process has reported the end
+	overdue  bool // the guard has had the unit stopped, because of the time
 }
 
 // New returns a Runner, which starts nothing until Run.
@@ -224,7 +231,8 @@ func (s *state) leased() (n int) {
 
 // start adds a running command.
 func (s *state) start(c store.Live) *run {
-	started := &run{Live: c, ran: c.State == wire.CommandRunning, gone: make(chan struct{}), ended: make(chan struct{})}
+	started := &run{Live: c, ran: c.State == wire.CommandRunning, gone: make(chan struct{}), ended: make(chan struct{}),
+		guarded: make(chan struct{}, 1), grace: time.Duration(c.Command.Limits.Grace)}
 	s.running[key{c.Session, c.Number}] = started
 	s.perUser[c.Owner]++
 	l := s.line(c)
