@@ -58,6 +58,10 @@ func (r *Runner) cancel(ctx context.Context, k key, by string) error {
 		return err
 	}
 	r.mu.Lock()
+	var owner uint32
+	if l := r.state.sessions[k.session]; l != nil {
+		owner = l.owner
+	}
 	waited := r.state.withdraw(k)
 	closing := waited && r.state.settle(k.session)
 	c := r.state.running[k]
@@ -73,6 +77,7 @@ func (r *Runner) cancel(ctx context.Context, k key, by string) error {
 		err := r.Store.End(ctx, k.session, k.number, ending, time.Now())
 		if err == nil {
 			r.recordEnded(k, paths.SessionUnit(k.session), ending)
+			r.removeInput(owner, k)
 		}
 		r.report()
 		if closing {
@@ -185,12 +190,18 @@ func (r *Runner) PutStdin(ctx context.Context, v store.Viewer, id string, number
 	if err := r.awaitsStdin(ctx, v, id, number); err != nil {
 		return wire.Command{}, err
 	}
-	path, err := r.receiveStdin(id, number, from, MaxStdin)
+	s, err := r.Store.Session(ctx, v, id)
+	if err != nil {
+		return wire.Command{}, about(id, err)
+	}
+	path, upload, err := r.receiveStdin(s.Owner.UID, key{id, number}, from, MaxStdin)
 	if err != nil {
 		return wire.Command{}, fmt.Errorf("cannot keep the standard input: %w", err)
 	}
+	upload.settle(key{id, number})
 	if err := r.giveStdin(ctx, v, id, number, path); err != nil {
 		os.Remove(path)
+		upload.drop()
 		return wire.Command{}, err
 	}
 	r.mu.Lock()

@@ -224,6 +224,7 @@ func (r *Runner) end(ctx context.Context, c *run, ending store.Ending) {
 		r.recordStarted(c)
 	}
 	r.recordEnded(key{c.Session, c.Number}, c.unit(), ending)
+	r.removeInput(c.Owner, key{c.Session, c.Number})
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	close(c.ended)

@@ -34,6 +34,7 @@ func (r *Runner) Recover(ctx context.Context) (int, error) {
 		return 0, err
 	}
 	for _, c := range commands {
+		r.recoverInput(c)
 		if err := r.recover(ctx, c, active[unitOf(c)]); err != nil {
 			return 0, fmt.Errorf("cannot recover the session %s: %w", c.Session, err)
 		}

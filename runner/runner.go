@@ -50,6 +50,7 @@ type Settings struct {
 	Environments Environments
 	MaxSessions  int // commands that run at the same time
 	MaxQueued    int // commands that wait
+	Share        Share
 	Workspaces   int // at least MaxSessions
 	// WorkspaceDisk bounds the bytes of all workspaces that no session leases.
 	WorkspaceDisk int64
@@ -83,6 +84,7 @@ type state struct {
 	running  map[key]*run
 	perUser  map[uint32]int // running
 	waiting  int            // commands of all lines
+	inputs   inputs
 	// The jobs of environments that have not ended, by their keys, and those of them that Run has to start.
 	environments    map[string]*environmentJob
 	environmentJobs []*environmentJob
@@ -139,6 +141,7 @@ func New(s Settings) *Runner {
 		untidy: make(chan struct{}, 1), pings: make(chan struct{}),
 		state: state{
 			sessions: map[string]*line{}, running: map[key]*run{}, perUser: map[uint32]int{},
+			inputs:       inputs{users: map[uint32]int64{}, kept: map[key]int64{}},
 			environments: map[string]*environmentJob{}, mirrors: map[string]*mirror{}, changed: make(chan struct{}),
 		},
 	}
@@ -205,7 +208,10 @@ func (r *Runner) next() *run {
 		return nil
 	}
 	leased := s.leased()
-	k, ok := s.queue.pop(s.perUser, func(k key) bool { return leased < r.Workspaces || s.sessions[k.session].leased })
+	k, ok := s.queue.pop(s.perUser, func(k key) bool {
+		l := s.sessions[k.session]
+		return r.mayRun(l.owner) && (leased < r.Workspaces || l.leased)
+	})
 	if !ok {
 		return nil
 	}
