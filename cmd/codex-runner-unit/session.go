@@ -3,9 +3,6 @@ package main
 import (
 	"context"
 	"os"
-	"os/signal"
-
-	"golang.org/x/sys/unix"
 
 	"codex-proxy/notify"
 	"codex-proxy/runner/exec"
@@ -34,7 +31,10 @@ func sessionExec(ctx context.Context, _ string, notifier *notify.Notifier) error
 	if err != nil {
 		return err
 	}
-	ctx, stop := signal.NotifyContext(ctx, unix.SIGTERM)
+	ctx, stop, err := exec.Terminated(ctx)
+	if err != nil {
+		return err
+	}
 	defer stop()
 	shim := exec.Shim{
 		Files: files, Notifier: notifier, Score: score, Workspace: paths.Workspace, Journal: os.Stderr,
