@@ -1,10 +1,12 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"text/tabwriter"
 	"time"
@@ -17,6 +19,16 @@ const (
 	moreThreads = 32 // the runtime of codex starts and ends threads for what blocks
 )
 
+// keepsThreads reports whether a codex that worker-prepare has configured has no setting that ends a thread with its
+// conversation (0.140): it keeps each in memory for half an hour, 310 KB for a turn.
+func keepsThreads(codex *process) (bool, error) {
+	config, err := os.ReadFile(filepath.Join(filepath.Dir(codex.Path), "config.toml"))
+	return !bytes.Contains(config, []byte("\nthread_unload_delay_secs = 0\n")), err
+}
+
+// mostKeeping is how many turns a codex that keeps its threads makes: they take 1.3 GiB.
+const mostKeeping = 4000
+
 // runSoakTurns has each codex make many turns, prints how its memory, its files, its threads and its disk go, and
 // returns an error if one of them grows.
 func (b *bench) runSoakTurns(ctx context.Context) (err error) {
@@ -24,9 +36,8 @@ func (b *bench) runSoakTurns(ctx context.Context) (err error) {
 		if r.path == "" {
 			continue
 		}
-		fmt.Fprintf(os.Stdout, "%s, %d turns:\n", r.name, b.turns)
 		grown := b.withCodex(ctx, r.path, manyPlaces, []string{"text It is a fine day."}, func(codex *process, d *daemon) error {
-			return soaked(ctx, codex, turns{daemon: d}, b.turns)
+			return b.soakCodex(ctx, r.name, codex, turns{daemon: d})
 		})
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -38,32 +49,55 @@ func (b *bench) runSoakTurns(ctx context.Context) (err error) {
 	return err
 }
 
-// soaked makes the turns in ten parts, with a line of the curve for each.
-func soaked(ctx context.Context, codex *process, r turns, count int) error {
-	const parts = 10
+// soakCodex makes the turns of one codex.
+func (b *bench) soakCodex(ctx context.Context, name string, codex *process, r turns) error {
+	keeps, err := keepsThreads(codex)
+	if err != nil {
+		return err
+	}
+	count := b.turns
+	if keeps {
+		count = min(count, mostKeeping)
+	}
+	fmt.Fprintf(os.Stdout, "%s, %d turns:\n", name, count)
+	first, last, err := curveOf(ctx, codex, r, count/parts)
+	if err != nil {
+		return err
+	}
+	if keeps {
+		first.rss = last.rss // its memory may grow
+	}
+	return last.grown(first, (parts-1)*(count/parts))
+}
+
+// parts is the number of lines of a curve.
+const parts = 10
+
+// curveOf makes the turns in parts of so many, with a line of the curve for each, and returns what codex has after the
+// first and after the last.
+func curveOf(ctx context.Context, codex *process, r turns, each int) (first, last burden, err error) {
 	t := tabwriter.NewWriter(os.Stdout, 10, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "turns\tafter\tRSS MiB\tfiles\tthreads\twritten KB\thome KB\tCPU ms a turn\t")
 	began := time.Now()
-	var first, last burden
 	for part := range parts {
-		if err := r.crowd(ctx, count/parts); err != nil {
-			return err
+		if err := r.crowd(ctx, each); err != nil {
+			return first, last, err
 		}
 		now, err := codex.burden()
 		if err != nil {
-			return err
+			return first, last, err
 		}
-		cost := float64((now.cpu - last.cpu).Microseconds()) / 1000 / float64(count/parts)
-		fmt.Fprintf(t, "%d\t%s\t%.1f\t%d\t%d\t%.1f\t%.1f\t%.1f\t\n", count/parts*(part+1), time.Since(began).Round(time.Second),
+		cost := float64((now.cpu - last.cpu).Microseconds()) / 1000 / float64(each)
+		fmt.Fprintf(t, "%d\t%s\t%.1f\t%d\t%d\t%.1f\t%.1f\t%.1f\t\n", each*(part+1), time.Since(began).Round(time.Second),
 			now.rss, now.files, now.threads, now.written/1000, now.kept/1000, cost)
 		if err := t.Flush(); err != nil {
-			return err
+			return first, last, err
 		}
 		if last = now; part == 0 {
 			first = now
 		}
 	}
-	return last.grown(first, count/parts*(parts-1))
+	return first, last, nil
 }
 
 // burden is what a codex has of the machine.

@@ -45,3 +45,18 @@ func TestDisk(t *testing.T) {
 	assert.InDelta(t, size, grown.kept, 64<<10)
 	assert.InDelta(t, size, grown.written, 64<<10)
 }
+
+// A codex keeps its threads if worker-prepare could not turn that off.
+func TestKeepsThreads(t *testing.T) {
+	codex := &process{Cmd: &exec.Cmd{Path: filepath.Join(t.TempDir(), "codex")}}
+	_, err := keepsThreads(codex)
+	require.ErrorIs(t, err, os.ErrNotExist)
+	for config, want := range map[string]bool{
+		"model = 'demo'\n": true, "model = 'demo'\nthread_unload_delay_secs = 0\nweb_search = 'disabled'\n": false,
+	} {
+		require.NoError(t, os.WriteFile(filepath.Join(filepath.Dir(codex.Path), "config.toml"), []byte(config), 0o600))
+		keeps, err := keepsThreads(codex)
+		require.NoError(t, err)
+		assert.Equal(t, want, keeps, config)
+	}
+}
