@@ -11,6 +11,7 @@ CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/codex-proxy
 hash   = $(shell cat $(1) | sha256sum | cut -c1-12)
 TOOLS := $(CACHE)/tools-$(call hash,test/tools/go.mod)
 NPM_CODEX := $(CACHE)/codex-$(call hash,test/codex/package-lock.json)
+OLDEST_CODEX := $(CACHE)/codex-$(call hash,test/codex/oldest/package-lock.json)
 CLIENTS := $(CACHE)/clients-$(call hash,test/clients/package-lock.json)
 PYTHON_CLIENTS := $(CACHE)/python-$(shell . /etc/os-release; echo $$ID$$VERSION_ID)-$(call hash,test/clients/python/*.txt)
 TEMPORAL := $(CACHE)/temporal-$(call hash,test/temporal/requirements.txt)
@@ -63,6 +64,7 @@ INTEGRATION = $(TOOLS)/gotestsum --format testname -- -count=1 -timeout 60m ./te
 MEASURING   = ^Test(UnderLoad|TemporalTimes|Panic|Hang|Kill|Stop|StoppedProxyStaysStopped|PeakMemory|Runner(Times|DaemonTimes|ManySessions))$$
 
 export CODEX_PROXY_TEST_CODEX := $(NPM_CODEX)/codex
+export CODEX_PROXY_TEST_CODEX_OLDEST := $(OLDEST_CODEX)/codex
 export CODEX_PROXY_TEST_CLIENTS := $(CLIENTS)
 export CODEX_PROXY_TEST_PYTHON := $(PYTHON_CLIENTS)
 export CODEX_PROXY_TEST_TEMPORAL := $(TEMPORAL)/temporal
@@ -152,7 +154,7 @@ run-build: $(ONLINE)
 .PHONY: test
 test: ## run every check: unit tests, the real thing in booted machines, and lint
 	@$(MAKE) --no-print-directory needs NEEDS="$(TEST_NEEDS)"
-	@$(MAKE) --no-print-directory $(DEBS) $(RPMS) $(RELEASED)/made $(NPM_CODEX)/codex $(CLIENTS)/node $(PYTHON_CLIENTS)/made $(TEMPORAL)/temporal $(UV)/uv $(MICROMAMBA)/micromamba $(TOOLS)/gotestsum $(TOOLS)/golangci-lint
+	@$(MAKE) --no-print-directory $(DEBS) $(RPMS) $(RELEASED)/made $(NPM_CODEX)/codex $(OLDEST_CODEX)/codex $(CLIENTS)/node $(PYTHON_CLIENTS)/made $(TEMPORAL)/temporal $(UV)/uv $(MICROMAMBA)/micromamba $(TOOLS)/gotestsum $(TOOLS)/golangci-lint
 	@# What measures runs beside nothing but lint, which yields to it. The other booted machines mostly wait, so the unit
 	@# tests run beside them.
 	@mkdir -p build
@@ -169,12 +171,12 @@ chaos: ## all that may befall it, under load: DURATION=10m, SEED=N for the same 
 	@$(MAKE) --no-print-directory $(firstword $(DEBS)) $(NPM_CODEX)/codex
 	CODEX_PROXY_TEST_REQUIRE=1 CODEX_PROXY_TEST_CHAOS=$(or $(DURATION),10m) CODEX_PROXY_TEST_CHAOS_SEED=$(SEED) go test -count=1 -timeout 0 -v ./test/integration -run '^TestChaos$$'
 
-.PHONY: bench bench-runner bench-gate soak
+.PHONY: bench bench-runner bench-gate soak soak-turns
 bench: ## what it costs, beside nginx: LONG=1 for a million requests, ROUNDS=5, ONLY=part
 	@$(MAKE) --no-print-directory build needs NEEDS=npm:npm
-	@$(MAKE) --no-print-directory $(NGINX)/usr/sbin/nginx $(NPM_CODEX)/codex $(RELEASED)/made $(firstword $(DEBS))
+	@$(MAKE) --no-print-directory $(NGINX)/usr/sbin/nginx $(NPM_CODEX)/codex $(OLDEST_CODEX)/codex $(RELEASED)/made $(firstword $(DEBS))
 	@go build -o build/bench ./test/bench
-	build/bench -nginx $(NGINX)/usr/sbin/nginx -codex $(NPM_CODEX)/codex -deb $(firstword $(DEBS)) -released $(RELEASED)/codex-proxy -rounds $(or $(ROUNDS),5) -only "$(ONLY)" $(if $(LONG),-long)
+	build/bench -nginx $(NGINX)/usr/sbin/nginx -codex $(NPM_CODEX)/codex -oldest $(OLDEST_CODEX)/codex -deb $(firstword $(DEBS)) -released $(RELEASED)/codex-proxy -rounds $(or $(ROUNDS),5) -only "$(ONLY)" $(if $(LONG),-long)
 
 bench-runner: ## what codex-runner costs, in booted machines: ROUNDS=30, ONLY=part
 	@$(MAKE) --no-print-directory needs NEEDS="$(BUILD_NEEDS)"
@@ -189,6 +191,12 @@ soak: ## load for a long time, with the curve of memory and files: DURATION=30m
 	@$(MAKE) --no-print-directory build
 	@go build -o build/bench ./test/bench
 	build/bench -soak $(or $(DURATION),30m)
+
+soak-turns: ## many turns of the real codex, with the curve of memory, files, threads and disk: TURNS=100000
+	@$(MAKE) --no-print-directory build needs NEEDS=npm:npm
+	@$(MAKE) --no-print-directory $(NPM_CODEX)/codex $(OLDEST_CODEX)/codex
+	@go build -o build/bench ./test/bench
+	build/bench -codex $(NPM_CODEX)/codex -oldest $(OLDEST_CODEX)/codex -turns $(or $(TURNS),100000)
 
 .PHONY: lint
 lint: | $(TOOLS)/golangci-lint ## check formatting, vet and the rules of the house
@@ -243,6 +251,11 @@ schemas:
 		node_modules/.bin/ts-json-schema-generator --tsconfig tsconfig.json --path $${api#*:} --type Wire \
 			--expose all --jsDoc none --out $(TO)/$${api%%:*}.json || exit 1; done
 
+# What takes long, or looks at the world outside: a fault of it is no fault of a change.
+.PHONY: nightly
+nightly: ## what takes long, or compares with what others released since: one line each
+	@$(MAKE) --no-print-directory soak-turns
+
 .PHONY: clean
 clean: ## remove build/ (the cache stays: make clean-cache)
 	rm -rf build
@@ -276,12 +289,15 @@ $(RELEASED)/made:
 	env -u MAKEFLAGS -u MAKEOVERRIDES $(MAKE) --no-print-directory -C $(RELEASED)/tree deb rpm
 	@mv $(RELEASED)/tree/build/codex-proxy_*.deb $(RELEASED)/tree/build/codex-proxy-*.rpm $(RELEASED)/tree/build/codex-proxy $(RELEASED)/ && rm -rf $(RELEASED)/tree && touch $@
 
-# The codex of test/codex/package-lock.json: its native binary, by a link.
-$(NPM_CODEX)/codex:
-	@mkdir -p $(NPM_CODEX)
-	cp test/codex/package.json test/codex/package-lock.json $(NPM_CODEX)/
-	npm ci --prefix $(NPM_CODEX) --no-audit --no-fund --loglevel=error
-	ln -sf $(NPM_CODEX)/node_modules/@openai/codex-linux-*/vendor/*/bin/codex $@
+# The codex of a package-lock.json: its native binary, by a link. That of test/codex is the one for all tests, and that
+# of test/codex/oldest the oldest that the product accepts.
+$(NPM_CODEX)/codex:    LOCK := test/codex
+$(OLDEST_CODEX)/codex: LOCK := test/codex/oldest
+$(NPM_CODEX)/codex $(OLDEST_CODEX)/codex:
+	@mkdir -p $(@D)
+	cp $(LOCK)/package.json $(LOCK)/package-lock.json $(@D)/
+	npm ci --prefix $(@D) --no-audit --no-fund --loglevel=error
+	ln -sf $(@D)/node_modules/@openai/codex-linux-*/vendor/*/bin/codex $@
 
 # Debian's nginx, unpacked and not installed: installing it would start it.
 $(NGINX)/usr/sbin/nginx:

@@ -138,6 +138,16 @@ func Check(ctx context.Context, path string, steps int) error {
 	return nil
 }
 
+// OpenForeign opens an existing database of another program, whose schema and settings stay as they are.
+func OpenForeign(path string) (*sql.DB, error) {
+	db, err := sql.Open("sqlite", dsn(path, url.Values{"mode": {"rw"}, "_pragma": {"busy_timeout(5000)"}}))
+	if err != nil {
+		return nil, fmt.Errorf("cannot open %s: %w", path, err)
+	}
+	db.SetMaxOpenConns(1)
+	return db, nil
+}
+
 // OpenReadOnly opens an existing database for reading. version is the schema that the
 // caller knows. Root may use it on the file of any user: SQLite gives the journals
 // that it creates to the owner of the database.

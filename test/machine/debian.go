@@ -24,8 +24,8 @@ const (
 	lockTimeout = makeTimeout + time.Minute
 )
 
-// Debian is a minimal Debian with systemd, D-Bus, polkit, curl, rpm and our package's
-// dependencies; suite is its code name ("trixie", "bookworm"). mmdebstrap(1) makes it
+// Debian is a minimal Debian with systemd, D-Bus, polkit, curl, rpm, our package's
+// dependencies, and bubblewrap, which many machines have and codex then takes; suite is its code name ("trixie", "bookworm"). mmdebstrap(1) makes it
 // once, in the user's cache directory. It also has the named packages of Debian, whose
 // units do not start by themselves.
 func Debian(suite string, packages ...string) Root { return debian{suite, packages} }
@@ -47,7 +47,7 @@ func (d debian) layout(ctx context.Context) (layout, error) {
 func (d debian) recipe() []string {
 	recipe := []string{
 		"--variant=minbase",
-		"--include=systemd,systemd-sysv,dbus,polkitd,ca-certificates,curl,procps,rpm",
+		"--include=systemd,systemd-sysv,dbus,polkitd,ca-certificates,curl,procps,rpm,bubblewrap",
 		`--aptopt=APT::Install-Recommends "false"`,
 		`--aptopt=Acquire::Languages "none"`,
 		"--dpkgopt=path-exclude=/usr/share/man/*",

@@ -1,6 +1,7 @@
 package codexhome
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -11,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+
+	"codex-proxy/internal/sqlite"
 )
 
 // TestMain makes this test binary a stand-in for codex if its name is codex: the real codex is a native binary
@@ -101,6 +104,19 @@ func newFake(t *testing.T, worker string) *fake {
 	f.SearchPath = filepath.Join(dir, "bin")
 	f.Note = func(line string) { f.notes = append(f.notes, line) }
 	return f
+}
+
+// untraced makes codex's trace log as a start leaves it.
+func (f *fake) untraced(t *testing.T) {
+	t.Helper()
+	path := filepath.Join(f.Dir, "logs_2.sqlite")
+	require.NoError(t, os.WriteFile(path, nil, 0o600))
+	db, err := sqlite.OpenForeign(path)
+	require.NoError(t, err)
+	_, err = db.Exec("CREATE TABLE logs (id INTEGER)")
+	require.NoError(t, err)
+	require.NoError(t, db.Close())
+	require.NoError(t, ignoreInserts(context.Background(), path))
 }
 
 // newHome makes the directories that systemd makes for the unit.

@@ -82,8 +82,12 @@ func (h *Home) prepare(ctx context.Context) (program, workspace string, err erro
 	if err = h.noTools(w); err != nil {
 		return "", "", err
 	}
+	c := codex{path: program, home: h.Dir, dir: workspace, limit: runLimit}
 	if inputs := h.inputs(doc, program, workspace); !h.fresh(inputs) {
-		err = h.renew(ctx, w, codex{path: program, home: h.Dir, dir: workspace, limit: runLimit}, inputs)
+		err = h.renew(ctx, w, c, inputs)
+	}
+	if err == nil {
+		h.noTraces(ctx, w, c)
 	}
 	return program, workspace, err
 }

@@ -15,6 +15,7 @@ func TestPrepareAsksCodexOnlyWhenSomethingChanged(t *testing.T) {
 	f := newFake(t, `mode = "plain"`)
 	full := []string{"--version", "debug models --bundled",
 		"app-server --print-startup-config --strict-config", "login status"}
+	f.untraced(t)
 	prepare := func(why string, want []string) {
 		t.Helper()
 		require.NoError(t, f.Prepare(context.Background()), why)

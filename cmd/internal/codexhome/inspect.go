@@ -78,7 +78,8 @@ func SandboxProblem(home, end, talk string) *Problem {
 	return &Problem{Text: noSandbox(end, talk), Hint: sandboxHint}
 }
 
-const sandboxHint = "install bubblewrap, and allow unprivileged user namespaces (sysctl user.max_user_namespaces, " +
+const sandboxHint = "install codex with its resources (`npm install -g @openai/codex`), which have a bubblewrap of its own, " +
+	"and allow unprivileged user namespaces (sysctl user.max_user_namespaces, " +
 	"kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns)"
 
 func noSandbox(end, talk string) string {

@@ -121,7 +121,7 @@ func TestASandboxThatDoesNotRunIsAFault(t *testing.T) {
 	f := newFake(t, `mode = "native"`)
 	f.answers(t, "nosandbox", "Sandbox(SeccompInstall)")
 	assert.ErrorContains(t, f.Prepare(t.Context()), f.File+":1: codex cannot run a command in its sandbox "+
-		"(exit status 1): Sandbox(SeccompInstall): install bubblewrap, and allow unprivileged user namespaces")
+		"(exit status 1): Sandbox(SeccompInstall): install codex with its resources")
 	assert.NoFileExists(t, f.configFile())
 }
 

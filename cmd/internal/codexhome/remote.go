@@ -40,6 +40,7 @@ func (h *Home) PrepareRemote(ctx context.Context, r Remote) error {
 	if err := h.clear(); err != nil {
 		return err
 	}
+	h.boundTraces()
 	w := r.worker()
 	program, err := findCodex(w, h.SearchPath, npmPrefixes)
 	if err == nil {

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -238,6 +239,14 @@ func (b *bed) nameKeys(group string, dirMode, mode os.FileMode) {
 		b.chown(path, "root", group)
 	}
 	b.chmod(dir, dirMode)
+}
+
+// grow makes a file of that size, in bytes, in the home of the worker default. It takes no room.
+func (b *bed) grow(name string, size int64) {
+	path := b.path(home("default") + "/" + name)
+	require.NoError(b.t, os.MkdirAll(filepath.Dir(path), 0o700))
+	require.NoError(b.t, os.WriteFile(path, nil, 0o600))
+	require.NoError(b.t, os.Truncate(path, size))
 }
 
 func (b *bed) remove(path string) { require.NoError(b.t, os.RemoveAll(b.path(path))) }

@@ -36,6 +36,7 @@ func checks() []check {
 		{Name: "login", Run: checkLogin},
 		{Name: "config", Run: checkConfig},
 		{Name: "databases", Run: checkDatabases},
+		{Name: "homes", Run: checkHomes},
 		{Name: "sockets", Run: checkSockets},
 		{Name: "service", Run: checkService},
 		{Name: "models", Run: checkModels},

@@ -23,7 +23,7 @@ import (
 )
 
 // names are the names of the checks, which scripts match on.
-var names = strings.Fields(`systemd units users permissions bus polkit codex sandbox login config databases sockets
+var names = strings.Fields(`systemd units users permissions bus polkit codex sandbox login config databases homes sockets
 	service models accounts dependencies remotes watchdog ports cgroup clock`)
 
 func TestAllIsWell(t *testing.T) {
@@ -289,6 +289,11 @@ func TestWhatIsBroken(t *testing.T) {
 		"full disk": {func(b *bed) { b.free = 4096 },
 			want{"fail databases", "/var/lib/codex-proxy: its file system is full",
 				"the service then goes on by itself"}},
+		"log of traces": {func(b *bed) { b.grow("logs_2.sqlite-wal", 2<<30) },
+			want{"warn homes", "worker default: its home /var/lib/codex-worker/default has 2.0 GiB, most of it below " +
+				"logs_2.sqlite-wal", "systemctl restart " + defaultUnit}},
+		"large home": {func(b *bed) { b.grow("sessions/2026/rollout.jsonl", 3<<30) },
+			want{"warn homes", "has 3.0 GiB, most of it below sessions", "du -ah /var/lib/codex-worker/default/."}},
 		"closed socket": {func(b *bed) { b.chmod(runDir+"/default.sock", 0o600) },
 			want{"fail sockets", "has mode 0600: the proxy cannot connect",
 				"chmod 0660 /run/codex-proxy/default.sock"}},
