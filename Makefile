@@ -171,12 +171,12 @@ chaos: ## all that may befall it, under load: DURATION=10m, SEED=N for the same 
 	@$(MAKE) --no-print-directory $(firstword $(DEBS)) $(NPM_CODEX)/codex
 	CODEX_PROXY_TEST_REQUIRE=1 CODEX_PROXY_TEST_CHAOS=$(or $(DURATION),10m) CODEX_PROXY_TEST_CHAOS_SEED=$(SEED) go test -count=1 -timeout 0 -v ./test/integration -run '^TestChaos$$'
 
-.PHONY: bench bench-runner bench-gate soak
+.PHONY: bench bench-runner bench-gate soak soak-turns
 bench: ## what it costs, beside nginx: LONG=1 for a million requests, ROUNDS=5, ONLY=part
 	@$(MAKE) --no-print-directory build needs NEEDS=npm:npm
-	@$(MAKE) --no-print-directory $(NGINX)/usr/sbin/nginx $(NPM_CODEX)/codex $(RELEASED)/made $(firstword $(DEBS))
+	@$(MAKE) --no-print-directory $(NGINX)/usr/sbin/nginx $(NPM_CODEX)/codex $(OLDEST_CODEX)/codex $(RELEASED)/made $(firstword $(DEBS))
 	@go build -o build/bench ./test/bench
-	build/bench -nginx $(NGINX)/usr/sbin/nginx -codex $(NPM_CODEX)/codex -deb $(firstword $(DEBS)) -released $(RELEASED)/codex-proxy -rounds $(or $(ROUNDS),5) -only "$(ONLY)" $(if $(LONG),-long)
+	build/bench -nginx $(NGINX)/usr/sbin/nginx -codex $(NPM_CODEX)/codex -oldest $(OLDEST_CODEX)/codex -deb $(firstword $(DEBS)) -released $(RELEASED)/codex-proxy -rounds $(or $(ROUNDS),5) -only "$(ONLY)" $(if $(LONG),-long)
 
 bench-runner: ## what codex-runner costs, in booted machines: ROUNDS=30, ONLY=part
 	@$(MAKE) --no-print-directory needs NEEDS="$(BUILD_NEEDS)"
@@ -191,6 +191,12 @@ soak: ## load for a long time, with the curve of memory and files: DURATION=30m
 	@$(MAKE) --no-print-directory build
 	@go build -o build/bench ./test/bench
 	build/bench -soak $(or $(DURATION),30m)
+
+soak-turns: ## many turns of the real codex, with the curve of memory, files, threads and disk: TURNS=100000
+	@$(MAKE) --no-print-directory build needs NEEDS=npm:npm
+	@$(MAKE) --no-print-directory $(NPM_CODEX)/codex $(OLDEST_CODEX)/codex
+	@go build -o build/bench ./test/bench
+	build/bench -codex $(NPM_CODEX)/codex -oldest $(OLDEST_CODEX)/codex -turns $(or $(TURNS),100000)
 
 .PHONY: lint
 lint: | $(TOOLS)/golangci-lint ## check formatting, vet and the rules of the house
@@ -223,9 +229,32 @@ schema: ## write test/contract/openai.json and anthropic.json anew, from the typ
 	@mkdir -p $(SCHEMA)
 	cp test/contract/generate/* $(SCHEMA)/
 	npm ci --prefix $(SCHEMA) --no-audit --no-fund --loglevel=error
-	cd $(SCHEMA) && for api in openai:surface.ts anthropic:anthropic.ts; do \
+	@$(MAKE) --no-print-directory schemas FROM=$(SCHEMA) TO=$(CURDIR)/test/contract
+
+# What takes long, or looks at the world outside: a fault of it is no fault of a change.
+.PHONY: nightly nightly-drift
+nightly: ## what takes long, or compares with what others released since: one line each
+	@$(MAKE) --no-print-directory nightly-drift
+
+# The parameters of the newest types of both APIs, beside our tables.
+nightly-drift:
+	@$(MAKE) --no-print-directory needs NEEDS="npm:npm"
+	@rm -rf $(CACHE)/newest && mkdir -p $(CACHE)/newest && cp test/contract/generate/* $(CACHE)/newest/
+	npm install --prefix $(CACHE)/newest --no-audit --no-fund --loglevel=error openai@latest @anthropic-ai/sdk@latest
+	@$(MAKE) --no-print-directory schemas FROM=$(CACHE)/newest TO=$(CACHE)/newest
+	CODEX_PROXY_TEST_SCHEMAS=$(CACHE)/newest go test -count=1 ./proxy/openai ./proxy/anthropic -run '^TestNamesOfTheReferenceAreKnown$$'
+
+# The schemas of the types in FROM/node_modules, into TO.
+.PHONY: schemas
+schemas:
+	cd $(FROM) && for api in openai:surface.ts anthropic:anthropic.ts; do \
 		node_modules/.bin/ts-json-schema-generator --tsconfig tsconfig.json --path $${api#*:} --type Wire \
-			--expose all --jsDoc none --out $(CURDIR)/test/contract/$${api%%:*}.json || exit 1; done
+			--expose all --jsDoc none --out $(TO)/$${api%%:*}.json || exit 1; done
+
+# What takes long, or looks at the world outside: a fault of it is no fault of a change.
+.PHONY: nightly
+nightly: ## what takes long, or compares with what others released since: one line each
+	@$(MAKE) --no-print-directory soak-turns
 
 .PHONY: clean
 clean: ## remove build/ (the cache stays: make clean-cache)

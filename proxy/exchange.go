@@ -25,6 +25,8 @@ type Exchange struct {
 
 	// Form is the form of the answer's errors.
 	Form Form
+	// PathModel is the model that the path of the request names; empty: none.
+	PathModel string
 	// HistoryField is the name of the conversation in the request, for errors.
 	HistoryField string
 

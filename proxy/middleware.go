@@ -8,6 +8,7 @@ import (
 // dispatch finds the route of a request, applies its access class, and calls its handler.
 func (s *Server) dispatch(w http.ResponseWriter, r *http.Request) {
 	x := exchangeOf(r)
+	r.URL.Path, x.PathModel = s.routes.canonical(r.URL.Path)
 	cors(s.CORSOrigins, s.Keys, w.Header(), r)
 	route, err := s.routes.find(r)
 	x.Form = max(x.Form, route.Form)

@@ -84,6 +84,7 @@ func operations(s Settings) routes {
 		{Method: http.MethodGet, Path: "/livez", Access: Public, Handler: live},
 		{Method: http.MethodGet, Path: "/readyz", Access: Public, Handler: ready},
 		{Method: http.MethodGet, Path: "/healthz", Access: Public, Handler: ready},
+		{Method: http.MethodGet, Path: "/health", Access: Public, Handler: ready},
 		{Method: http.MethodGet, Path: "/metrics", Access: Operator, Handler: metrics},
 	}
 }

@@ -35,7 +35,7 @@ func TestOperationsRoutes(t *testing.T) {
 		got[route.Method+" "+route.Path] = route.Access
 	}
 	assert.Equal(t, map[string]Access{
-		"GET /livez": Public, "GET /readyz": Public, "GET /healthz": Public, "GET /metrics": Operator,
+		"GET /livez": Public, "GET /readyz": Public, "GET /healthz": Public, "GET /health": Public, "GET /metrics": Operator,
 	}, got)
 }
 

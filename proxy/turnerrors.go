@@ -25,7 +25,10 @@ const (
 func turnError(e *appserver.TurnError, history string) *openai.Error {
 	upstream := e.Upstream()
 	words := openai.CleanWords(upstream.Message)
-	if e.Account().Quota() {
+	switch {
+	case e.PlanLacksModel():
+		return openai.ModelNotFound("the plan of the worker's account does not include this model; ask for another one")
+	case e.Account().Rotates():
 		return usageLimit(cmp.Or(words, resetAt(e)))
 	}
 	switch e.Info.Kind {

@@ -45,7 +45,7 @@ func (r *Runner) buildUnit(ctx context.Context, j *environmentJob) error {
 		return ctx.Err()
 	case bounded.Err() != nil:
 		return errors.Join(fmt.Errorf("the build of the environment %s took longer than %v: need fewer packages, or raise timeout "+
-			"of [environments] in runner.toml", j.provider, r.Environments.Timeout), r.Units.Stop(ctx, j.unit))
+			"of [environments] in runner.toml", j.provider, r.Environments.Timeout), r.stop(ctx, j.unit))
 	}
 	built, err := r.built(j.key)
 	switch {
@@ -65,7 +65,7 @@ var errNoResult = errors.New("it left no result")
 // startJob starts a unit of Type=oneshot, unless it is active, and waits for its end.
 func (r *Runner) startJob(ctx context.Context, unit string) error {
 	for {
-		err := r.Units.Start(ctx, unit)
+		err := r.insist(ctx, never, func() error { return r.Units.Start(ctx, unit) })
 		if err == nil || ctx.Err() != nil {
 			return err
 		}
@@ -73,7 +73,7 @@ func (r *Runner) startJob(ctx context.Context, unit string) error {
 		if listErr == nil && !active[unit] {
 			return err
 		}
-		select { // the bus is away for a moment, the unit goes on
+		select { // it goes on
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-time.After(time.Second):

@@ -58,6 +58,10 @@ func (r *Runner) cancel(ctx context.Context, k key, by string) error {
 		return err
 	}
 	r.mu.Lock()
+	var owner uint32
+	if l := r.state.sessions[k.session]; l != nil {
+		owner = l.owner
+	}
 	waited := r.state.withdraw(k)
 	closing := waited && r.state.settle(k.session)
 	c := r.state.running[k]
@@ -73,6 +77,7 @@ func (r *Runner) cancel(ctx context.Context, k key, by string) error {
 		err := r.Store.End(ctx, k.session, k.number, ending, time.Now())
 		if err == nil {
 			r.recordEnded(k, paths.SessionUnit(k.session), ending)
+			r.removeInput(owner, k)
 		}
 		r.report()
 		if closing {
@@ -124,11 +129,13 @@ func (r *Runner) closeIdle(ctx context.Context, id string, bytes int64) bool {
 	return err == nil
 }
 
-// ask has the main process of a unit cancel its command. One that does not answer has ended, or ends by its watchdog.
+// ask has the main process of a unit cancel its command. If it does not answer, though it runs, the unit is stopped.
 func (r *Runner) ask(ctx context.Context, c *run, by string) {
-	if err := r.request(ctx, c.Session, exec.Request{Version: session.Version, Do: exec.Cancel, By: by}); err != nil {
+	err := r.request(ctx, c.Session, exec.Request{Version: session.Version, Do: exec.Cancel, By: by})
+	if err != nil {
 		r.Logger.Debug("the session does not answer", "session", c.Session, "error", err)
 	}
+	r.expectCancel(c, err)
 }
 
 func (r *Runner) request(ctx context.Context, id string, request exec.Request) error {
@@ -183,12 +190,18 @@ func (r *Runner) PutStdin(ctx context.Context, v store.Viewer, id string, number
 	if err := r.awaitsStdin(ctx, v, id, number); err != nil {
 		return wire.Command{}, err
 	}
-	path, err := r.receiveStdin(id, number, from, MaxStdin)
+	s, err := r.Store.Session(ctx, v, id)
+	if err != nil {
+		return wire.Command{}, about(id, err)
+	}
+	path, upload, err := r.receiveStdin(s.Owner.UID, key{id, number}, from, MaxStdin)
 	if err != nil {
 		return wire.Command{}, fmt.Errorf("cannot keep the standard input: %w", err)
 	}
+	upload.settle(key{id, number})
 	if err := r.giveStdin(ctx, v, id, number, path); err != nil {
 		os.Remove(path)
+		upload.drop()
 		return wire.Command{}, err
 	}
 	r.mu.Lock()

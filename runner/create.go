@@ -52,7 +52,7 @@ func (r *Runner) Create(ctx context.Context, owner wire.Owner, n wire.NewSession
 	if err != nil {
 		return created, err
 	}
-	err = r.admit(len(commands), func() error {
+	err = r.admit(owner.UID, len(commands), func() error {
 		if err := r.Store.Create(ctx, store.New{
 			Session: created, Repository: from.repository.Key, Hold: time.Duration(n.HoldOnFailure), Commands: commands,
 		}); err != nil {
@@ -73,7 +73,8 @@ func (r *Runner) Create(ctx context.Context, owner wire.Owner, n wire.NewSession
 
 // Add queues the next command of a session.
 func (r *Runner) Add(ctx context.Context, v store.Viewer, id string, n wire.NewCommand) (wire.Command, error) {
-	if _, err := r.Store.Session(ctx, v, id); err != nil {
+	s, err := r.Store.Session(ctx, v, id)
+	if err != nil {
 		return wire.Command{}, about(id, err)
 	}
 	full, err := r.command(n, wire.Limits{})
@@ -81,7 +82,7 @@ func (r *Runner) Add(ctx context.Context, v store.Viewer, id string, n wire.NewC
 		return wire.Command{}, invalid(0, 1, err)
 	}
 	var number int
-	err = r.admit(1, func() (err error) {
+	err = r.admit(s.Owner.UID, 1, func() (err error) {
 		if l := r.state.sessions[id]; l != nil && l.closing {
 			return store.ErrState
 		}
@@ -108,13 +109,17 @@ func live(s wire.Session, number int, c wire.NewCommand) store.Live {
 	return l
 }
 
-// admit calls add, which adds n commands, if the queue has room for them.
-func (r *Runner) admit(n int, add func() error) error {
+// admit calls add, which adds n commands of a user, if the queue has room for them.
+func (r *Runner) admit(owner uint32, n int, add func() error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.state.waiting+n > r.MaxQueued {
 		r.metrics.refused.Inc()
 		return refuse(wire.QueueFull, "try again later", "%d commands wait already, of at most %d", r.state.waiting, r.MaxQueued)
+	}
+	if err := r.mayQueue(owner, n); err != nil {
+		r.metrics.refused.Inc()
+		return err
 	}
 	if err := add(); err != nil {
 		return err

@@ -21,11 +21,13 @@ func (r *Runner) execute(ctx context.Context, c *run) {
 // attend starts a unit and follows it to its end. An error of start means that the command does not run.
 func (r *Runner) attend(ctx context.Context, c *run, start func() error) {
 	leave := background(ctx, func(ctx context.Context) { r.follow(ctx, c) })
+	unguard := background(ctx, func(ctx context.Context) { r.guard(ctx, c) })
 	refusal := start()
 	if refusal == nil {
 		r.await(ctx, c)
 	}
 	leave()
+	unguard()
 	if ctx.Err() != nil {
 		return
 	}
@@ -66,14 +68,43 @@ func (r *Runner) launch(ctx context.Context, c *run) error {
 	if err := r.writeCommand(c.Session, c.Number, spec); err != nil {
 		return err
 	}
-	err = r.Units.StartWith(ctx, c.unit(), properties(full.Command.Limits)...)
-	if err != nil && !r.has(c.Session, c.Number, paths.Ended) && !r.alive(ctx, c.unit()) {
+	if err := r.startUnit(ctx, c, full.Command.Limits); err != nil {
 		return err
 	}
+	r.allow(c, full.Command.Limits)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c.started = true
 	return nil
+}
+
+// startUnit starts the unit of a command. While systemd does not answer, the unit and the files say what is: root makes the
+// log before anything of the command runs, and starts nothing that has a log. So a second request runs no command twice.
+func (r *Runner) startUnit(ctx context.Context, c *run, limits wire.Limits) error {
+	begun := func() bool {
+		return r.has(c.Session, c.Number, paths.Output) || r.has(c.Session, c.Number, paths.Ended)
+	}
+	err := r.insist(ctx, begun, func() error {
+		if r.canceller(c) != "" && !begun() {
+			return r.withdraw(ctx, c)
+		}
+		return r.Units.StartWith(ctx, c.unit(), properties(limits)...)
+	})
+	if err != nil && ctx.Err() == nil && !begun() && !r.alive(ctx, c.unit()) {
+		return err
+	}
+	return nil
+}
+
+// errWithdrawn means that a command was cancelled before its unit was started.
+var errWithdrawn = errors.New("it was cancelled before its start")
+
+// withdraw ends the start of a command that has been cancelled while systemd did not answer.
+func (r *Runner) withdraw(ctx context.Context, c *run) error {
+	if err := r.Units.Stop(ctx, c.unit()); err != nil {
+		return err
+	}
+	return errWithdrawn
 }
 
 // report has those who wait for a change of a command look again.
@@ -193,6 +224,7 @@ func (r *Runner) end(ctx context.Context, c *run, ending store.Ending) {
 		r.recordStarted(c)
 	}
 	r.recordEnded(key{c.Session, c.Number}, c.unit(), ending)
+	r.removeInput(c.Owner, key{c.Session, c.Number})
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	close(c.ended)
@@ -204,6 +236,13 @@ func (r *Runner) canceller(c *run) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return c.cancelled
+}
+
+// overdue reports whether the guard has had the unit stopped because of the time.
+func (r *Runner) overdue(c *run) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return c.overdue
 }
 
 // leave takes a command whose unit has ended out of the state, and lets the next one of its session follow.
@@ -245,7 +284,7 @@ func (r *Runner) ending(c *run, cancelledBy string, refusal error) store.Ending 
 	if ended == nil && refusal != nil {
 		ended = &session.Ended{Refusal: refusal.Error()}
 	}
-	return endingOf(outcome.Facts{Result: result, Ended: ended, CancelledBy: cancelledBy})
+	return endingOf(outcome.Facts{Result: result, Ended: ended, CancelledBy: cancelledBy, Overdue: r.overdue(c)})
 }
 
 // endingOf decides by facts.

@@ -121,27 +121,6 @@ func replace(path string, content []byte) error {
 	return os.Rename(part, path)
 }
 
-// receiveStdin writes what may become the standard input of a command, at most limit bytes, and returns its path, which
-// no other request has.
-func (r *Runner) receiveStdin(id string, number int, from io.Reader, limit int64) (path string, err error) {
-	if err := os.MkdirAll(r.dir(id, number), 0o700); err != nil {
-		return "", err
-	}
-	file, err := os.CreateTemp(r.dir(id, number), paths.Stdin+".part-")
-	if err != nil {
-		return "", err
-	}
-	size, err := io.Copy(file, io.LimitReader(from, limit+1))
-	err = errors.Join(err, file.Close())
-	if err == nil && size > limit {
-		err = refuse(wire.TooLarge, fmt.Sprintf("send at most %d", limit), "the standard input has more bytes than it may")
-	}
-	if err != nil {
-		os.Remove(file.Name())
-	}
-	return file.Name(), err
-}
-
 // has reports whether a command has that file.
 func (r *Runner) has(id string, number int, name string) bool {
 	_, err := os.Stat(r.file(id, number, name))

@@ -94,9 +94,13 @@ func (r *Runner) enter(ctx context.Context, c *run, reply exec.Reply) (leave fun
 		return background(ctx, func(ctx context.Context) { r.provide(ctx, c, reply.Need) })
 	case reply.Phase == exec.Running:
 		r.runs(ctx, c)
+	case reply.Phase == exec.Finishing:
+		r.relieve(c)
 	case reply.Phase == exec.Held:
+		r.relieve(c)
 		r.hold(ctx, c)
 	case reply.Phase == exec.Ended:
+		r.relieve(c)
 		r.conclude(ctx, c)
 	}
 	return func() {}

@@ -34,6 +34,7 @@ func (r *Runner) Recover(ctx context.Context) (int, error) {
 		return 0, err
 	}
 	for _, c := range commands {
+		r.recoverInput(c)
 		if err := r.recover(ctx, c, active[unitOf(c)]); err != nil {
 			return 0, fmt.Errorf("cannot recover the session %s: %w", c.Session, err)
 		}
@@ -101,6 +102,9 @@ func (r *Runner) recover(ctx context.Context, c store.Live, active bool) error {
 
 // resume follows a command that Recover has found, to its end.
 func (r *Runner) resume(ctx context.Context, c *run) {
+	if c.Command.Limits.Timeout > 0 { // else its end is recorded
+		r.allow(c, c.Command.Limits)
+	}
 	r.attend(ctx, c, func() error { return nil })
 }
 

@@ -50,6 +50,7 @@ type Settings struct {
 	Environments Environments
 	MaxSessions  int // commands that run at the same time
 	MaxQueued    int // commands that wait
+	Share        Share
 	Workspaces   int // at least MaxSessions
 	// WorkspaceDisk bounds the bytes of all workspaces that no session leases.
 	WorkspaceDisk int64
@@ -83,6 +84,7 @@ type state struct {
 	running  map[key]*run
 	perUser  map[uint32]int // running
 	waiting  int            // commands of all lines
+	inputs   inputs
 	// The jobs of environments that have not ended, by their keys, and those of them that Run has to start.
 	environments    map[string]*environmentJob
 	environmentJobs []*environmentJob
@@ -123,6 +125,13 @@ type run struct {
 	lost      bool          // gone is closed; belongs to the goroutine of Run
 	ended     chan struct{} // closed when its end is in the store
 	begun     time.Time     // when it left the queue; zero if Recover has found it
+
+	// Of the guard. All but the channel is guarded by Runner.mu.
+	guarded  chan struct{} // holds one element if deadline has changed
+	deadline time.Time     // until when the command has to have ended; zero for none
+	grace    time.Duration
+	over     bool // its main process has reported the end
+	overdue  bool // the guard has had the unit stopped, because of the time
 }
 
 // New returns a Runner, which starts nothing until Run.
@@ -132,6 +141,7 @@ func New(s Settings) *Runner {
 		untidy: make(chan struct{}, 1), pings: make(chan struct{}),
 		state: state{
 			sessions: map[string]*line{}, running: map[key]*run{}, perUser: map[uint32]int{},
+			inputs:       inputs{users: map[uint32]int64{}, kept: map[key]int64{}},
 			environments: map[string]*environmentJob{}, mirrors: map[string]*mirror{}, changed: make(chan struct{}),
 		},
 	}
@@ -198,7 +208,10 @@ func (r *Runner) next() *run {
 		return nil
 	}
 	leased := s.leased()
-	k, ok := s.queue.pop(s.perUser, func(k key) bool { return leased < r.Workspaces || s.sessions[k.session].leased })
+	k, ok := s.queue.pop(s.perUser, func(k key) bool {
+		l := s.sessions[k.session]
+		return r.mayRun(l.owner) && (leased < r.Workspaces || l.leased)
+	})
 	if !ok {
 		return nil
 	}
@@ -224,7 +237,8 @@ func (s *state) leased() (n int) {
 
 // start adds a running command.
 func (s *state) start(c store.Live) *run {
-	started := &run{Live: c, ran: c.State == wire.CommandRunning, gone: make(chan struct{}), ended: make(chan struct{})}
+	started := &run{Live: c, ran: c.State == wire.CommandRunning, gone: make(chan struct{}), ended: make(chan struct{}),
+		guarded: make(chan struct{}, 1), grace: time.Duration(c.Command.Limits.Grace)}
 	s.running[key{c.Session, c.Number}] = started
 	s.perUser[c.Owner]++
 	l := s.line(c)

@@ -139,8 +139,10 @@ func ended(n int) func(wire.Session) bool {
 
 func closed(s wire.Session) bool { return s.State == wire.SessionClosed }
 
-func running(n int) func(wire.Session) bool {
-	return func(s wire.Session) bool { return s.Commands[n-1].State == wire.CommandRunning }
+func running(n int) func(wire.Session) bool { return in(n, wire.CommandRunning) }
+
+func in(n int, state wire.CommandState) func(wire.Session) bool {
+	return func(s wire.Session) bool { return s.Commands[n-1].State == state }
 }
 
 func exit(status int) *session.Result {
@@ -284,6 +286,41 @@ func TestRefusedStart(t *testing.T) {
 	assert.Equal(t, outcome.WorkspaceFailed, got.Commands[0].Outcome.Word)
 	assert.Contains(t, got.Commands[0].Outcome.Text, "cannot start the unit: no bus")
 	assert.Zero(t, got.Commands[0].Started)
+}
+
+// A bus that is away is no refusal: the commands stay where they are, and each runs once.
+func TestUnansweredStart(t *testing.T) {
+	b := newBed(t, func(s *runner.Settings) { s.MaxSessions = 1 })
+	b.systemd.Refuse(fmt.Errorf("the bus is away: %w", units.ErrUnanswered))
+	first, second := b.create(alice, "a"), b.create(alice, "b")
+	b.until(first.ID, in(1, wire.CommandStarting))
+	require.Eventually(t, func() bool { return b.Ready() != nil }, patience, time.Millisecond)
+	b.until(second.ID, in(1, wire.CommandQueued))
+	b.systemd.Unheard(1)
+	b.systemd.Refuse(nil)
+	u := b.started()
+	b.until(first.ID, in(1, wire.CommandRunning))
+	u.End(exit(3))
+	assert.Equal(t, outcome.Failed, b.until(first.ID, ended(1)).Commands[0].Outcome.Word)
+	next := b.started()
+	assert.Equal(t, second.ID, next.Session)
+	next.End(exit(0))
+	b.until(second.ID, ended(1))
+	b.Reconcile(t.Context())
+	assert.NoError(t, b.Ready())
+}
+
+// A cancelled command does not start later, when systemd answers again.
+func TestCancelledBeforeAnAnswer(t *testing.T) {
+	b := newBed(t)
+	b.systemd.Refuse(fmt.Errorf("the bus is away: %w", units.ErrUnanswered))
+	s := b.create(alice, "a")
+	b.until(s.ID, in(1, wire.CommandStarting))
+	require.NoError(t, b.Cancel(t.Context(), store.Viewer{UID: 1000}, s.ID, 0, "alice"))
+	b.systemd.Refuse(nil)
+	got := b.until(s.ID, ended(1))
+	assert.Equal(t, outcome.Cancelled, got.Commands[0].Outcome.Word)
+	assert.Empty(t, b.systemd.Started)
 }
 
 func TestSecrets(t *testing.T) {

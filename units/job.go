@@ -2,13 +2,19 @@ package units
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"path"
+	"strconv"
 	"sync"
 
 	"github.com/godbus/dbus/v5"
 )
 
-var errJobLost = fmt.Errorf("%w before systemd reported the result of the job", errBusLost)
+var errJobLost = unanswered(fmt.Errorf("%w before systemd reported the result of the job", errBusLost))
+
+// errJobForgotten is the same for a systemd that has executed itself anew meanwhile.
+var errJobForgotten = unanswered(errors.New("systemd has executed itself anew, and the result of the job is unknown"))
 
 const jobRemovedRule = "type='signal',sender='" + managerName + "',path='" + managerPath +
 	"',interface='" + managerIface + "',member='JobRemoved'"
@@ -48,7 +54,7 @@ func (j *jobResults) run(ctx context.Context, b *bus, method, unit string, reque
 	j.await()
 	var job dbus.ObjectPath
 	err := b.manager(ctx, method, unit, "replace").Store(&job)
-	if err != nil && b.hasLost() {
+	if err != nil && b.hasLost() && ctx.Err() == nil {
 		return errJobLost
 	}
 	if err != nil {
@@ -89,12 +95,42 @@ func (j *jobResults) result(ctx context.Context, b *bus, job dbus.ObjectPath) (s
 		}
 		select {
 		case <-j.ended:
+		case <-b.from.changed:
+			if err := j.follow(ctx, b, job); err != nil {
+				return "", err
+			}
 		case <-b.lost():
 			return "", errJobLost
 		case <-ctx.Done():
 			return "", ctx.Err()
 		}
 	}
+}
+
+// follow goes on with a job after a daemon-reexec. The new systemd has the job of the old one, unless that has ended: then
+// its result may be lost, if no signal has brought it before the answer.
+func (j *jobResults) follow(ctx context.Context, b *bus, job dbus.ObjectPath) error {
+	if b.from.current() == "" {
+		return nil // the new one is still to come
+	}
+	if err := b.subscribe(ctx); err != nil {
+		return unanswered(err)
+	}
+	id, err := strconv.ParseUint(path.Base(string(job)), 10, 32)
+	if err == nil {
+		err = b.manager(ctx, "GetJob", uint32(id)).Err
+	}
+	if err != nil && !j.has(job) {
+		return errJobForgotten
+	}
+	return nil
+}
+
+func (j *jobResults) has(job dbus.ObjectPath) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	_, ok := j.results[job]
+	return ok
 }
 
 func (j *jobResults) take(job dbus.ObjectPath) (string, bool) {

@@ -38,7 +38,7 @@ func (m *Manager) StartWith(ctx context.Context, unit string, properties ...Prop
 			return refusal(err)
 		}
 		if err := l.resubscribe(ctx); err != nil {
-			return err
+			return unanswered(err)
 		}
 		return l.jobs.run(ctx, l.bus, "StartUnit", unit, requested)
 	})
@@ -91,11 +91,11 @@ func (m *Manager) launcher(ctx context.Context) (*launcher, error) {
 		jobs := newJobResults()
 		b, err := connect(ctx, lastHelloTimeout, jobs.signal)
 		if err != nil {
-			return nil, err
+			return nil, unanswered(err)
 		}
 		if err := b.reportJobs(ctx); err != nil {
 			b.close()
-			return nil, err
+			return nil, unanswered(err)
 		}
 		return &launcher{b, jobs}, nil
 	}

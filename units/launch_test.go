@@ -1,7 +1,9 @@
 package units_test
 
 import (
+	"errors"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -46,6 +48,62 @@ func TestManagerKeepsAConnection(t *testing.T) {
 	assert.Error(t, m.StartWith(bounded(t), worker))
 	bus.Restart()
 	require.NoError(t, m.StartWith(bounded(t), worker))
+}
+
+// A bus or a systemd that is away is no refusal, and a refusal may pass or not.
+func TestManagerTellsAnswersApart(t *testing.T) {
+	bus := unitstest.Start(t)
+	m := units.NewManager()
+	defer m.Close()
+	for name, want := range map[string]error{
+		"org.freedesktop.DBus.Error.NoReply":                units.ErrUnanswered,
+		"org.freedesktop.DBus.Error.NameHasNoOwner":         units.ErrUnanswered,
+		"org.freedesktop.DBus.Error.AccessDenied":           units.ErrUnavailable,
+		"org.freedesktop.systemd1.TransactionIsDestructive": units.ErrUnavailable,
+		"org.freedesktop.DBus.Error.Spawn.ChildExited":      units.ErrUnavailable,
+		"org.freedesktop.systemd1.NoSuchUnit":               nil,
+		"org.freedesktop.DBus.Error.InvalidArgs":            nil,
+	} {
+		bus.Systemd.Refuse(name)
+		for _, err := range []error{m.StartWith(bounded(t), worker), m.Start(bounded(t), worker)} {
+			require.ErrorContains(t, err, "cannot start codex-worker@default.service: systemd refuses: ")
+			for _, kind := range []error{units.ErrUnanswered, units.ErrUnavailable} {
+				assert.Equal(t, kind == want, errors.Is(err, kind), "%s: %v", name, kind)
+			}
+		}
+	}
+	bus.Kill()
+	for _, err := range []error{m.StartWith(bounded(t), worker), m.Start(bounded(t), worker)} {
+		assert.ErrorIs(t, err, units.ErrUnanswered)
+	}
+}
+
+// A start goes on over a daemon-reexec. If its job has ended meanwhile, its result is unknown.
+func TestManagerFollowsAJobOverAReexec(t *testing.T) {
+	bus := unitstest.Start(t)
+	unit := bus.Systemd.Unit(worker)
+	unit.Jobs("")
+	m := units.NewManager()
+	defer m.Close()
+	begin := func() <-chan error {
+		starts := bus.Systemd.Calls("StartUnit")
+		done := make(chan error, 1)
+		go func() { done <- m.StartWith(bounded(t), worker) }()
+		require.Eventually(t, func() bool { return bus.Systemd.Calls("StartUnit") > starts }, patience, time.Millisecond)
+		return done
+	}
+	done := begin()
+	bus.Systemd.Reexec()
+	require.Eventually(t, func() bool { return bus.Systemd.Calls("GetJob") == 1 }, patience, time.Millisecond)
+	unit.EndJob("done")
+	require.NoError(t, wait(t, done))
+
+	done = begin()
+	bus.Systemd.Mute(true)
+	unit.EndJob("done")
+	bus.Systemd.Mute(false)
+	bus.Systemd.Reexec()
+	assert.ErrorIs(t, wait(t, done), units.ErrUnanswered)
 }
 
 func TestManagerLists(t *testing.T) {

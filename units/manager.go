@@ -95,7 +95,7 @@ func (m *Manager) job(ctx context.Context, verb, method, unit string) error {
 	defer requested()
 	err = m.with(ctx, jobs.signal, func(ctx context.Context, b *bus) error {
 		if err := b.reportJobs(ctx); err != nil {
-			return err
+			return unanswered(err)
 		}
 		return jobs.run(ctx, b, method, unit, requested)
 	})
@@ -127,7 +127,7 @@ func (m *Manager) with(ctx context.Context, deliver func(*dbus.Signal), do func(
 	return m.bounded(ctx, func(ctx context.Context) error {
 		b, err := connect(ctx, lastHelloTimeout, deliver)
 		if err != nil {
-			return err
+			return unanswered(err)
 		}
 		defer b.close()
 		return do(ctx, b)
@@ -150,17 +150,4 @@ func (m *Manager) bounded(ctx context.Context, do func(context.Context) error) e
 		return context.Cause(ctx)
 	}
 	return err
-}
-
-// refusal adds the likely remedy to systemd's error. No D-Bus type leaves the package
-// with it.
-func refusal(err error) error {
-	if err == nil {
-		return nil
-	}
-	if isError(err, "org.freedesktop.DBus.Error.AccessDenied",
-		"org.freedesktop.DBus.Error.InteractiveAuthorizationRequired") {
-		return fmt.Errorf("systemd refuses: %v (is the polkit rule of this package installed?)", err)
-	}
-	return fmt.Errorf("systemd refuses: %v", err)
 }

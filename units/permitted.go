@@ -26,7 +26,7 @@ func (m *Manager) Permitted(ctx context.Context, unit string) error {
 		if err == nil {
 			return nil
 		}
-		if isError(err, "org.freedesktop.DBus.Error.AccessDenied", "org.freedesktop.DBus.Error.InteractiveAuthorizationRequired") {
+		if denied(err) {
 			return fmt.Errorf("cannot manage %s: %w", unit, ErrDenied)
 		}
 		select {

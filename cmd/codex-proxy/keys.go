@@ -28,8 +28,8 @@ then admits programs on this machine, and no request that a reverse proxy forwar
 A limit is a number or a list, or "none" to take it away. An account has the name of
 its worker. A request with a key that may choose names one of the key's accounts in
 the header X-Codex-Account, and its answer has the account that served it there. A
-file with accounts, choose-account or remotes is refused by version 0.1.0: take them
-away before a downgrade.`,
+file with accounts, choose-account, remotes or unknown-parameters is refused by
+version 0.1.0: take them away before a downgrade.`,
 	}
 	flags := c.PersistentFlags()
 	flags.Var(cli.Text((*string)(&e.File), "FILE"), "file", `the key file (by default that of config.toml).
@@ -83,6 +83,8 @@ One * in a name stands for any characters`},
 To attach to NAME is to have a shell of the remote's user within its unit.
 Without it, a key reaches no remote`},
 		{auth.ChooseAccount, "yes|no", "whether requests may name one of the accounts in X-Codex-Account"},
+		{auth.UnknownParameters, "refuse|ignore", `whether requests with unknown parameters are refused, or answered without them;
+none takes the setting unknown_parameters of config.toml`},
 	} {
 		flags.Var(cli.Parsed(limit.word, "", func(value string) error {
 			e.Limits = append(e.Limits, apikeys.Limit{Name: limit.name, Value: value})

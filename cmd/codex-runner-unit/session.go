@@ -3,9 +3,6 @@ package main
 import (
 	"context"
 	"os"
-	"os/signal"
-
-	"golang.org/x/sys/unix"
 
 	"codex-proxy/notify"
 	"codex-proxy/runner/exec"
@@ -34,7 +31,10 @@ func sessionExec(ctx context.Context, _ string, notifier *notify.Notifier) error
 	if err != nil {
 		return err
 	}
-	ctx, stop := signal.NotifyContext(ctx, unix.SIGTERM)
+	ctx, stop, err := exec.Terminated(ctx)
+	if err != nil {
+		return err
+	}
 	defer stop()
 	shim := exec.Shim{
 		Files: files, Notifier: notifier, Score: score, Workspace: paths.Workspace, Journal: os.Stderr,
@@ -43,6 +43,7 @@ func sessionExec(ctx context.Context, _ string, notifier *notify.Notifier) error
 		Preparations: []exec.Preparation{
 			exec.Workspace{
 				Repository: paths.Repository, Record: files[paths.RecordFile], Tenant: files[paths.TenantFile],
+				Previous: files[paths.PreviousFile],
 			},
 			exec.Patch{File: files[paths.PatchFile]},
 			exec.Environment{Dir: paths.Environments, Path: os.Getenv("PATH")},

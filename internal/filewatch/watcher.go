@@ -8,44 +8,93 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
 // A Watcher wakes those that wait for changes. All of a process share one, because the kernel gives a user few
-// instances (fs.inotify.max_user_instances). Its methods are safe for concurrent use.
+// instances (fs.inotify.max_user_instances). Those for which the kernel has no instance, or no watch
+// (fs.inotify.max_user_watches), are woken each pollEvery instead. Its methods are safe for concurrent use.
 type Watcher struct {
-	file *os.File
+	file    *os.File // nil: the kernel had no instance
+	refused error    // why
 
 	mu      sync.Mutex
 	watches map[int32]map[*Watch]struct{} // by their descriptors; those of one file have one descriptor
+	polled  map[*Watch]struct{}
+	closed  bool
 }
+
+// pollEvery is how late a change may be noticed without the kernel.
+const pollEvery = 250 * time.Millisecond
 
 // A Watch is of one file or directory, for one that waits.
 type Watch struct {
-	descriptor int32
+	descriptor int32 // polled: the kernel has no such watch
 	changed    chan struct{}
 }
+
+const polled = -1
 
 // Changed returns a channel that holds an element at first, and after each change since the last receive.
 func (w *Watch) Changed() <-chan struct{} { return w.changed }
 
 // New returns a Watcher, which notices nothing until Run runs.
-func New() (*Watcher, error) {
-	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
-	if errors.Is(err, unix.EMFILE) {
-		err = fmt.Errorf("%w: raise the sysctl fs.inotify.max_user_instances", err)
-	}
-	if err != nil {
+func New() (*Watcher, error) { return newWatcher(unix.InotifyInit1) }
+
+func newWatcher(instance func(flags int) (int, error)) (*Watcher, error) {
+	w := &Watcher{watches: map[int32]map[*Watch]struct{}{}, polled: map[*Watch]struct{}{}}
+	fd, err := instance(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	switch {
+	case err == nil:
+		w.file = os.NewFile(uintptr(fd), "inotify")
+	case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE), errors.Is(err, unix.ENOMEM):
+		w.refused = fmt.Errorf("the kernel reports no changes of files (%w), so they are looked for every %s: raise the "+
+			"sysctl fs.inotify.max_user_instances, and restart", err, pollEvery)
+	default:
 		return nil, fmt.Errorf("cannot watch files: %w", err)
 	}
-	return &Watcher{file: os.NewFile(uintptr(fd), "inotify"), watches: map[int32]map[*Watch]struct{}{}}, nil
+	return w, nil
 }
+
+// Refused is why changes are looked for instead of reported, for an operator; nil if the kernel reports them.
+func (w *Watcher) Refused() error { return w.refused }
 
 // Run wakes those that wait until ctx is done, and then closes the Watcher and returns nil.
 func (w *Watcher) Run(ctx context.Context) error {
-	defer w.file.Close()
-	stop := context.AfterFunc(ctx, func() { _ = w.file.Close() })
+	work, cancel := context.WithCancel(ctx)
+	var polling sync.WaitGroup
+	polling.Go(func() { w.poll(work) })
+	defer polling.Wait()
+	defer cancel()
+	if w.file == nil {
+		<-ctx.Done()
+		return w.Close()
+	}
+	return w.read(ctx)
+}
+
+// poll wakes those that the kernel does not.
+func (w *Watcher) poll(ctx context.Context) {
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		w.mu.Lock()
+		wake(w.polled)
+		w.mu.Unlock()
+	}
+}
+
+// read wakes those that the kernel reports changes of.
+func (w *Watcher) read(ctx context.Context) error {
+	defer w.Close()
+	stop := context.AfterFunc(ctx, func() { _ = w.Close() })
 	defer stop()
 	for buffer := make([]byte, 16<<10); ; {
 		n, err := w.file.Read(buffer)
@@ -60,12 +109,21 @@ func (w *Watcher) Run(ctx context.Context) error {
 }
 
 // Close closes a Watcher that never ran.
-func (w *Watcher) Close() error { return w.file.Close() }
+func (w *Watcher) Close() error {
+	w.mu.Lock()
+	w.closed = true
+	w.mu.Unlock()
+	if w.file == nil {
+		return nil
+	}
+	return w.file.Close()
+}
 
 // Len returns the number of watches.
 func (w *Watcher) Len() (n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	n = len(w.polled)
 	for _, watches := range w.watches {
 		n += len(watches)
 	}
@@ -111,10 +169,10 @@ func (w *Watcher) Add(path string, mask uint32) (*Watch, error) {
 		added.descriptor = int32(descriptor)
 		return err
 	})
-	if errors.Is(err, unix.ENOSPC) {
-		err = fmt.Errorf("%w: raise the sysctl fs.inotify.max_user_watches", err)
-	}
-	if err != nil {
+	switch {
+	case errors.Is(err, errNoInstance), errors.Is(err, unix.ENOSPC), errors.Is(err, unix.ENOMEM):
+		return w.addPolled(added, path, mask)
+	case err != nil:
 		return nil, err
 	}
 	if w.watches[added.descriptor] == nil {
@@ -124,10 +182,28 @@ func (w *Watcher) Add(path string, mask uint32) (*Watch, error) {
 	return added, nil
 }
 
+// addPolled is for a watch that the kernel has no room for. It fails where the kernel would.
+func (w *Watcher) addPolled(added *Watch, path string, mask uint32) (*Watch, error) {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return nil, err
+	case mask&unix.IN_ONLYDIR != 0 && !info.IsDir():
+		return nil, &os.PathError{Op: "watch", Path: path, Err: unix.ENOTDIR}
+	}
+	added.descriptor = polled
+	w.polled[added] = struct{}{}
+	return added, nil
+}
+
 // Remove undoes Add.
 func (w *Watcher) Remove(old *Watch) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if old.descriptor == polled {
+		delete(w.polled, old)
+		return
+	}
 	watches := w.watches[old.descriptor]
 	delete(watches, old)
 	if len(watches) > 0 {
@@ -140,7 +216,15 @@ func (w *Watcher) Remove(old *Watch) {
 	})
 }
 
+var errNoInstance = errors.New("the kernel had no instance")
+
 func (w *Watcher) control(f func(fd int) error) error {
+	switch {
+	case w.closed:
+		return os.ErrClosed
+	case w.file == nil:
+		return errNoInstance
+	}
 	conn, err := w.file.SyscallConn()
 	if err != nil {
 		return err

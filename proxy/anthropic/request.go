@@ -40,7 +40,7 @@ type MessageRequest struct {
 // rawRequest is the request as it is sent.
 type rawRequest struct {
 	Model         string                       `json:"model"`
-	MaxTokens     *int64                       `json:"max_tokens"`
+	MaxTokens     *openai.Whole                `json:"max_tokens"`
 	Messages      openai.List[rawMessage]      `json:"messages"`
 	System        systemPrompt                 `json:"system"`
 	Stream        bool                         `json:"stream"`
@@ -102,7 +102,7 @@ func (raw *rawRequest) validate() (*MessageRequest, error) {
 	req := &MessageRequest{Model: raw.Model, System: raw.System, Stream: raw.Stream, Stop: raw.StopSequences,
 		CacheKey: sessionOf(raw.Metadata.UserID)}
 	if raw.MaxTokens != nil {
-		req.MaxTokens = *raw.MaxTokens
+		req.MaxTokens = int64(*raw.MaxTokens)
 	}
 	for _, apply := range []func(*MessageRequest) error{
 		raw.applyOthers, raw.applyScalars, raw.applyStop, raw.applyReasoning, raw.applyFormat, raw.applyMessages,

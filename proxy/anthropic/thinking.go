@@ -11,9 +11,9 @@ import (
 // rawThinking is the parameter thinking.
 // Source: https://docs.anthropic.com/en/docs/build-with-claude/extended-thinking.
 type rawThinking struct {
-	Type    string `json:"type"`
-	Budget  *int64 `json:"budget_tokens"`
-	Display string `json:"display"`
+	Type    string        `json:"type"`
+	Budget  *openai.Whole `json:"budget_tokens"`
+	Display string        `json:"display"`
 }
 
 type rawOutputConfig struct {

@@ -55,6 +55,8 @@ type Settings struct {
 	CORSOrigins []string
 	// BodyLimit bounds a request body, in bytes, and the images fetched for it.
 	BodyLimit int64
+	// IgnoreUnknown is as in intake.Settings, ChatTakesResponses as in chat.Endpoint.
+	IgnoreUnknown, ChatTakesResponses bool
 	// RequestMemory bounds the bytes that requests hold at the same time: their bodies,
 	// images, conversations and answers. WebSockets remember a quarter as much. It must be
 	// several times BodyLimit.
@@ -134,6 +136,7 @@ func newConnections(logger *slog.Logger) *connections.Connections {
 func (a *API) mount(s Settings) {
 	in := intake.New(intake.Settings{
 		Catalogue: a.Catalogue, Images: s.Images, BodyLimit: s.BodyLimit, RequestTimeout: s.RequestTimeout,
+		IgnoreUnknown: s.IgnoreUnknown,
 	})
 	turns := turn.New(turn.Settings{
 		Pool: s.Pool, IdleTimeout: s.IdleTimeout, Keepalive: s.Keepalive, StartTimeout: s.StartTimeout,
@@ -141,7 +144,8 @@ func (a *API) mount(s Settings) {
 		Registry:    s.Registry, Logger: s.Logger,
 	})
 	answers := answer.New(s.IdleTimeout, s.Registry)
-	chats := &chat.Endpoint{Server: a.Server, Intake: in, Turns: turns, Answers: answers}
+	chats := &chat.Endpoint{Server: a.Server, Intake: in, Turns: turns, Answers: answers,
+		TakesResponses: s.ChatTakesResponses}
 	responses := responses.New(responses.Settings{
 		Server: a.Server, Intake: in, Turns: turns, Answers: answers, Store: s.Responses,
 		SocketMemory: a.socketMemory, Keepalive: s.Keepalive, WriteTimeout: s.IdleTimeout, Registry: s.Registry,

@@ -212,7 +212,7 @@ func TestRoutesOfMessages(t *testing.T) {
 	}{
 		{"POST", "/v1/messages", "", 401, "authentication_error"},
 		{"GET", "/v1/messages", secrets[0], 405, "invalid_request_error"},
-		{"POST", "/v1/messages/", secrets[0], 404, "not_found_error"},
+		{"POST", "/v1/messages/", secrets[0], 415, "invalid_request_error"},
 		{"POST", "/v1/v1/messages", secrets[0], 404, "not_found_error"},
 		{"POST", "/messages", secrets[0], 404, "not_found_error"},
 		{"POST", "/v1/messages/batches", secrets[0], 404, "not_found_error"},

@@ -391,6 +391,42 @@ func TestOtherRefusalsDoNotRotate(t *testing.T) {
 	}
 }
 
+var (
+	planLacks = refusal{"To use Codex with your ChatGPT plan, upgrade to Plus: https://chatgpt.com/explore/plus.",
+		"usageLimitExceeded", "model_refused"}
+	modelUsedUp = refusal{"You’ve hit your usage limit for gpt-x. Switch to another model now, or try again later.",
+		"usageLimitExceeded", "model_refused"}
+)
+
+// An account that refuses one model serves others: the turn runs elsewhere, and the account is taken from nobody.
+func TestRefusedModelTakesNoAccount(t *testing.T) {
+	for name, tc := range map[string]struct {
+		refusal refusal
+		status  int
+		code    string
+	}{
+		"plan":  {planLacks, http.StatusNotFound, "model_not_found"},
+		"limit": {modelUsedUp, http.StatusTooManyRequests, "usage_limit_reached"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFleet("a", "b")
+			f.refuses("a", tc.refusal)
+			r := f.rig(t)
+			assert.Contains(t, rotated(t, r.chatting(t, hello(""))), "I am b")
+			assert.Equal(t, "1", r.rotations(t, "a", tc.refusal.reason))
+			assert.Equal(t, accounts.Available, r.state(t, "a"))
+
+			f.refuses("b", tc.refusal)
+			r = f.rig(t)
+			resp := r.chatting(t, hello(""))
+			assert.Equal(t, tc.status, resp.StatusCode)
+			assert.Equal(t, tc.code, failure(t, text(t, resp)).Error.Code)
+			assert.Equal(t, accounts.Available, r.state(t, "a"))
+			assert.Equal(t, accounts.Available, r.state(t, "b"))
+		})
+	}
+}
+
 // When every account has refused a turn, its client gets the refusal, and each account got
 // the turn once.
 func TestEveryAccountRefuses(t *testing.T) {

@@ -288,7 +288,8 @@ func TestRefusedRequests(t *testing.T) {
 	}{
 		"unknown path":       {"GET", "/v1/engines", "", "", 404, "not_found", "", ""},
 		"a slash too many":   {"GET", "/livez/", "", "", 404, "not_found", "", ""},
-		"and on a model":     {"GET", "/v1/models/", "", "", 404, "not_found", "", ""},
+		"and on a method":    {"DELETE", "/v1/models/", "", "", 405, "method_not_allowed", "GET, HEAD, OPTIONS", ""},
+		"a remote of Azure":  {"GET", "/openai/v1/remotes", "", "", 404, "not_found", "", ""},
 		"the root":           {"GET", "/", "", "", 404, "not_found", "", ""},
 		"wrong method":       {"GET", "/v1/chat/completions", "", "", 405, "method_not_allowed", "OPTIONS, POST", ""},
 		"wrong method too":   {"DELETE", "/v1/models", "", "", 405, "method_not_allowed", "GET, HEAD, OPTIONS", ""},
@@ -304,7 +305,7 @@ func TestRefusedRequests(t *testing.T) {
 		"as large": {"POST", "/v1/chat/completions", strings.Repeat(" ", 1000), "application/json", 400,
 			"invalid_json", "", ""},
 		"compressed": {"POST", "/v1/chat/completions", "x", "application/json", 415,
-			"unsupported_media_type", "", "gzip"},
+			"unsupported_media_type", "", "br"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			resp := r.do(t, tc.method, tc.path, tc.body, "Content-Type", tc.contentType, "Content-Encoding", tc.coding)
@@ -325,8 +326,6 @@ func TestRefusedRequests(t *testing.T) {
 func TestNearPaths(t *testing.T) {
 	r := newRig(t, nil)
 	for path, meant := range map[string]string{
-		"/v1/models/":               "/v1/models",
-		"/v1/chat/completions/":     "/v1/chat/completions",
 		"/chat/completions":         "/v1/chat/completions",
 		"//v1/chat/completions":     "/v1/chat/completions",
 		"/v1/v1/chat/completions":   "/v1/chat/completions",
@@ -337,6 +336,46 @@ func TestNearPaths(t *testing.T) {
 		e := failure(t, text(t, r.do(t, http.MethodGet, path, ""))).Error
 		assert.Equal(t, "not_found", e.Code, path)
 		assert.Contains(t, e.Message, "did you mean "+meant+"?", path)
+	}
+}
+
+// Paths of the API may end in a slash, and be those of Azure, whose deployment is the model.
+func TestOtherPaths(t *testing.T) {
+	keys, secrets := withKeys(t, "alice models=demo")
+	r := newRig(t, &appservertest.Server{Handler: thinker}, keeping(t), func(o *options) { o.Keys = keys })
+	const chat, version = `"messages":[{"role":"user","content":"hello"}]}`, "?api-version=2024-10-21"
+	for _, tc := range []struct {
+		path, body, route string
+		status            int
+	}{
+		{"/v1/models/", "", "/v1/models", 200},
+		{"/v1/chat/completions//", hello(""), "/v1/chat/completions", 200},
+		{"/v1/responses/", asked("", `"q"`), "/v1/responses", 200},
+		{"/openai/v1/chat/completions", hello(""), "/v1/chat/completions", 200},
+		{"/openai/v1/models/", "", "/v1/models", 200},
+		{"/openai/v1/responses/resp_1", "", "/v1/responses/{id}", 404},
+		{"/openai/responses" + version, asked("", `"q"`), "/v1/responses", 200},
+		{"/openai/deployments/demo/chat/completions" + version, `{` + chat, "/v1/chat/completions", 200},
+		{"/openai/deployments/demo/chat/completions" + version, `{"model":"other",` + chat, "/v1/chat/completions", 200},
+		{"/openai/deployments/other/chat/completions", hello(""), "/v1/chat/completions", 404},
+		{"/openai/deployments/demo/completions", `{"prompt":"q"}`, "/v1/completions", 200},
+		{"/openai/deployments/demo/embeddings", `{"input":"q"}`, "/v1/embeddings", 404},
+		{"/openai/deployments/demo/responses", asked("", `"q"`), "other", 404},
+		{"/openai/deployments//chat/completions", `{` + chat, "/v1/chat/completions", 400},
+		{"/openai/deployments/demo", "", "other", 404},
+		{"/openai/readyz", "", "other", 404},
+	} {
+		method := http.MethodGet
+		if tc.body != "" {
+			method = http.MethodPost
+		}
+		resp := r.do(t, method, tc.path, tc.body, "api-key", secrets[0])
+		assert.Equal(t, tc.status, resp.StatusCode, "%s: %s", tc.path, text(t, resp))
+		line := r.log.request(t, resp.Header.Get("X-Request-Id"))
+		assert.Equal(t, tc.route, line["route"], tc.path)
+		if tc.status == http.StatusOK && tc.body != "" {
+			assert.Equal(t, "demo", line["model"], tc.path)
+		}
 	}
 }
 
@@ -365,7 +404,7 @@ func TestLongPathsAreNotRepeatedWhole(t *testing.T) {
 
 func TestProbes(t *testing.T) {
 	unready, ready := newRig(t, nil), newRig(t, &appservertest.Server{})
-	for path, status := range map[string]int{"/readyz": 503, "/healthz": 503, "/livez": 200} {
+	for path, status := range map[string]int{"/readyz": 503, "/healthz": 503, "/health": 503, "/livez": 200} {
 		for _, method := range []string{http.MethodGet, http.MethodHead} {
 			resp := unready.do(t, method, path, "")
 			assert.Equal(t, status, resp.StatusCode, path)

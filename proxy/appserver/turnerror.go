@@ -18,6 +18,7 @@ import (
 //	400, failed: context_length_exceeded          contextWindowExceeded          0
 //	429                                           responseTooManyFailedAttempts  429
 //	429 with error.type usage_limit_reached,      usageLimitExceeded             0
+//	  usage_not_included (PlanLacksModel),
 //	  insufficient_quota; failed:
 //	  insufficient_quota, usage_not_included
 //	500                                           internalServerError            0

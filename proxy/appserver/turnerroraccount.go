@@ -3,6 +3,7 @@ package appserver
 import (
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 )
@@ -17,18 +18,39 @@ const (
 	UsageLimit      AccountFault = "usage_limit"      // the endpoint refused the request for the account's quota
 	UsageLimitLate  AccountFault = "in_stream"        // likewise, in a stream that it had begun
 	PaymentRequired AccountFault = "payment_required" // it answered with 402
+	ModelRefused    AccountFault = "model_refused"    // the plan lacks this model, or a limit of this model alone is used up
 	RateLimit       AccountFault = "rate_limit"       // it limits the rate of requests
 	Unauthorized    AccountFault = "unauthorized"     // it does not accept the login
 )
 
-// QuotaFaults are the faults for which the account has nothing left.
-var QuotaFaults = []AccountFault{UsageLimit, UsageLimitLate, PaymentRequired}
+// RotatingFaults are the faults after which a turn may run on another account.
+var RotatingFaults = []AccountFault{UsageLimit, UsageLimitLate, PaymentRequired, ModelRefused}
+
+// planWords are codex's sentence for usage_not_included, and modelLimitWords its sentence for a usage limit that has
+// another name than the account's own. codex reports both as usageLimitExceeded. The account serves other models.
+var (
+	planWords       = regexp.MustCompile(`(?i)^To use Codex with your ChatGPT plan\b`)
+	modelLimitWords = regexp.MustCompile(`(?i)\busage limit for .+\bSwitch to another model\b`)
+)
+
+// PlanLacksModel reports that the plan of the account does not have the model. No wait changes that.
+func (e *TurnError) PlanLacksModel() bool {
+	return e.Info.Kind == ErrorUsageLimitExceeded && planWords.MatchString(e.Message)
+}
+
+// limitOfModel reports that a limit of one model is used up.
+func (e *TurnError) limitOfModel() bool {
+	return e.Info.Kind == ErrorUsageLimitExceeded && modelLimitWords.MatchString(e.Message)
+}
 
 // quotaWords are the words of a usage limit in a stream: codex drops the code, and calls the failure "other".
 var quotaWords = regexp.MustCompile(`(?i)usage[ _]limit|insufficient[ _]quota|exceeded your (?:current )?quota`)
 
 // Account is the fault of the account, or NoFault. The session's budget is no fault: it is codex's own setting.
 func (e *TurnError) Account() AccountFault {
+	if e.PlanLacksModel() || e.limitOfModel() {
+		return ModelRefused
+	}
 	switch e.Info.Kind {
 	case ErrorUsageLimitExceeded:
 		return UsageLimit
@@ -66,6 +88,9 @@ func (e *TurnError) inStream() AccountFault {
 func (f AccountFault) Quota() bool {
 	return f == UsageLimit || f == UsageLimitLate || f == PaymentRequired
 }
+
+// Rotates reports whether the turn may run on another account.
+func (f AccountFault) Rotates() bool { return slices.Contains(RotatingFaults, f) }
 
 var (
 	tryAgain = regexp.MustCompile(`(?i)try again at ([A-Za-z0-9 ,:]{1,40})`)

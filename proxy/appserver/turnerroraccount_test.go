@@ -19,6 +19,11 @@ func TestFaultsOfTheAccount(t *testing.T) {
 		fault      appserver.AccountFault
 	}{
 		{`"usageLimitExceeded"`, "You’ve hit your usage limit.", appserver.UsageLimit},
+		{`"usageLimitExceeded"`, "To use Codex with your ChatGPT plan, upgrade to Plus: https://chatgpt.com/explore/plus.",
+			appserver.ModelRefused},
+		{`"usageLimitExceeded"`, "You’ve hit your usage limit for gpt-x. Switch to another model now, or try again at 5 PM.",
+			appserver.ModelRefused},
+		{`"usageLimitExceeded"`, "Quota exceeded. Check your plan and billing details.", appserver.UsageLimit},
 		{`"other"`, inStream + "The usage limit has been reached", appserver.UsageLimitLate},
 		{`"other"`, inStream + "You exceeded your current quota, please check your plan", appserver.UsageLimitLate},
 		{`"other"`, inStream + `{"error":{"message":"insufficient_quota"}}`, appserver.UsageLimitLate},
@@ -43,7 +48,8 @@ func TestFaultsOfTheAccount(t *testing.T) {
 		require.NoError(t, json.Unmarshal([]byte(tc.info), &failed.Info))
 		assert.Equal(t, tc.fault, failed.Account(), "%s %s", tc.info, tc.text)
 		assert.Equal(t, tc.fault != "" && tc.fault != appserver.RateLimit && tc.fault != appserver.Unauthorized,
-			failed.Account().Quota())
+			failed.Account().Rotates())
+		assert.Equal(t, failed.Account().Rotates() && tc.fault != appserver.ModelRefused, failed.Account().Quota())
 	}
 }
 

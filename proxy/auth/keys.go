@@ -102,14 +102,15 @@ func (k *Keys) Names() []string {
 }
 
 // Check returns the key that the request carries as a bearer token, as clients of OpenAI's
-// API do, or in X-Api-Key, as those of Anthropic's do. A client may send both, each from a
-// setting of its own; of two keys that are in force the bearer token counts.
+// API do, in X-Api-Key, as those of Anthropic's do, or in Api-Key, as those of Azure's do. A
+// client may send several, each from a setting of its own; of two keys that are in force the
+// bearer token counts, and then X-Api-Key.
 func (k *Keys) Check(r *http.Request) (key Key, ok bool) {
 	bearer := ""
 	if scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " "); strings.EqualFold(scheme, "Bearer") {
 		bearer = token
 	}
-	for _, secret := range []string{r.Header.Get("X-Api-Key"), bearer} {
+	for _, secret := range []string{r.Header.Get("Api-Key"), r.Header.Get("X-Api-Key"), bearer} {
 		if found, there := k.find(strings.TrimSpace(secret)); there {
 			key, ok = found, true
 		}

@@ -136,13 +136,14 @@ func TestLimits(t *testing.T) {
 	_, line, err := Generate("a")
 	require.NoError(t, err)
 	words := "requests-per-minute=60 tokens-per-minute=1000 tokens-per-day=5000 concurrent=4 models=gpt-5,org/x " +
-		"accounts=a,b choose-account=yes remotes=build,docs:viewer"
+		"accounts=a,b choose-account=yes remotes=build,docs:viewer unknown-parameters=ignore"
 	keys, err := Parse(strings.NewReader(line + " " + words + "\n"))
 	require.NoError(t, err)
 	got := keys.All()[0].Limits
 	assert.Equal(t, Limits{
 		Models: []string{"gpt-5", "org/x"}, RequestsPerMinute: 60, TokensPerMinute: 1000, TokensPerDay: 5000,
 		Concurrent: 4, Accounts: []string{"a", "b"}, ChooseAccount: true, Remotes: []string{"build", "docs:viewer"},
+		UnknownParameters: Ignore,
 	}, got)
 	assert.Equal(t, []string{"build", "docs"}, got.RemoteNames())
 	for name, want := range map[string][2]bool{"build": {false, true}, "docs": {true, true}, "docs:viewer": {}, "other": {}, "": {}} {
@@ -167,11 +168,36 @@ func TestLimits(t *testing.T) {
 			"", ",", "a,", "a b", "ü", "a#b", "a*b*", strings.Repeat("x", 257), strings.Repeat("a,", 64) + "a",
 		},
 		Accounts: {"", "a,", "a b", strings.Repeat("a,", 64) + "a"}, ChooseAccount: {"", "true", "a"},
-		Remotes:    {"", "a,", "a b", "a:owner", "a:viewer:viewer", "a,a", "a,b,a:viewer"},
-		"requests": {"1"},
+		Remotes:           {"", "a,", "a b", "a:owner", "a:viewer:viewer", "a,a", "a,b,a:viewer"},
+		UnknownParameters: {"", "yes", "ignored"},
+		"requests":        {"1"},
 	} {
 		for _, value := range values {
 			assert.Error(t, new(Limits).Set(name, value), "%s=%s", name, value)
 		}
+	}
+}
+
+// Of several keys in one request, the bearer token counts, and then X-Api-Key.
+func TestHeadersOfKeys(t *testing.T) {
+	var file strings.Builder
+	secrets := map[string]string{}
+	for _, name := range []string{"azure", "anthropic", "openai"} {
+		key, line, err := Generate(name)
+		require.NoError(t, err)
+		secrets[name] = key
+		file.WriteString(line + "\n")
+	}
+	keys, err := Parse(strings.NewReader(file.String()))
+	require.NoError(t, err)
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	for _, sent := range []struct{ header, value, want string }{
+		{"api-key", "sk-wrong", ""}, {"api-key", secrets["azure"], "azure"}, {"x-api-key", secrets["anthropic"], "anthropic"},
+		{"Authorization", "Bearer " + secrets["openai"], "openai"}, {"Authorization", "Bearer sk-wrong", "anthropic"},
+	} {
+		r.Header.Set(sent.header, sent.value)
+		key, ok := keys.Check(r)
+		assert.Equal(t, sent.want, key.Name)
+		assert.Equal(t, sent.want != "", ok)
 	}
 }

@@ -20,7 +20,16 @@ type Limits struct {
 	TokensPerMinute   int64 // prompt and completion together
 	TokensPerDay      int64 // of a day in UTC
 	Concurrent        int64 // requests in flight
+	// UnknownParameters is what becomes of parameters that are not known: Refuse, Ignore, or empty for the setting of
+	// the service.
+	UnknownParameters string
 }
+
+// The values of UnknownParameters.
+const (
+	Refuse = "refuse"
+	Ignore = "ignore"
+)
 
 // The names of the limits: in the key file, as options of `codex-proxy keys`
 // and in metrics.
@@ -33,11 +42,13 @@ const (
 	TokensPerDay      = "tokens-per-day"
 	Concurrent        = "concurrent"
 	Remotes           = "remotes"
+	UnknownParameters = "unknown-parameters"
 )
 
 // LimitNames are all of them, in the order in which they are shown.
 var LimitNames = []string{
 	RequestsPerMinute, TokensPerMinute, TokensPerDay, Concurrent, Models, Accounts, ChooseAccount, Remotes,
+	UnknownParameters,
 }
 
 const (
@@ -81,6 +92,8 @@ func (l *Limits) Set(name, value string) error {
 		return l.setRemotes(value)
 	case ChooseAccount:
 		return l.setChoice(value)
+	case UnknownParameters:
+		return l.setUnknown(value)
 	}
 	n := l.number(name)
 	if n == nil {
@@ -165,6 +178,14 @@ func (l *Limits) setChoice(value string) error {
 	return nil
 }
 
+func (l *Limits) setUnknown(value string) error {
+	if value != Refuse && value != Ignore && value != "none" {
+		return errors.New(UnknownParameters + " must be refuse, ignore, or none for the setting of config.toml")
+	}
+	l.UnknownParameters = strings.TrimSuffix(value, "none")
+	return nil
+}
+
 // Value is the text of one limit; "none" if there is none.
 func (l Limits) Value(name string) string {
 	switch n := l.Number(name); {
@@ -178,6 +199,8 @@ func (l Limits) Value(name string) string {
 		return strings.Join(l.Remotes, ",")
 	case name == ChooseAccount && l.ChooseAccount:
 		return "yes"
+	case name == UnknownParameters && l.UnknownParameters != "":
+		return l.UnknownParameters
 	default:
 		return "none"
 	}

@@ -13,12 +13,14 @@ import (
 	"codex-proxy/proxy/turn"
 )
 
-// Endpoint serves chat completions. All fields are required.
+// Endpoint serves chat completions. All fields but the last one are required.
 type Endpoint struct {
 	Server  *proxy.Server
 	Intake  *intake.Intake
 	Turns   *turn.Runner
 	Answers *answer.Writer
+	// TakesResponses also takes the body of a response in place of a chat's, and answers it with a chat completion.
+	TakesResponses bool
 }
 
 // Routes returns the routes of the endpoint.
@@ -29,7 +31,11 @@ func (e *Endpoint) Routes() []proxy.Route {
 
 // create serves POST /v1/chat/completions.
 func (e *Endpoint) create(w http.ResponseWriter, r *http.Request, x *proxy.Exchange) error {
-	req, ctx, cancel, err := intake.Take(e.Intake, w, r, x, openai.DecodeChat)
+	decode := e.Intake.Reading(x).Chat
+	if e.TakesResponses {
+		decode = e.Intake.Reading(x).ChatOrResponse
+	}
+	req, ctx, cancel, err := intake.Take(e.Intake, w, r, x, decode)
 	if err != nil {
 		return err
 	}

@@ -60,6 +60,9 @@ func items(m openai.Message) []history.Item {
 	var list []history.Item
 	switch m.Role {
 	case "tool":
+		if hasImages(m.Parts) {
+			return append(list, history.FunctionCallParts(m.CallID, contents(m, "input_text")...))
+		}
 		return append(list, history.FunctionCallOutput(m.CallID, joined(m.Parts)))
 	case "assistant":
 		if hasText(m.Parts) || len(m.Calls) == 0 {
@@ -95,6 +98,10 @@ func nameOf(m openai.Message) string {
 
 func hasText(parts []openai.Part) bool {
 	return slices.ContainsFunc(parts, func(p openai.Part) bool { return p.Text != "" })
+}
+
+func hasImages(parts []openai.Part) bool {
+	return slices.ContainsFunc(parts, func(p openai.Part) bool { return p.Image != nil })
 }
 
 func joined(parts []openai.Part) string {

@@ -26,7 +26,7 @@ func (e *Endpoint) Routes() []proxy.Route {
 // create serves POST /v1/completions.
 func (e *Endpoint) create(w http.ResponseWriter, r *http.Request, x *proxy.Exchange) error {
 	x.Operation = proxy.CompleteText
-	req, ctx, cancel, err := intake.Take(e.Intake, w, r, x, openai.DecodeCompletion)
+	req, ctx, cancel, err := intake.Take(e.Intake, w, r, x, e.Intake.Reading(x).Completion)
 	if err != nil {
 		return err
 	}

@@ -59,7 +59,7 @@ func (e *Endpoint) create(w http.ResponseWriter, r *http.Request, x *proxy.Excha
 		return openai.Invalid("conversations_not_kept", "",
 			"this server keeps no conversations (response_retention); send the whole conversation as input")
 	}
-	req, items, err := e.read(w, r, x, openai.DecodeConversation)
+	req, items, err := e.read(w, r, x, e.Intake.Reading(x).Conversation)
 	if err != nil {
 		return err
 	}
@@ -93,9 +93,7 @@ func (e *Endpoint) read(w http.ResponseWriter, r *http.Request, x *proxy.Exchang
 			return nil, nil, refusal
 		}
 	}
-	if len(req.Ignored) > 0 {
-		w.Header().Set("X-Codex-Ignored-Params", strings.Join(req.Ignored, ", "))
-	}
+	intake.MarkIgnored(w, req.Ignored)
 	items, err := toStore(req.Items)
 	return req, items, err
 }
@@ -133,10 +131,11 @@ func (e *Endpoint) update(w http.ResponseWriter, r *http.Request, x *proxy.Excha
 	if e.Store == nil {
 		return e.explain(r, stored.ErrNotFound)
 	}
-	req, err := intake.Body(e.Intake, w, r, x, openai.DecodeConversationUpdate)
+	req, err := intake.Body(e.Intake, w, r, x, e.Intake.Reading(x).ConversationUpdate)
 	if err != nil {
 		return err
 	}
+	intake.MarkIgnored(w, req.Ignored)
 	metadata, err := openai.Encode(req.Metadata)
 	if err != nil {
 		return err

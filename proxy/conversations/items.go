@@ -20,7 +20,7 @@ func (e *Endpoint) addItems(w http.ResponseWriter, r *http.Request, x *proxy.Exc
 	if e.Store == nil {
 		return e.explain(r, stored.ErrNotFound)
 	}
-	_, items, err := e.read(w, r, x, openai.DecodeConversationItems)
+	_, items, err := e.read(w, r, x, e.Intake.Reading(x).ConversationItems)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"codex-proxy/proxy"
+	"codex-proxy/proxy/auth"
 	"codex-proxy/proxy/limits"
 	"codex-proxy/proxy/openai"
 )
@@ -17,6 +18,10 @@ import (
 // read reads a JSON body within the limits on size, time and memory.
 func (in *Intake) read(w http.ResponseWriter, r *http.Request, x *proxy.Exchange) ([]byte, error) {
 	if err := checkContentType(r); err != nil {
+		return nil, err
+	}
+	coding, err := coding(r)
+	if err != nil {
 		return nil, err
 	}
 	if r.ContentLength > in.BodyLimit { // before anything is charged or read; the server closes the connection
@@ -30,7 +35,7 @@ func (in *Intake) read(w http.ResponseWriter, r *http.Request, x *proxy.Exchange
 	if err := control.SetReadDeadline(time.Now().Add(proxy.BodyTimeout)); err != nil {
 		return nil, fmt.Errorf("cannot bound the reading of a body: %w", err)
 	}
-	body, err := in.receive(w, r, x)
+	body, err := in.receive(w, r, x, coding)
 	var beyond *http.MaxBytesError
 	var known *openai.Error
 	switch {
@@ -48,19 +53,29 @@ func (in *Intake) read(w http.ResponseWriter, r *http.Request, x *proxy.Exchange
 	if err := control.SetReadDeadline(time.Time{}); err != nil {
 		return nil, fmt.Errorf("cannot end the reading of a body: %w", err)
 	}
-	return body, nil
+	return bytes.TrimPrefix(body, byteOrderMark), nil
+}
+
+// byteOrderMark begins a text of some Windows programs. RFC 8259, section 8.1, lets parsers ignore it.
+var byteOrderMark = []byte("\xef\xbb\xbf")
+
+// Reading is how the body of the request is to be decoded.
+func (in *Intake) Reading(x *proxy.Exchange) openai.Reading {
+	ignore := in.IgnoreUnknown
+	if own := x.Key.Limits.UnknownParameters; own != "" {
+		ignore = own == auth.Ignore
+	}
+	return openai.Reading{IgnoreUnknown: ignore, Model: x.PathModel}
 }
 
 // receive reads a body within the limits on size and memory.
-func (in *Intake) receive(w http.ResponseWriter, r *http.Request, x *proxy.Exchange) ([]byte, error) {
+func (in *Intake) receive(w http.ResponseWriter, r *http.Request, x *proxy.Exchange, coding string) ([]byte, error) {
 	limited := http.MaxBytesReader(w, r.Body, in.BodyLimit)
-	if r.ContentLength < 0 {
-		return limits.ReadAll(limited, in.BodyLimit, func(bytes int64) error {
-			if err := x.Grant.Body.Reach(r.Context(), bytes); err != nil {
-				return err
-			}
-			return http.NewResponseController(w).SetReadDeadline(time.Now().Add(proxy.BodyTimeout))
-		})
+	switch {
+	case coding != "":
+		return in.decode(w, r, x, coding, newSource(limited))
+	case r.ContentLength < 0:
+		return limits.ReadAll(limited, in.BodyLimit, in.reserve(w, r, x, 0))
 	}
 	var body bytes.Buffer
 	body.Grow(int(r.ContentLength) + bytes.MinRead) // so that nothing is copied as it grows
@@ -68,15 +83,46 @@ func (in *Intake) receive(w http.ResponseWriter, r *http.Request, x *proxy.Excha
 	return body.Bytes(), err
 }
 
+// decode decodes a body within the limits, which hold before and after that.
+func (in *Intake) decode(w http.ResponseWriter, r *http.Request, x *proxy.Exchange, coding string, from *source) ([]byte, error) {
+	body, err := codings[coding](from)
+	if err != nil {
+		return nil, from.explain(coding, err)
+	}
+	defer body.close()
+	reserve := in.reserve(w, r, x, body.memory)
+	if err := reserve(0); err != nil {
+		return nil, err
+	}
+	var refused error
+	all, err := limits.ReadAll(body, in.BodyLimit, func(bytes int64) error {
+		refused = reserve(bytes)
+		return refused
+	})
+	switch {
+	case refused != nil:
+		return nil, refused
+	case err == nil && int64(len(all)) > in.BodyLimit:
+		return nil, in.bodyTooLarge()
+	}
+	return all, from.explain(coding, err)
+}
+
+// reserve acquires memory for a body of unknown size as it comes, beside other bytes, and gives it more time.
+func (in *Intake) reserve(w http.ResponseWriter, r *http.Request, x *proxy.Exchange, beside int64) func(bytes int64) error {
+	return func(bytes int64) error {
+		if err := x.Grant.Body.Reach(r.Context(), beside+bytes); err != nil {
+			return err
+		}
+		return http.NewResponseController(w).SetReadDeadline(time.Now().Add(proxy.BodyTimeout))
+	}
+}
+
 func (in *Intake) bodyTooLarge() error {
 	return openai.TooLarge("", fmt.Sprintf("the body is larger than the limit of %d bytes (body_limit)", in.BodyLimit))
 }
 
 func checkContentType(r *http.Request) error {
-	if coding := r.Header.Get("Content-Encoding"); coding != "" && coding != "identity" {
-		return unsupportedMedia(fmt.Sprintf("send the body as it is, without Content-Encoding: %s",
-			openai.Bounded(coding)))
-	}
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err == nil && kind == "application/json" {
 		return nil
@@ -84,7 +130,7 @@ func checkContentType(r *http.Request) error {
 	return unsupportedMedia("send the body as Content-Type: application/json")
 }
 
-func unsupportedMedia(message string) error {
+func unsupportedMedia(message string) *openai.Error {
 	return &openai.Error{
 		Status: http.StatusUnsupportedMediaType, Type: openai.TypeInvalidRequest, Code: "unsupported_media_type",
 		Message: message,

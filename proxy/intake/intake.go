@@ -29,6 +29,8 @@ type Settings struct {
 	// RequestTimeout bounds a request from the arrival of its body to the end of its
 	// answer; 0 is no bound.
 	RequestTimeout time.Duration
+	// IgnoreUnknown ignores unknown parameters of requests whose key does not say otherwise, instead of refusing them.
+	IgnoreUnknown bool
 }
 
 // Intake takes in requests. It is safe for concurrent use.
@@ -58,11 +60,16 @@ func Take[R Request](in *Intake, w http.ResponseWriter, r *http.Request, x *prox
 	if err != nil {
 		return req, nil, nil, err
 	}
-	if ignored := in.ignored(req.Asked()); len(ignored) > 0 {
-		w.Header().Set("X-Codex-Ignored-Params", strings.Join(ignored, ", "))
-	}
+	MarkIgnored(w, in.ignored(req.Asked()))
 	ctx, cancel = in.Bound(r.Context())
 	return req, ctx, cancel, nil
+}
+
+// MarkIgnored names the parameters without effect in the header of the answer.
+func MarkIgnored(w http.ResponseWriter, ignored []string) {
+	if len(ignored) > 0 {
+		w.Header().Set("X-Codex-Ignored-Params", strings.Join(ignored, ", "))
+	}
 }
 
 // Body reads and decodes the body of a request that needs no turn, within the limits on its size, time and memory. A
@@ -153,6 +160,7 @@ func (in *Intake) late() error {
 // because it holds too much, and acquires the memory for one that may be decoded.
 func (in *Intake) weigh(ctx context.Context, x *proxy.Exchange, body []byte) error {
 	bytes, w, tooMany := limits.Weigh(body)
+	w.Model = cmp.Or(x.PathModel, w.Model)
 	if err := in.admitUndecoded(x, w); err != nil {
 		return err
 	}

@@ -25,12 +25,16 @@ const tierField = "service_tier"
 
 // Asked implements the common part of a request.
 func (req *ChatRequest) Asked() Asked {
-	return Asked{
+	asked := Asked{
 		Model: &req.Model, Effort: &req.Reasoning.Effort, Summary: &req.Reasoning.Summary, Choices: req.N,
 		Stream: req.Stream, Ignored: req.Ignored, Tier: req.ServiceTier, NoReasoning: req.Reasoning.Disabled,
 		TierField: tierField, EffortField: "reasoning_effort", NoReasoningField: "reasoning.enabled",
 		HistoryField: "messages",
 	}
+	if req.OfResponse {
+		asked.EffortField, asked.HistoryField = "reasoning.effort", "input"
+	}
+	return asked
 }
 
 // Asked implements the common part of a request.

@@ -21,7 +21,7 @@ func TestWeigh(t *testing.T) {
 		` { "n" : 3 , "model" : "a" } `:         {Elements: 5, Model: "a", Choices: 3},
 		`{"x":{"model":"b","n":2},"y":"model"}`: {Elements: 9},
 		`{"model":"\u0061","n":"3"}`:            {Elements: 5, Growth: 2},
-		`{"model":null,"n":1e3}`:                {Elements: 5},
+		`{"model":null,"n":1e3}`:                {Elements: 5, Choices: 1000},
 		`{"model":"a","model":"b"}`:             {Elements: 5, Model: "b"},
 		`{"m":[{},{"a":[{}]}],"n":{}}`:          {Elements: 10, Items: 2},
 		`{"m":"\"}{[\\","n":1`:                  {Elements: 5, Growth: 6, Choices: 1},

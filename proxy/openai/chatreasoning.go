@@ -12,7 +12,7 @@ import (
 type routerFields struct {
 	Enabled   *bool  `json:"enabled"`
 	Exclude   bool   `json:"exclude"`
-	MaxTokens *int64 `json:"max_tokens"`
+	MaxTokens *Whole `json:"max_tokens"`
 
 	Others map[string]memberValue `json:",embed"`
 }
@@ -32,12 +32,13 @@ func (v *memberValue) UnmarshalJSONFrom(from *jsontext.Decoder) error {
 
 // reasoning joins the parameters reasoning_effort and reasoning, which is OpenAI's or OpenRouter's. It also returns the
 // fields without effect.
-func (raw rawChat) reasoning() (r Reasoning, ignored []string, err error) {
+func (raw rawChat) reasoning(read Reading) (r Reasoning, ignored []string, err error) {
 	router, rest, err := splitReasoning(raw.Reasoning)
 	if err != nil {
 		return r, nil, err
 	}
-	if r, _, err = reasoning(rest); err != nil {
+	r, without, err := read.reasoning(rest)
+	if err != nil {
 		return r, nil, err
 	}
 	if r.Effort != "" && raw.ReasoningEffort != "" && r.Effort != raw.ReasoningEffort {
@@ -48,7 +49,7 @@ func (raw rawChat) reasoning() (r Reasoning, ignored []string, err error) {
 		r.Effort = raw.ReasoningEffort
 	}
 	ignored, err = router.apply(&r)
-	return r, ignored, err
+	return r, append(without, ignored...), err
 }
 
 // splitReasoning separates OpenRouter's fields from the others.

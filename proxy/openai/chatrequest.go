@@ -33,6 +33,7 @@ type ChatRequest struct {
 	Stop         []string // sequences before which an answer ends
 	Ignored      []string // parameters accepted without effect, sorted
 	CacheKey     string   // prompt_cache_key, which identifies the conversation; empty: none
+	OfResponse   bool     // the body was one of a response
 }
 
 // Images are the images in the messages.
@@ -69,7 +70,7 @@ type rawChat struct {
 	StreamOptions     *streamOptions           `json:"stream_options"`
 	ReasoningEffort   string                   `json:"reasoning_effort"`
 	Reasoning         json.RawMessage          `json:"reasoning"`
-	N                 *int                     `json:"n"`
+	N                 *Whole                   `json:"n"`
 	ResponseFormat    *rawFormat               `json:"response_format"`
 	Modalities        boundedList[string]      `json:"modalities"`
 	Tools             boundedList[rawTool]     `json:"tools"`
@@ -90,19 +91,27 @@ type streamOptions struct {
 
 // DecodeChat parses and validates a request body. Every error is an *Error
 // with status 400 that names the field at fault.
-func DecodeChat(body []byte) (*ChatRequest, error) {
+func DecodeChat(body []byte) (*ChatRequest, error) { return Reading{}.Chat(body) }
+
+// Chat is DecodeChat for another reading.
+func (r Reading) Chat(body []byte) (*ChatRequest, error) {
 	var raw rawChat
 	if err := decodeBody(body, &raw); err != nil {
 		return nil, err
 	}
-	ignoredParams, err := checkParams(chatParams, raw.Others)
+	return r.chat(raw)
+}
+
+func (r Reading) chat(raw rawChat) (*ChatRequest, error) {
+	raw.Model = r.model(raw.Model)
+	ignoredParams, err := r.checkParams(chatParams, raw.Others)
 	if err != nil {
 		return nil, err
 	}
 	if err := raw.check(); err != nil {
 		return nil, err
 	}
-	req, err := raw.request()
+	req, err := raw.request(r)
 	if err != nil {
 		return nil, err
 	}
@@ -122,10 +131,11 @@ func (raw rawChat) cacheKey() (key string) {
 
 // checkParams applies a table to the parameters that are not honoured: it refuses the refused ones and lists the
 // ignored ones. A null, false or empty value counts as unset.
-func checkParams(table params, fields map[string]valuePrefix) (ignoredParams []string, err error) {
+func (r Reading) checkParams(table params, fields map[string]valuePrefix) (ignoredParams []string, err error) {
+	var unknown unknownParams
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		p, known := table[name]
-		if !known {
+		if !known && !r.IgnoreUnknown {
 			return nil, Invalid("unknown_parameter", clip(name), fmt.Sprintf("unknown parameter %q", clip(name)))
 		}
 		if p.rule == ignored {
@@ -135,6 +145,8 @@ func checkParams(table params, fields map[string]valuePrefix) (ignoredParams []s
 		}
 		switch {
 		case isEmptyValue(json.RawMessage(fields[name])):
+		case !known:
+			unknown.add(name)
 		case name == "top_logprobs" && fields[name] == "0":
 		case p.rule == refused:
 			return nil, unsupported(name, fmt.Sprintf("%s is not supported: %s; leave it out", name, p.why))
@@ -142,7 +154,7 @@ func checkParams(table params, fields map[string]valuePrefix) (ignoredParams []s
 			ignoredParams = append(ignoredParams, name)
 		}
 	}
-	return ignoredParams, nil
+	return append(ignoredParams, unknown.list()...), nil
 }
 
 func isEmptyValue(v json.RawMessage) bool {
@@ -190,7 +202,7 @@ func checkModel(model string) error {
 }
 
 // checkChoices checks n, which may be nil.
-func checkChoices(n *int) error {
+func checkChoices(n *Whole) error {
 	if choices(n) < 1 || choices(n) > MaxChoices {
 		return Invalid("invalid_value", "n", fmt.Sprintf("n must be from 1 to %d", MaxChoices))
 	}
@@ -198,14 +210,14 @@ func checkChoices(n *int) error {
 }
 
 // choices is the number of choices of a request with that n.
-func choices(n *int) int {
+func choices(n *Whole) int {
 	if n == nil {
 		return 1
 	}
-	return *n
+	return int(*n)
 }
 
-func (raw rawChat) request() (*ChatRequest, error) {
+func (raw rawChat) request(r Reading) (*ChatRequest, error) {
 	messages, err := readMessages(raw.Messages)
 	if err != nil {
 		return nil, err
@@ -218,7 +230,7 @@ func (raw rawChat) request() (*ChatRequest, error) {
 	if err != nil {
 		return nil, err
 	}
-	effort, ignoredFields, err := raw.reasoning()
+	effort, ignoredFields, err := raw.reasoning(r)
 	if err != nil {
 		return nil, err
 	}

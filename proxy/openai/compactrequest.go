@@ -48,7 +48,10 @@ type rawCompact struct {
 
 // DecodeCompact parses and validates the body of POST /v1/responses/compact. Source: OpenAI API reference, "Compact a
 // response".
-func DecodeCompact(body []byte) (*ResponseRequest, error) {
+func DecodeCompact(body []byte) (*ResponseRequest, error) { return Reading{}.Compact(body) }
+
+// Compact is DecodeCompact for another reading.
+func (r Reading) Compact(body []byte) (*ResponseRequest, error) {
 	var raw rawCompact
 	if err := decodeBody(body, &raw); err != nil {
 		return nil, err
@@ -56,7 +59,7 @@ func DecodeCompact(body []byte) (*ResponseRequest, error) {
 	if err := checkModel(raw.Model); err != nil {
 		return nil, err
 	}
-	ignoredParams, err := checkParams(compactParams, raw.Others)
+	ignoredParams, err := r.checkParams(compactParams, raw.Others)
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +71,7 @@ func DecodeCompact(body []byte) (*ResponseRequest, error) {
 	if err != nil {
 		return nil, err
 	}
-	req, err := same.validate()
+	req, err := same.validate(r)
 	if err != nil {
 		return nil, err
 	}

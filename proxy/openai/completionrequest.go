@@ -20,8 +20,8 @@ type rawCompletion struct {
 	Prompt        prompt         `json:"prompt"`
 	Stream        bool           `json:"stream"`
 	StreamOptions *streamOptions `json:"stream_options"`
-	N             *int           `json:"n"`
-	BestOf        *int           `json:"best_of"`
+	N             *Whole         `json:"n"`
+	BestOf        *Whole         `json:"best_of"`
 	Echo          bool           `json:"echo"`
 	Stop          stopSequences  `json:"stop"`
 
@@ -30,12 +30,16 @@ type rawCompletion struct {
 
 // DecodeCompletion parses and validates a request body. Every error is an *Error with
 // status 400 that names the field at fault.
-func DecodeCompletion(body []byte) (*CompletionRequest, error) {
+func DecodeCompletion(body []byte) (*CompletionRequest, error) { return Reading{}.Completion(body) }
+
+// Completion is DecodeCompletion for another reading.
+func (r Reading) Completion(body []byte) (*CompletionRequest, error) {
 	var raw rawCompletion
 	if err := decodeBody(body, &raw); err != nil {
 		return nil, err
 	}
-	ignoredParams, err := checkParams(completionParams, raw.Others)
+	raw.Model = r.model(raw.Model)
+	ignoredParams, err := r.checkParams(completionParams, raw.Others)
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +60,7 @@ func (raw rawCompletion) check() error {
 	switch {
 	case !raw.Prompt.set:
 		return Invalid("field_required", "prompt", "prompt is required")
-	case raw.BestOf != nil && *raw.BestOf != choices(raw.N):
+	case raw.BestOf != nil && int(*raw.BestOf) != choices(raw.N):
 		return unsupported("best_of",
 			"best_of must be as large as n: codex reports no probabilities by which to select; leave it out")
 	}

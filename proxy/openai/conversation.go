@@ -66,13 +66,23 @@ func (in *rawItems) UnmarshalJSONFrom(from *jsontext.Decoder) error {
 
 // DecodeConversation parses and validates the body of POST /v1/conversations.
 func DecodeConversation(body []byte) (*ConversationRequest, error) {
-	return decodeConversation(body, "items", "metadata")
+	return Reading{}.Conversation(body)
+}
+
+// Conversation is DecodeConversation for another reading.
+func (r Reading) Conversation(body []byte) (*ConversationRequest, error) {
+	return r.decodeConversation(body, "items", "metadata")
 }
 
 // DecodeConversationUpdate is DecodeConversation for POST /v1/conversations/{id}. Without metadata, which null removes,
 // there is nothing to change.
 func DecodeConversationUpdate(body []byte) (*ConversationRequest, error) {
-	req, err := decodeConversation(body, "metadata")
+	return Reading{}.ConversationUpdate(body)
+}
+
+// ConversationUpdate is DecodeConversationUpdate for another reading.
+func (r Reading) ConversationUpdate(body []byte) (*ConversationRequest, error) {
+	req, err := r.decodeConversation(body, "metadata")
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +97,12 @@ func DecodeConversationUpdate(body []byte) (*ConversationRequest, error) {
 
 // DecodeConversationItems is DecodeConversation for POST /v1/conversations/{id}/items.
 func DecodeConversationItems(body []byte) (*ConversationRequest, error) {
-	req, err := decodeConversation(body, "items")
+	return Reading{}.ConversationItems(body)
+}
+
+// ConversationItems is DecodeConversationItems for another reading.
+func (r Reading) ConversationItems(body []byte) (*ConversationRequest, error) {
+	req, err := r.decodeConversation(body, "items")
 	if err == nil && req.Items == nil {
 		return nil, Invalid("field_required", "items", "items is required: a list of items to add")
 	}
@@ -95,7 +110,7 @@ func DecodeConversationItems(body []byte) (*ConversationRequest, error) {
 }
 
 // decodeConversation decodes a body that may have these parameters.
-func decodeConversation(body []byte, takes ...string) (*ConversationRequest, error) {
+func (r Reading) decodeConversation(body []byte, takes ...string) (*ConversationRequest, error) {
 	var raw rawConversationRequest
 	if err := decodeBody(body, &raw); err != nil {
 		return nil, err
@@ -106,10 +121,15 @@ func decodeConversation(body []byte, takes ...string) (*ConversationRequest, err
 	if raw.Metadata != nil && !slices.Contains(takes, "metadata") {
 		return nil, Invalid("unknown_parameter", "metadata", "metadata belongs to the conversation, not to its items")
 	}
-	if _, err := checkParams(nil, raw.Others); err != nil {
+	unknown, err := r.checkParams(nil, raw.Others)
+	if err != nil {
 		return nil, err
 	}
-	return raw.validate()
+	req, err := raw.validate()
+	if err == nil {
+		req.Ignored = slices.Concat(req.Ignored, unknown)
+	}
+	return req, err
 }
 
 func (raw rawConversationRequest) validate() (_ *ConversationRequest, err error) {

@@ -19,12 +19,15 @@ var inputTokensParams = func() params {
 
 // DecodeInputTokens is DecodeResponse for a request to count the tokens of a response's input. The model may be missing,
 // and nothing is stored or streamed. Source: OpenAI API reference, "Get input token counts".
-func DecodeInputTokens(body []byte) (*ResponseRequest, error) {
+func DecodeInputTokens(body []byte) (*ResponseRequest, error) { return Reading{}.InputTokens(body) }
+
+// InputTokens is DecodeInputTokens for another reading.
+func (r Reading) InputTokens(body []byte) (*ResponseRequest, error) {
 	var raw rawResponse
 	if err := raw.decode(body); err != nil {
 		return nil, err
 	}
-	req, err := raw.decodedBy(inputTokensParams)
+	req, err := raw.decodedBy(r, inputTokensParams)
 	if err != nil {
 		return nil, err
 	}

@@ -74,6 +74,8 @@ func valid(name string) string {
 		return fmt.Sprint(max(want.min, 1))
 	case "a boolean":
 		return "true"
+	case "a list":
+		return `[{"a":"b"}]`
 	case "an object", "metadata":
 		return `{"a":"b"}`
 	}

@@ -17,7 +17,7 @@ import (
 
 // value is what a parameter may be, besides null.
 type value struct {
-	kind     string   // as in words: a number, a whole number, a boolean, text, one of the words, an object, metadata
+	kind     string   // as in words: a number, a whole number, a boolean, text, an object, a list, metadata
 	min, max float64  // of a number
 	length   int      // of text, in characters; 0: any
 	words    []string // of text: the values that exist
@@ -56,6 +56,9 @@ var paramValues = map[string]value{
 	"prediction":             {kind: "an object"},
 	"stream_options":         {kind: "an object"},
 	"client_metadata":        {kind: "an object"},
+	"image":                  {kind: "an object"},
+	"background_options":     {kind: "an object"},
+	"context_management":     {kind: "a list"},
 }
 
 // maxEcho bounds texts that OpenAI's reference does not bound, and that responses repeat.
@@ -79,7 +82,8 @@ func checkValue(name string, raw json.RawMessage) error {
 		return want.checkText(name, raw)
 	case (want.kind == "a number" || want.kind == "a whole number") && kind == '0':
 		return want.checkNumber(name, raw)
-	case want.kind == "a boolean" && (kind == 't' || kind == 'f'), want.kind == "an object" && kind == '{':
+	case want.kind == "a boolean" && (kind == 't' || kind == 'f'), want.kind == "an object" && kind == '{',
+		want.kind == "a list" && kind == '[':
 		return nil
 	}
 	return Invalid("invalid_type", name, fmt.Sprintf("%s must be %s, not a JSON %s", name, want, kinds[kind]))

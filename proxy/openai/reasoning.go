@@ -30,11 +30,14 @@ type Reasoning struct {
 	Disabled bool
 }
 
-// reasoning reads the parameter "reasoning" of the Responses API. It ignores the fields in without, and returns those
-// of them that are set.
-func reasoning(raw json.RawMessage, without ...string) (r Reasoning, ignored []string, err error) {
+// reasoningWithout are the fields of reasoning that are ignored: codex has no such settings, and sends the model all the
+// reasoning in the history.
+var reasoningWithout = []string{"context", "mode"}
+
+// reasoning reads the parameter "reasoning" of the Responses API. It returns the ignored fields that are set.
+func (r Reading) reasoning(raw json.RawMessage) (wanted Reasoning, ignored []string, err error) {
 	if isUnset(raw) {
-		return r, nil, nil
+		return wanted, nil, nil
 	}
 	var fields struct {
 		Effort  string                 `json:"effort"`
@@ -43,25 +46,29 @@ func reasoning(raw json.RawMessage, without ...string) (r Reasoning, ignored []s
 		Others  map[string]valuePrefix `json:",embed"`
 	}
 	if !isObject(raw) || unmarshal(raw, &fields) != nil {
-		return r, nil, Invalid("invalid_type", "reasoning",
+		return wanted, nil, Invalid("invalid_type", "reasoning",
 			"reasoning must be an object of the strings effort and summary")
 	}
+	var unknown unknownParams
 	for _, name := range slices.Sorted(maps.Keys(fields.Others)) {
 		switch {
 		case fields.Others[name] == "null":
-		case slices.Contains(without, name):
+		case slices.Contains(reasoningWithout, name):
 			ignored = append(ignored, "reasoning."+name)
+		case r.IgnoreUnknown:
+			unknown.add("reasoning." + name)
 		default:
-			return r, nil, Invalid("unknown_parameter", "reasoning."+clip(name),
+			return wanted, nil, Invalid("unknown_parameter", "reasoning."+clip(name),
 				fmt.Sprintf("reasoning has no field %q; there are effort and summary", clip(name)))
 		}
 	}
-	r = Reasoning{Effort: fields.Effort, Summary: cmp.Or(fields.Summary, fields.Old)}
-	if r.Summary != "" && !slices.Contains(summaries, r.Summary) {
-		return r, nil, Invalid("invalid_value", "reasoning.summary",
+	ignored = append(ignored, unknown.list()...)
+	wanted = Reasoning{Effort: fields.Effort, Summary: cmp.Or(fields.Summary, fields.Old)}
+	if wanted.Summary != "" && !slices.Contains(summaries, wanted.Summary) {
+		return wanted, nil, Invalid("invalid_value", "reasoning.summary",
 			fmt.Sprintf("reasoning.summary must be one of %v", summaries))
 	}
-	return r, ignored, checkEffort("reasoning.effort", r.Effort)
+	return wanted, ignored, checkEffort("reasoning.effort", wanted.Effort)
 }
 
 func checkEffort(at, effort string) error {

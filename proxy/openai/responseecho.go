@@ -8,7 +8,7 @@ import (
 
 // rawEcho has the parameters that are ignored and that every copy of the response repeats.
 type rawEcho struct {
-	MaxToolCalls     *int64  `json:"max_tool_calls"`
+	MaxToolCalls     *Whole  `json:"max_tool_calls"`
 	PromptCacheKey   *string `json:"prompt_cache_key"`
 	SafetyIdentifier *string `json:"safety_identifier"`
 	User             *string `json:"user"`
@@ -59,7 +59,7 @@ func (req *ResponseRequest) HistoryParam() string {
 
 // echo repeats parameters of the request in the response. Without a service_tier the response has OpenAI's default.
 func (req *ResponseRequest) echo(r *Response) {
-	r.MaxToolCalls, r.PromptCacheKey = req.echoed.MaxToolCalls, req.echoed.PromptCacheKey
+	r.MaxToolCalls, r.PromptCacheKey = (*int64)(req.echoed.MaxToolCalls), req.echoed.PromptCacheKey
 	r.SafetyIdentifier, r.User = req.echoed.SafetyIdentifier, req.echoed.User
 	r.ServiceTier = cmp.Or(req.tier, "auto")
 }

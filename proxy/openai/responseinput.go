@@ -34,6 +34,7 @@ type rawItem struct {
 	Input     string                       `json:"input"`
 	Output    content                      `json:"output"`
 	Tools     boundedList[json.RawMessage] `json:"tools"`
+	Update    *Update                      `json:",embed"`
 }
 
 // rawInput is a string or a list of items.
@@ -164,6 +165,8 @@ func (req *ResponseRequest) addItem(raw rawItem, at string) error {
 		return err
 	case itemCompaction:
 		return req.addCompaction(raw, at)
+	case itemUpdate:
+		return req.addUpdate(raw, at)
 	case itemTrigger:
 		req.Compaction = &Compacted{}
 		return nil
@@ -183,9 +186,23 @@ func (req *ResponseRequest) addItem(raw rawItem, at string) error {
 		req.Ignored = append(req.Ignored, name+"."+raw.Type)
 		return nil
 	default:
+		if why, known := refusedItems[raw.Type]; known {
+			return unsupported(at+".type", fmt.Sprintf("%s: items of type %q are not supported: %s", at, raw.Type, why))
+		}
 		return unsupported(at+".type", fmt.Sprintf("%s: items of type %q are not supported", at, clip(raw.Type)))
 	}
 }
+
+// refusedItems are the items of OpenAI's reference that are refused, as the conversation would have a gap without them.
+var refusedItems = map[string]string{
+	"computer_call": hostedTool, "computer_call_output": hostedTool, "image_generation_call": hostedTool,
+	"local_shell_call": hostedTool, "local_shell_call_output": hostedTool, "shell_call": hostedTool,
+	"shell_call_output": hostedTool, "apply_patch_call": hostedTool, "apply_patch_call_output": hostedTool,
+	"mcp_approval_request": hostedTool, "mcp_approval_response": hostedTool,
+	"program": hostedTool, "program_output": hostedTool,
+}
+
+const hostedTool = "its tool is one of OpenAI's, which are not served; offer a function of your own"
 
 func (req *ResponseRequest) addCall(raw rawItem, at string) error {
 	item := Item{

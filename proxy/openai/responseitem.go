@@ -28,6 +28,7 @@ type Item struct {
 	Output    *ItemOutput       `json:"output,omitzero"`
 	Execution string            `json:"execution,omitempty"` // client, of a tool_search
 	Tools     []json.RawMessage `json:"tools,omitzero"`      // of additional_tools and tool_search_output: not nil
+	Update    *Update           `json:",embed"`              // of a configuration_update
 }
 
 // DecodeItem reads an item that has been checked before.
@@ -42,7 +43,7 @@ func (i Item) Encode() (json.RawMessage, error) { return jsonv2.Marshal(i, allow
 var idPrefixes = map[string]string{
 	itemMessage: "msg_", itemReasoning: "rs_", itemFunction: "fc_", "function_call_output": "fco_",
 	itemCustomCall: "ctc_", "custom_tool_call_output": "ctco_", "additional_tools": "at_",
-	itemSearchCall: "tsc_", "tool_search_output": "tso_", itemCompaction: "cmp_",
+	itemSearchCall: "tsc_", "tool_search_output": "tso_", itemCompaction: "cmp_", itemUpdate: "cu_",
 }
 
 // IDPrefix begins the ids of such items.
@@ -50,7 +51,7 @@ func (i Item) IDPrefix() string { return idPrefixes[i.Type] }
 
 // Size is about how many bytes the item has.
 func (i Item) Size() int {
-	size := len(i.Encrypted) + len(i.Arguments.Text) + len(deref(i.Input))
+	size := len(i.Encrypted) + len(i.Arguments.Text) + len(deref(i.Input)) + i.Update.size()
 	for _, part := range i.Summary {
 		size += partSize + len(part.Text)
 	}

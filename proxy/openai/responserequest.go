@@ -21,7 +21,7 @@ type ResponseRequest struct {
 	Stream       bool
 	Background   bool  // the response is made without its client
 	Store        *bool // nil means the server's default
-	NoGenerate   bool  // generate is false: the model is not called
+	NoGenerate   bool  // generate is false, or the request only prepares the prompt cache: the model is not called
 	Tools        ClientTools
 	Reasoning    Reasoning
 	Encrypted    bool            // include has reasoning.encrypted_content
@@ -36,6 +36,8 @@ type ResponseRequest struct {
 	Compaction *Compacted
 
 	echoed                rawEcho
+	asked                 asked
+	onlyPrewarm           bool       // prompt_cache_options has nothing that is ignored
 	tier                  string     // service_tier as the client sent it
 	paramTools, itemTools toolReader // of the parameter tools, and of items
 	choice                toolChoice
@@ -92,12 +94,15 @@ type rawText struct {
 
 // DecodeResponse parses and validates a request body. Every error is an *Error
 // with status 400 that names the field at fault.
-func DecodeResponse(body []byte) (*ResponseRequest, error) {
+func DecodeResponse(body []byte) (*ResponseRequest, error) { return Reading{}.Response(body) }
+
+// Response is DecodeResponse for another reading.
+func (r Reading) Response(body []byte) (*ResponseRequest, error) {
 	var raw rawResponse
 	if err := raw.decode(body); err != nil {
 		return nil, err
 	}
-	return raw.decoded()
+	return raw.decoded(r)
 }
 
 // decode reads a body that came over HTTP.
@@ -116,6 +121,11 @@ func (raw *rawResponse) decode(body []byte) error {
 
 // DecodeResponseCreate is DecodeResponse for a message on a WebSocket.
 func DecodeResponseCreate(message []byte) (*ResponseRequest, error) {
+	return Reading{}.ResponseCreate(message)
+}
+
+// ResponseCreate is DecodeResponseCreate for another reading.
+func (r Reading) ResponseCreate(message []byte) (*ResponseRequest, error) {
 	var raw rawResponse
 	if err := decodeBody(message, &raw); err != nil {
 		return nil, err
@@ -124,19 +134,19 @@ func DecodeResponseCreate(message []byte) (*ResponseRequest, error) {
 		return nil, Invalid("unsupported_parameter", "background",
 			"a response on a WebSocket is made for its connection; leave background out, or POST the request")
 	}
-	return raw.decoded()
+	return raw.decoded(r)
 }
 
-func (raw rawResponse) decoded() (*ResponseRequest, error) {
+func (raw rawResponse) decoded(r Reading) (*ResponseRequest, error) {
 	if err := checkModel(raw.Model); err != nil {
 		return nil, err
 	}
-	return raw.decodedBy(responseParams)
+	return raw.decodedBy(r, responseParams)
 }
 
 // decodedBy applies a table of parameters. The model may be missing.
-func (raw rawResponse) decodedBy(table params) (*ResponseRequest, error) {
-	ignoredParams, err := checkParams(table, raw.Others)
+func (raw rawResponse) decodedBy(r Reading, table params) (*ResponseRequest, error) {
+	ignoredParams, err := r.checkParams(table, raw.Others)
 	if err != nil {
 		return nil, err
 	}
@@ -144,17 +154,20 @@ func (raw rawResponse) decodedBy(table params) (*ResponseRequest, error) {
 	if err != nil {
 		return nil, err
 	}
-	req, err := raw.validate()
+	req, err := raw.validate(r)
 	if err != nil {
 		return nil, err
 	}
 	req.Ignored = slices.Concat(ignoredParams, echoed, req.Ignored)
+	if req.onlyPrewarm {
+		req.Ignored = slices.DeleteFunc(req.Ignored, func(name string) bool { return name == cacheOptions })
+	}
 	slices.Sort(req.Ignored)
 	req.Ignored = slices.Compact(req.Ignored) // a header lists them
 	return req, nil
 }
 
-func (raw rawResponse) validate() (*ResponseRequest, error) {
+func (raw rawResponse) validate(r Reading) (*ResponseRequest, error) {
 	req := &ResponseRequest{
 		Model: raw.Model, Instructions: raw.Instructions, Stream: raw.Stream, Store: raw.Store,
 		Previous: raw.Previous, Conversation: raw.Conversation.ID,
@@ -163,8 +176,9 @@ func (raw rawResponse) validate() (*ResponseRequest, error) {
 		ServiceTier: serviceTiers[raw.ServiceTier], Verbosity: raw.Text.Verbosity,
 	}
 	for _, check := range []func(*ResponseRequest) error{
-		raw.checkScalars, raw.applyMetadata, raw.applyReasoning, raw.applyInclude, raw.applyText, raw.applyInput,
-		raw.applyTools,
+		raw.checkScalars, raw.applyMetadata,
+		func(req *ResponseRequest) error { return raw.applyReasoning(req, r) }, raw.applyInclude, raw.applyText, raw.applyInput,
+		raw.applyTools, raw.applyCacheOptions,
 	} {
 		if err := check(req); err != nil {
 			return nil, err
@@ -198,11 +212,11 @@ func (raw rawResponse) applyMetadata(req *ResponseRequest) (err error) {
 	return err
 }
 
-// applyReasoning ignores context: codex has no such setting, and sends the model all the reasoning in the history.
-func (raw rawResponse) applyReasoning(req *ResponseRequest) (err error) {
+func (raw rawResponse) applyReasoning(req *ResponseRequest, r Reading) (err error) {
 	var ignored []string
-	req.Reasoning, ignored, err = reasoning(raw.Reasoning, "context")
+	req.Reasoning, ignored, err = r.reasoning(raw.Reasoning)
 	req.Ignored = append(req.Ignored, ignored...)
+	req.asked.effort = req.Reasoning.Effort != ""
 	return err
 }
 
@@ -258,24 +272,30 @@ type rawTextFormat struct {
 	Strict      *bool           `json:"strict"`
 }
 
-func (raw rawResponse) applyText(req *ResponseRequest) (err error) {
+func (raw rawResponse) applyText(req *ResponseRequest) error {
 	req.TextFormat = json.RawMessage(`{"type":"text"}`)
 	if isUnset(raw.Text.Format) {
 		return nil
 	}
+	req.asked.format = true
+	return req.applyFormat(raw.Text.Format, "text.format")
+}
+
+// applyFormat applies the format at that path.
+func (req *ResponseRequest) applyFormat(format json.RawMessage, at string) (err error) {
 	var f rawTextFormat
-	if unmarshal(raw.Text.Format, &f) != nil {
-		return Invalid("invalid_type", "text.format", "text.format must be an object")
+	if unmarshal(format, &f) != nil {
+		return Invalid("invalid_type", at, at+" must be an object")
 	}
-	req.TextFormat = raw.Text.Format
+	req.TextFormat, req.Format = format, Format{}
 	switch f.Type {
 	case "text":
 	case "json_object":
 		req.Format = jsonObject
 	case "json_schema":
-		req.Format, err = schemaFormat("text.format", f.Name, f.Description, f.Schema, f.Strict != nil && *f.Strict)
+		req.Format, err = schemaFormat(at, f.Name, f.Description, f.Schema, f.Strict != nil && *f.Strict)
 	default:
-		return Invalid("invalid_value", "text.format.type", "text.format.type must be text, json_object or json_schema")
+		return Invalid("invalid_value", at+".type", at+".type must be text, json_object or json_schema")
 	}
 	return err
 }

@@ -152,7 +152,7 @@ func (s *state) runs() bool {
 func (s *state) wantsQuota(thread string, t turn, mode Continue) bool {
 	r := s.ledger.Threads[thread]
 	switch {
-	case t.Error == nil || string(t.Error.Info) != `"usageLimitExceeded"`, mode == Never, s.thread(thread).hidden,
+	case !t.Error.lacksQuota(), mode == Never, s.thread(thread).hidden,
 		r == nil, r.Turn != t.ID, r.Kind != "", r.Interrupted != "",
 		slices.ContainsFunc(r.Inputs, func(i input) bool { return !i.Seen }): // it starts the next turn
 		return false

@@ -176,6 +176,21 @@ func TestMissedTurnWithoutQuota(t *testing.T) {
 	assert.True(t, s.ledger.Threads["T"].Quota)
 }
 
+// A turn that the account refuses for its model waits for nothing: it would be refused again at once.
+func TestRefusedModelIsNoWantOfQuota(t *testing.T) {
+	for _, words := range []string{
+		"To use Codex with your ChatGPT plan, upgrade to Plus: https://chatgpt.com/explore/plus.",
+		"You’ve hit your usage limit for gpt-x. Switch to another model now, or try again at 5:46 PM.",
+	} {
+		now := time.Now()
+		s := empty()
+		s.asked("T", input{ClientID: "c1", At: now}, now)
+		s.started("T", "2", now)
+		failed := turn{ID: "2", Status: "failed", Error: &turnError{words, json.RawMessage(`"usageLimitExceeded"`)}}
+		assert.False(t, s.wantsQuota("T", failed, Always), words)
+	}
+}
+
 // A turn may end before the keeper is subscribed to its thread.
 func TestMissedTurn(t *testing.T) {
 	now := time.Now()

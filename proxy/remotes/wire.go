@@ -2,6 +2,7 @@ package remotes
 
 import (
 	"encoding/json"
+	"regexp"
 	"strings"
 )
 
@@ -14,13 +15,25 @@ const (
 
 // turn is a turn as codex has it.
 type turn struct {
-	ID     string `json:"id"`
-	Status string `json:"status"`
-	Items  []item `json:"items"`
-	Error  *struct {
-		Message string          `json:"message"`
-		Info    json.RawMessage `json:"codexErrorInfo"` // a word, or an object
-	} `json:"error"`
+	ID     string     `json:"id"`
+	Status string     `json:"status"`
+	Items  []item     `json:"items"`
+	Error  *turnError `json:"error"`
+}
+
+// turnError is why a turn has failed.
+type turnError struct {
+	Message string          `json:"message"`
+	Info    json.RawMessage `json:"codexErrorInfo"` // a word, or an object
+}
+
+// ofModel are codex's sentences for a plan without the model, and for a used-up limit that is of one model.
+var ofModel = regexp.MustCompile(`(?i)^To use Codex with your ChatGPT plan\b|\busage limit for .+\bSwitch to another model\b`)
+
+// lacksQuota means that the account had nothing left. What is refused for its model alone is no matter of quota: the same
+// account serves, and would refuse the model again.
+func (e *turnError) lacksQuota() bool {
+	return e != nil && string(e.Info) == `"usageLimitExceeded"` && !ofModel.MatchString(e.Message)
 }
 
 // item is a thread's item, as far as the keeper reads it.

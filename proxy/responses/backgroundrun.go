@@ -87,6 +87,10 @@ func (b *background) try(ctx context.Context, through func()) error {
 	if b.events != nil {
 		s.events = b.events
 	}
+	if req.NoGenerate {
+		_, err := s.warmUp(ctx)
+		return err
+	}
 	planned, err := planTurn(req, job.conversation())
 	if err != nil {
 		return err
@@ -108,7 +112,8 @@ func (b *background) request(ctx context.Context) (*openai.ResponseRequest, erro
 	if err != nil {
 		return nil, err
 	}
-	return intake.Decode(ctx, b.Intake, b.x, body, openai.DecodeResponse)
+	// It was taken in before, maybe under other settings.
+	return intake.Decode(ctx, b.Intake, b.x, body, openai.Reading{IgnoreUnknown: true}.Response)
 }
 
 // beginBackground is Begin for a background response.

@@ -27,7 +27,7 @@ Leave out what no longer matters. Write the summary alone, without a greeting or
 // compact serves POST /v1/responses/compact: one turn, in which the model writes a summary of the conversation. Nothing
 // is stored.
 func (e *Endpoint) compact(w http.ResponseWriter, r *http.Request, x *proxy.Exchange) error {
-	req, ctx, cancel, err := intake.Take(e.Intake, w, r, x, openai.DecodeCompact)
+	req, ctx, cancel, err := intake.Take(e.Intake, w, r, x, e.Intake.Reading(x).Compact)
 	if err != nil {
 		return err
 	}

@@ -14,7 +14,7 @@ import (
 // get. No worker takes part.
 func (e *Endpoint) inputTokens(w http.ResponseWriter, r *http.Request, x *proxy.Exchange) error {
 	x.Operation = proxy.CountTokens
-	req, ctx, cancel, err := intake.Take(e.Intake, w, r, x, openai.DecodeInputTokens)
+	req, ctx, cancel, err := intake.Take(e.Intake, w, r, x, e.Intake.Reading(x).InputTokens)
 	if err != nil {
 		return err
 	}

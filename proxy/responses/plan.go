@@ -31,6 +31,7 @@ func planTurn(req *openai.ResponseRequest, conversation []item) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
+	req.ApplyUpdates(items[:len(items)-len(req.Input)])
 	p := &plan{turn: settingsOf(req)}
 	if p.images, err = intake.Decoding(imagesOf(req, items), 1); err != nil {
 		return nil, err

@@ -15,6 +15,7 @@ import (
 	"codex-proxy/proxy/openai"
 	"codex-proxy/proxy/reasoning"
 	"codex-proxy/proxy/turn"
+	"codex-proxy/proxy/workers"
 )
 
 const (
@@ -61,6 +62,29 @@ type response struct {
 	kept    *remembered
 }
 
+// answer runs the turn, or does without one.
+func (s *response) answer(ctx context.Context) (*remembered, error) {
+	if s.job.req.NoGenerate {
+		return s.warmUp(ctx)
+	}
+	return s.run(ctx)
+}
+
+// warmUp answers a request without a turn of the model. The next request continues its
+// input.
+func (s *response) warmUp(ctx context.Context) (*remembered, error) {
+	if s.w != nil && s.Turns.Pool.Lacks(s.job.req.Model, s.x.Accounts...) { // a turn would find out
+		return nil, workers.ErrNoModel
+	}
+	s.held = limits.Everything
+	s.builder = openai.NewResponseBuilder(s.job.req, s.job.blank, "", proxy.NewID)
+	if s.background != nil {
+		s.beginBackground()
+	}
+	err := s.end(ctx, s.builder.End(openai.FinishStop, &openai.Usage{}, time.Now().Unix()))
+	return s.kept, err
+}
+
 // run runs the turn. Nothing is sent while the turn can still be lost and run again. It
 // returns what the connection remembers of the response; nil if the response did not come
 // to an end.
@@ -90,6 +114,7 @@ func (s *response) runTurn(ctx context.Context, planned *plan) error {
 		return err
 	}
 	planned.kept = retained{}
+	s.job.req.EchoUpdated(&s.job.blank)
 	s.builder = openai.NewResponseBuilder(s.job.req, s.job.blank, "", proxy.NewID) // until there is a worker
 	return s.Turns.Run(ctx, turn.Request{
 		ID: s.x.ID, Key: s.x.Key.Name, Arrived: s.x.Began, Name: s.x.Model,

@@ -70,7 +70,7 @@ func (e *Endpoint) Routes() []proxy.Route {
 func (e *Endpoint) create(w http.ResponseWriter, r *http.Request, x *proxy.Exchange) error {
 	var body []byte // of a background response
 	req, ctx, cancel, err := intake.Take(e.Intake, w, r, x, func(b []byte) (*openai.ResponseRequest, error) {
-		req, err := openai.DecodeResponse(b)
+		req, err := e.Intake.Reading(x).Response(b)
 		if err == nil && req.Background {
 			body = b
 		}
@@ -94,6 +94,6 @@ func (e *Endpoint) create(w http.ResponseWriter, r *http.Request, x *proxy.Excha
 		s.events, s.silence, s.keepalive = sse{e.Answers.Stream(w)}, streamSilence, !answer.KeepaliveOff(r)
 		s.alert = true
 	}
-	_, err = s.run(ctx)
+	_, err = s.answer(ctx)
 	return err
 }

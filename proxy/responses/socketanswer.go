@@ -33,7 +33,7 @@ func (s *socket) answer(ctx context.Context, m message) {
 }
 
 func (s *socket) respond(ctx context.Context, x *proxy.Exchange, body []byte) error {
-	req, err := intake.Decode(ctx, s.Intake, x, body, openai.DecodeResponseCreate)
+	req, err := intake.Decode(ctx, s.Intake, x, body, s.Intake.Reading(x).ResponseCreate)
 	if err != nil {
 		return err
 	}
@@ -46,24 +46,11 @@ func (s *socket) respond(ctx context.Context, x *proxy.Exchange, body []byte) er
 	making := &response{
 		Endpoint: s.Endpoint, x: x, job: job, events: &frames{socket: s, x: x}, silence: socketSilence,
 	}
-	run := making.run
-	if req.NoGenerate {
-		run = making.warmUp
-	}
-	kept, err := run(ctx)
+	kept, err := making.answer(ctx)
 	if kept != nil {
 		s.remember(kept)
 	}
 	return err
-}
-
-// warmUp answers a request without a turn of the model. The next request continues its
-// input.
-func (s *response) warmUp(ctx context.Context) (*remembered, error) {
-	s.held = limits.Everything
-	s.builder = openai.NewResponseBuilder(s.job.req, s.job.blank, "", proxy.NewID)
-	err := s.end(ctx, s.builder.End(openai.FinishStop, &openai.Usage{}, time.Now().Unix()))
-	return s.kept, err
 }
 
 // remember keeps a response for the next request, if there is memory for it and the whole

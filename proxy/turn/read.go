@@ -74,7 +74,7 @@ func (r *reader) deliver(ctx context.Context, event appserver.Event) error {
 	case appserver.UsageUpdated:
 		r.Report.Usage = &e.Usage
 	case appserver.Retrying:
-		if e.Err.Account().Quota() && r.mayRotate() { // codex 0.169 would try five times, for 6 s
+		if e.Err.Account().Rotates() && r.mayRotate() { // codex 0.169 would try five times, for 6 s
 			return e.Err
 		}
 	}

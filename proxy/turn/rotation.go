@@ -9,6 +9,7 @@ import (
 
 	"codex-proxy/proxy/accounts"
 	"codex-proxy/proxy/appserver"
+	"codex-proxy/proxy/workers"
 )
 
 // Rotates reports whether turns may run on another account because of a quota.
@@ -43,19 +44,32 @@ func (t *run) blame(err error) {
 	}
 }
 
-// mayRotate reports whether a turn that was refused for quota may run on another account.
+// mayRotate reports whether a turn that its account has refused may run on another one.
 // Every account may refuse it once; then the pool has no other for it.
 func (t *run) mayRotate() bool {
 	return t.rotates && t.repeatable() && len(t.ask.Refused) < len(t.Pool.Names())
 }
 
-// rotate records that the turn was refused for quota and runs on another account.
-func (t *run) rotate() {
+// rotate records that the account refused the turn, for its quota or for the model, and runs the turn on another one.
+func (t *run) rotate(err error) {
 	worker, reason := t.Report.Worker, string(t.fault)
 	t.metrics.rotations.WithLabelValues(worker, reason).Inc()
 	t.Logger.Info("turn refused for quota, it runs on another account",
 		"request_id", t.ID, "worker", worker, "reason", reason, "attempt", t.Report.Attempts)
 	t.ask.Refused = append(t.ask.Refused, worker)
+	if t.refused = nil; t.fault == appserver.ModelRefused {
+		t.refused = err
+	}
+}
+
+// withRefusal is why the turn gets no other account: that the last one refused the model, unless another one is known to
+// have quota again. The pool counts what has refused the turn as exhausted.
+func (t *run) withRefusal(err error) error {
+	var exhausted *workers.ExhaustedError
+	if t.refused != nil && errors.As(err, &exhausted) && exhausted.Until.IsZero() {
+		return t.refused
+	}
+	return err
 }
 
 // leaveBehind closes the threads that the conversation has on an account which it has left:
@@ -77,11 +91,11 @@ func (t *run) left(account string) bool {
 func rotations(f promauto.Factory, names []string) *prometheus.CounterVec {
 	v := f.NewCounterVec(prometheus.CounterOpts{
 		Name: "codex_turn_rotations_total",
-		Help: "Turns that were refused for an account's quota before the client had any output and ran on " +
+		Help: "Turns that were refused for an account's quota or plan before the client had any output and ran on " +
 			"another account, by the account and by how they were refused.",
 	}, []string{"from", "reason"})
 	for _, name := range names {
-		for _, fault := range appserver.QuotaFaults {
+		for _, fault := range appserver.RotatingFaults {
 			v.WithLabelValues(name, string(fault))
 		}
 	}

@@ -36,6 +36,7 @@ type run struct {
 	acted        bool                     // the model called a tool in some attempt
 	items        []appserver.ResponseItem // of the attempt's output
 	fault        appserver.AccountFault   // of the attempt's account
+	refused      error                    // of the last account that refused the model; nil: none did
 	span         *traces.Span             // of the attempt
 }
 
@@ -60,7 +61,7 @@ func (r *Runner) Run(ctx context.Context, request Request, sink Sink) error {
 func (t *run) attempts(ctx context.Context) error {
 	for {
 		if err := t.acquire(ctx); err != nil {
-			return err
+			return t.withRefusal(err)
 		}
 		err := t.attempt(ctx)
 		end := t.judge(err)
@@ -74,7 +75,7 @@ func (t *run) attempts(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		t.reset(end)
+		t.reset(end, err)
 	}
 }
 
@@ -91,7 +92,7 @@ func (t *run) judge(err error) (end ending) {
 		end.again = t.repeatable() && t.losses < maxAttempts
 		return end
 	}
-	end.again = t.fault.Quota() && t.mayRotate()
+	end.again = t.fault.Rotates() && t.mayRotate()
 	return end
 }
 
@@ -118,11 +119,11 @@ func (r *Runner) newRun(request Request, sink Sink) *run {
 func (t *run) repeatable() bool { return !t.committed && !t.acted }
 
 // reset prepares the next attempt.
-func (t *run) reset(end ending) {
+func (t *run) reset(end ending, err error) {
 	if end.lost != "" {
 		t.lose(end.lost)
 	} else {
-		t.rotate()
+		t.rotate(err)
 	}
 	t.ask.Lost = t.lease
 	t.Report.Usage, t.items, t.fault = nil, nil, appserver.NoFault

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/sys/unix"
 
 	"codex-proxy/runner"
 	"codex-proxy/runner/api/wire"
@@ -26,9 +25,11 @@ type Settings struct {
 	Runner  *runner.Runner
 	Version string // of the program
 	// Admins are names of users who see the sessions of all users, as root does.
-	Admins  []string
-	Metrics prometheus.Gatherer
-	Logger  *slog.Logger
+	Admins []string
+	// Connections bounds those of each user but root; 0 does not.
+	Connections int
+	Metrics     prometheus.Gatherer
+	Logger      *slog.Logger
 }
 
 // Server serves the API. Its methods are safe for concurrent use.
@@ -59,7 +60,7 @@ func New(s Settings) *Server {
 
 // Serve accepts connections until Shutdown; then it returns nil.
 func (s *Server) Serve(l net.Listener) error {
-	if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+	if err := s.http.Serve(&connections{Listener: l, most: s.Connections, users: map[uint32]int{}}); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	return nil
@@ -153,21 +154,20 @@ type peerKey struct{}
 // WithPeer is a ConnContext of http.Server. It adds the credentials of a connection, SO_PEERCRED of unix(7), to the
 // context of its requests.
 func WithPeer(ctx context.Context, conn net.Conn) context.Context {
-	socket, ok := conn.(*net.UnixConn)
+	var socket *net.UnixConn
+	switch c := conn.(type) {
+	case *connection:
+		socket = c.UnixConn
+	case *net.UnixConn:
+		socket = c
+	default:
+		return ctx
+	}
+	user, ok := peer(socket)
 	if !ok {
 		return ctx
 	}
-	raw, err := socket.SyscallConn()
-	if err != nil {
-		return ctx
-	}
-	var peer *unix.Ucred
-	if raw.Control(func(fd uintptr) {
-		peer, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-	}) != nil || err != nil {
-		return ctx
-	}
-	return context.WithValue(ctx, peerKey{}, peer.Uid)
+	return context.WithValue(ctx, peerKey{}, user)
 }
 
 func (s *Server) caller(r *http.Request) (caller, error) {

@@ -33,6 +33,8 @@ type Config struct {
 	Admins       []string // user names
 	Network      bool     // sessions may have it
 	LogLevel     slog.Level
+	Share        runner.Share // of each user
+	Connections  int          // likewise
 	Limits       runner.Limits
 	Artifacts    artifact.Limits // of each command
 	Hooks        *session.Hooks  // nil is none
@@ -52,6 +54,7 @@ type raw struct {
 	Admins       []string     `toml:"admins"`
 	Network      bool         `toml:"network"`
 	LogLevel     level        `toml:"log_level"`
+	User         user         `toml:"user"`
 	Default      limits       `toml:"default"`
 	Maximum      limits       `toml:"maximum"`
 	Artifacts    artifacts    `toml:"artifacts"`
@@ -61,6 +64,25 @@ type raw struct {
 	Credentials  []credential `toml:"credentials"`
 
 	WorkspaceBytes size `toml:"workspace_bytes"`
+}
+
+type user struct {
+	MaxSessions    int  `toml:"max_sessions"`
+	MaxQueued      int  `toml:"max_queued"`
+	MaxConnections int  `toml:"max_connections"`
+	StdinBytes     size `toml:"stdin_bytes"`
+}
+
+// share is what a user may have: without settings of its own it leaves others a place, and half of the queue.
+func (u user) share(sessions, queued int) runner.Share {
+	s := runner.Share{Sessions: u.MaxSessions, Queued: u.MaxQueued, Stdin: u.StdinBytes.bytes}
+	if s.Sessions == 0 {
+		s.Sessions = max(1, sessions-1)
+	}
+	if s.Queued == 0 {
+		s.Queued = max(1, queued/2)
+	}
+	return s
 }
 
 type artifacts struct {
@@ -116,6 +138,7 @@ func defaults() raw {
 		MaxSessions: 8, MaxQueued: 1000, Workspaces: 32,
 		IdleTimeout: duration{30 * time.Minute}, Retention: duration{7 * 24 * time.Hour}, Admins: []string{},
 		Network: true,
+		User:    user{MaxConnections: 256, StdinBytes: size{4 << 30}},
 		Default: limits{
 			Timeout: duration{30 * time.Minute}, Grace: duration{5 * time.Second},
 			Memory: size{2 << 30}, Tasks: 1024, Output: size{64 << 20}, Disk: size{4 << 30},
@@ -145,6 +168,8 @@ func Load(path string) (*Config, error) {
 		MaxSessions: r.MaxSessions, MaxQueued: r.MaxQueued, Workspaces: r.Workspaces, IdleTimeout: r.IdleTimeout.Duration,
 		Retention: r.Retention.Duration, Admins: r.Admins, Network: r.Network, LogLevel: r.LogLevel.Level,
 		Limits:        runner.Limits{Default: r.Default.wire(), Maximum: r.Maximum.wire()},
+		Share:         r.User.share(r.MaxSessions, r.MaxQueued),
+		Connections:   r.User.MaxConnections,
 		WorkspaceDisk: r.WorkspaceBytes.bytes,
 		Hooks:         r.Hooks.session(),
 		Artifacts:     artifact.Limits{Bytes: r.Artifacts.Bytes.bytes, Count: r.Artifacts.Count},
@@ -183,6 +208,8 @@ const (
 	mostSessions = 1000
 	mostQueued   = 100_000
 	mostKept     = 100_000
+	// mostConnections is below LimitNOFILE= of codex-runner.service.
+	mostConnections = 20_000
 )
 
 // check returns an error that begins with the key.
@@ -194,6 +221,12 @@ func (c *Config) check() error {
 		return fmt.Errorf("max_queued is %d: use 1 to %d", c.MaxQueued, mostQueued)
 	case c.Workspaces < c.MaxSessions || c.Workspaces > session.MaxSlot:
 		return fmt.Errorf("workspaces is %d: use max_sessions (%d) to %d", c.Workspaces, c.MaxSessions, session.MaxSlot)
+	case c.Share.Sessions < 1 || c.Share.Sessions > c.MaxSessions:
+		return fmt.Errorf("user.max_sessions is %d: use 1 to max_sessions (%d), or 0 for all places but one", c.Share.Sessions, c.MaxSessions)
+	case c.Share.Queued < 1 || c.Share.Queued > c.MaxQueued:
+		return fmt.Errorf("user.max_queued is %d: use 1 to max_queued (%d), or 0 for half of it", c.Share.Queued, c.MaxQueued)
+	case c.Connections < 1 || c.Connections > mostConnections:
+		return fmt.Errorf("user.max_connections is %d: use 1 to %d", c.Connections, mostConnections)
 	case c.IdleTimeout <= 0:
 		return fmt.Errorf("idle_timeout is %v: use a time above 0", c.IdleTimeout)
 	case c.Retention <= 0:

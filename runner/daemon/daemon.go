@@ -70,6 +70,9 @@ func Run(ctx context.Context, s Settings) error {
 	if err != nil {
 		return err
 	}
+	if err := watcher.Refused(); err != nil {
+		s.Logger.Warn("changes of files are looked for", "error", err)
+	}
 	manager := units.NewManager()
 	defer manager.Close()
 	registry := prometheus.NewRegistry()
@@ -77,6 +80,7 @@ func Run(ctx context.Context, s Settings) error {
 		Store: st, Units: manager, Watcher: watcher, Logger: s.Logger, Registry: registry, Version: s.Version,
 		StateDir: paths.StateDir, RuntimeDir: paths.RuntimeDir, Secrets: paths.Secrets,
 		Network: s.Config.Network, Environments: s.Config.Environments, Artifacts: s.Config.Artifacts, Hooks: s.Config.Hooks, Limits: s.Config.Limits, MaxSessions: s.Config.MaxSessions, MaxQueued: s.Config.MaxQueued,
+		Share:        s.Config.Share,
 		Repositories: s.Config.Repositories, WorkspaceDisk: s.Config.WorkspaceDisk,
 		Workspaces: s.Config.Workspaces, IdleTimeout: s.Config.IdleTimeout, Retention: s.Config.Retention,
 	}))
@@ -110,7 +114,7 @@ func serve(ctx context.Context, s Settings, listener net.Listener, systemd *unit
 		return err
 	}
 	server := api.New(api.Settings{
-		Runner: r, Version: s.Version, Admins: s.Config.Admins, Metrics: metrics, Logger: s.Logger,
+		Runner: r, Version: s.Version, Admins: s.Config.Admins, Connections: s.Config.Connections, Metrics: metrics, Logger: s.Logger,
 	})
 	announcer := newAnnouncer(r, s.Notifier, metrics, s.Logger)
 	var g errgroup.Group

@@ -3,9 +3,6 @@ package disk
 
 import (
 	"context"
-	"io/fs"
-	"path/filepath"
-	"syscall"
 	"time"
 )
 
@@ -15,17 +12,20 @@ const (
 	share = 20
 )
 
-// Watch returns true when the files in dirs take more than limit bytes, or false when ctx ends. It walks them again and
-// again, and calls seen after each whole walk. It is a guard against mistakes: a process can hide files from it, as in a
-// directory that it cannot read itself.
+// Watch returns true when the files in dirs, and those without a name that processes of this user have open on the same
+// file systems, take more than limit bytes, or false when ctx ends. It measures again and again, and calls seen after each
+// whole measurement. It runs as the user whose files it counts, so it misses what this user can hide from itself: an
+// unnamed file of a process that is not dumpable (prctl(2)), one that is only mapped, or one in the queue of a socket.
 func Watch(ctx context.Context, dirs []string, limit int64, seen func(bytes int64)) bool {
 	for {
 		began := time.Now()
-		bytes := Taken(ctx, dirs, limit)
+		w := newWalk(ctx, limit)
+		w.trees(dirs)
+		w.unnamed("/proc")
 		if ctx.Err() == nil {
-			seen(bytes)
+			seen(w.size)
 		}
-		if bytes > limit {
+		if w.size > limit {
 			return true
 		}
 		pause := time.NewTimer(max(pause, share*time.Since(began)))
@@ -38,34 +38,10 @@ func Watch(ctx context.Context, dirs []string, limit int64, seen func(bytes int6
 	}
 }
 
-// Taken returns how many bytes the files in dirs take on the disk, each file once. It stops above enough, or when ctx
-// ends.
+// Taken returns how many bytes the files in dirs take on the disk, each file once and with at least a block: an empty one
+// takes an inode. It stops above enough, or when ctx ends. A directory below maxDepth others takes more than enough.
 func Taken(ctx context.Context, dirs []string, enough int64) int64 {
-	type file struct{ dev, ino uint64 }
-	var size int64
-	several := map[file]bool{} // those with several names
-	for _, dir := range dirs {
-		_ = filepath.WalkDir(dir, func(_ string, entry fs.DirEntry, err error) error {
-			if size > enough || ctx.Err() != nil {
-				return fs.SkipAll
-			}
-			if err != nil {
-				return nil // it may be gone since its directory was read
-			}
-			info, err := entry.Info()
-			if err != nil {
-				return nil
-			}
-			stat := info.Sys().(*syscall.Stat_t) // as package os documents it
-			if id := (file{stat.Dev, stat.Ino}); stat.Nlink > 1 && !entry.IsDir() {
-				if several[id] {
-					return nil
-				}
-				several[id] = true
-			}
-			size += stat.Blocks * 512 // stat(2)
-			return nil
-		})
-	}
-	return size
+	w := newWalk(ctx, enough)
+	w.trees(dirs)
+	return w.size
 }

@@ -58,7 +58,7 @@ func (c *child) run(program, dir string, l *Launch, files []*os.File, extra *inh
 		return errors.Join(err, extra.restore())
 	}
 	c.started = time.Now()
-	process, err := os.StartProcess(program, l.Spec.Args, &os.ProcAttr{
+	process, err := startApart(program, l.Spec.Args, &os.ProcAttr{
 		Dir: dir, Env: l.Env, Files: files, Sys: &syscall.SysProcAttr{Setpgid: true},
 	})
 	restored := extra.restore()

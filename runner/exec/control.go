@@ -3,6 +3,7 @@ package exec
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"sync"
@@ -19,6 +20,9 @@ const maxRequest = 64 << 10
 
 // writeBound bounds the time in which the daemon takes a reply.
 const writeBound = time.Second
+
+// acceptPause is the pause after a connection that could not be accepted.
+const acceptPause = 100 * time.Millisecond
 
 // Request is a line of JSON from the daemon.
 type Request struct {
@@ -93,8 +97,16 @@ func serve(listener net.Listener, run *run) *control {
 func (c *control) accept() {
 	for {
 		conn, err := c.listener.Accept()
-		if err != nil {
+		if errors.Is(err, net.ErrClosed) {
 			return
+		}
+		if err != nil { // no file is left, as a rule: the next connection may find one
+			select {
+			case <-c.closing:
+				return
+			case <-time.After(acceptPause):
+			}
+			continue
 		}
 		if !c.add(conn) {
 			_ = conn.Close()

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"codex-proxy/runner/api/wire"
+	"codex-proxy/runner/logs"
 	"codex-proxy/runner/session"
 )
 
@@ -250,4 +251,50 @@ func TestShell(t *testing.T) {
 	require.NoError(t, other.conn.Close())
 	b.dial().ask(`{"version":1,"do":"cancel","by":"alice"}`)
 	assert.Equal(t, session.Cancelled, end().Cause)
+}
+
+// flaky is a listener that has no file for its first connections.
+type flaky struct {
+	net.Listener
+
+	failures int
+}
+
+func (f *flaky) Accept() (net.Conn, error) {
+	if f.failures--; f.failures >= 0 {
+		return nil, &net.OpError{Op: "accept", Net: "unix", Err: unix.EMFILE}
+	}
+	return f.Listener.Accept()
+}
+
+// A command can be cancelled again when there is a file for the connection.
+func TestConnectionsWithoutFiles(t *testing.T) {
+	path := t.TempDir() + "/control"
+	listener, err := net.Listen("unix", path)
+	require.NoError(t, err)
+	r, ctx := newRun(&session.Spec{}, &logs.Writer{})
+	c := serve(&flaky{listener, 2}, r)
+	defer c.close()
+	conn, err := net.Dial("unix", path)
+	require.NoError(t, err)
+	defer conn.Close()
+	_, err = conn.Write([]byte(`{"version": 1, "do": "cancel", "by": "alice"}` + "\n"))
+	require.NoError(t, err)
+	select {
+	case <-ctx.Done():
+	case <-time.After(patience):
+		require.Fail(t, "the command is not cancelled")
+	}
+}
+
+// A process of the session sets its own limits and no other's.
+func TestLimitsOfOthersStay(t *testing.T) {
+	b := newBed(t, session.Spec{
+		Args:    []string{"sh", "-c", "ulimit -n 99 && ulimit -n && prlimit --pid $PPID --nofile=3:3; prlimit --pid $PPID --nofile --noheadings >/dev/null && echo read"},
+		Timeout: patience, OutputLimit: 1 << 20,
+	})
+	_, output := b.run(t.Context())
+	assert.Contains(t, output, "99\n")
+	assert.Contains(t, output, "prlimit: failed to set the NOFILE resource limit: Operation not permitted\n")
+	assert.Contains(t, output, "read\n")
 }

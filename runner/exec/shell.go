@@ -88,7 +88,7 @@ func (r *run) startShell(request Request, terminal *os.File) (*os.Process, error
 	}
 	r.starting.Lock()
 	defer r.starting.Unlock()
-	process, err := os.StartProcess(program, []string{program}, &os.ProcAttr{
+	process, err := startApart(program, []string{program}, &os.ProcAttr{
 		Dir: launch.Dir, Env: env, Files: []*os.File{terminal, terminal, terminal},
 		Sys: &syscall.SysProcAttr{Setsid: true, Setctty: true},
 	})

@@ -109,8 +109,8 @@ func (s *Shim) run(ctx context.Context, spec *session.Spec, log *logs.Writer) er
 	result := s.command(running, run)
 	s.count(result)
 	if result.Failure == nil {
-		if result.Cause != "" && s.KillRest != nil {
-			s.KillRest() // hooks, artifacts and the hold follow
+		if s.KillRest != nil && (result.Cause != "" || spec.Hooks != nil && len(spec.Hooks.After) > 0) {
+			s.KillRest() // hooks, artifacts and the hold follow: what a command leaves must not meddle with its hook
 		}
 		run.enter(Finishing)
 		s.after(ctx, run, result)

@@ -133,6 +133,17 @@ func TestHooks(t *testing.T) {
 	assert.Equal(t, 3, result.Status)
 	assert.Equal(t, "exit status 4", result.HookFault)
 
+	for after, want := range map[string]int{"true": 1, "": 0} {
+		kills, alone := 0, shell("true")
+		if after != "" {
+			alone.Hooks = &session.Hooks{Timeout: patience, After: []string{after}}
+		}
+		b := newBed(t, alone)
+		b.KillRest = func() { kills++ }
+		b.run(t.Context())
+		assert.Equal(t, want, kills, "what the command leaves ends before a hook %q", after)
+	}
+
 	spec.Hooks.Before = []string{"sh", "-c", "kill -KILL $$"}
 	result, output = newBed(t, spec).run(t.Context())
 	assert.Empty(t, output)

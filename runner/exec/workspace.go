@@ -20,6 +20,7 @@ type Workspace struct {
 	Repository string   // paths.Repository
 	Record     *os.File // of the slot; see package workspace
 	Tenant     *os.File // of the slot, with the ID of this session
+	Previous   *os.File // the tree of another session of the repository; nil if there is none
 }
 
 // Stage is session.WorkspaceTask.
@@ -32,6 +33,9 @@ func (w Workspace) Prepare(ctx context.Context, l *Launch) error {
 		return nil
 	}
 	err := w.fill(ctx, l, want)
+	if w.Previous != nil {
+		err = errors.Join(err, w.Previous.Close()) // no command gets it
+	}
 	if err == nil {
 		_, err = w.Tenant.WriteString(paths.Settled)
 	}
@@ -48,7 +52,7 @@ func (w Workspace) fill(ctx context.Context, l *Launch, want *session.Workspace)
 	}
 	_, err := workspace.Checkout{
 		Source: workspace.Source{Mirror: mirror, URL: want.URL, Commit: want.Commit},
-		Tree:   l.Dir, Record: w.Record, Mirrors: w.module,
+		Tree:   l.Dir, Record: w.Record, Previous: w.Previous, Mirrors: w.module,
 	}.Run(ctx)
 	if err != nil && ctx.Err() == nil && !errors.Is(err, workspace.ErrDiskFull) {
 		return &mirrorError{err} // Run has made the tree anew before

@@ -23,6 +23,9 @@ func Decide(f Facts) Outcome {
 		o.OOMKills, o.RefusedForks = max(o.OOMKills, r.OOMKills), max(o.RefusedForks, r.TaskLimit)
 		o.Status, o.Signal, o.Core, o.PatchKnown = r.Status, r.Signal, r.Core, r.PatchKnown
 		o.Word, detail = o.reported(r)
+		if o.Word == Cancelled && f.Overdue { // by systemd, for the daemon
+			o.Word = TimedOut
+		}
 	} else {
 		o.Word, detail = o.recorded(f)
 	}
@@ -88,6 +91,8 @@ func (o *Outcome) recorded(f Facts) (Word, string) {
 	switch e := f.Ended; {
 	case f.CancelledBy != "":
 		return Cancelled, ""
+	case f.Overdue:
+		return TimedOut, ""
 	case e == nil:
 		return Lost, "the host stopped or restarted"
 	case e.Refusal != "":

@@ -61,6 +61,8 @@ func TestDecide(t *testing.T) {
 		"disk of the log":          {Facts{Result: &session.Result{Cause: session.LogFailed, LogError: "no space left"}, Ended: clean}, DiskFull, 125, "is full: no space left; remove"},
 		"cancelled":                {Facts{Result: ending(session.Cancelled), Ended: clean}, Cancelled, 130, "The command was cancelled by alice."},
 		"cancelled, not started":   {Facts{CancelledBy: "alice", Ended: unit("success", "", "")}, Cancelled, 130, "cancelled by alice"},
+		"overdue, killed":          {Facts{Overdue: true, Ended: unit("timeout", "killed", "KILL")}, TimedOut, 124, "longer than its time"},
+		"overdue, stopped":         {Facts{Overdue: true, Result: &session.Result{Exited: true, Cause: session.Cancelled, CancelledBy: "systemd"}, Ended: clean}, TimedOut, 124, "longer than its time"},
 		"cancelled too late":       {Facts{Result: exited(3), CancelledBy: "alice", Ended: clean}, Failed, 3, "status 3"},
 		"cancelled while prepared": {Facts{Result: &session.Result{Cause: session.Cancelled, CancelledBy: "systemd", Failure: &session.Failure{}}, Ended: clean}, Cancelled, 130, "cancelled by systemd"},
 		"patch":                    {Facts{Result: failure(session.PatchTask), Ended: clean}, PatchRejected, 125, "The patch was rejected, and the command not started: because."},

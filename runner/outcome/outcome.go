@@ -39,6 +39,8 @@ type Facts struct {
 	// CancelledBy is the user whose cancellation the daemon has stored, empty if there is none. It counts if there is no
 	// Result: the unit may be stopped before its main process runs.
 	CancelledBy string
+	// Overdue means that the daemon had the unit stopped, as the command had not ended at the end of its time.
+	Overdue bool
 }
 
 // An Outcome is the verdict, with its details.

@@ -96,11 +96,12 @@ const (
 	ControlFile   = "control"
 	PatchFile     = "patch"
 	ArtifactsFile = "artifacts"
-	RecordFile    = "record" // Record of the slot, read and then replaced
-	TenantFile    = "tenant" // Tenant of the slot, if the workspace is to be made anew
-	MemoryFile    = "memory" // memory.events of the unit's cgroup, if the kernel counts there
-	TasksFile     = "tasks"  // pids.events, likewise
-	PeakFile      = "peak"   // memory.peak, likewise
+	RecordFile    = "record"   // Record of the slot, read and then replaced
+	TenantFile    = "tenant"   // Tenant of the slot, if the workspace is to be made anew
+	PreviousFile  = "previous" // Previous of the slot, a directory, if it is of the same repository
+	MemoryFile    = "memory"   // memory.events of the unit's cgroup, if the kernel counts there
+	TasksFile     = "tasks"    // pids.events, likewise
+	PeakFile      = "peak"     // memory.peak, likewise
 )
 
 // Names in the directory of a session in Sessions.
@@ -207,6 +208,8 @@ const (
 	// Tenant has the ID of the session that had it last, and behind it Settled if the workspace was made for that one.
 	Tenant  = "session"
 	Settled = "+"
+	// Previous is the Tree of the session before, until the end of the next command.
+	Previous = "previous"
 	// SlotRepository has the key of the repository of that session, or nothing.
 	SlotRepository = "repository"
 )

@@ -13,6 +13,7 @@ import (
 
 	"codex-proxy/runner/paths"
 	"codex-proxy/runner/session"
+	"codex-proxy/runner/workspace"
 )
 
 // bootID is the file with the ID of this boot, random(4).
@@ -30,13 +31,22 @@ func (h Host) End(id string, getenv func(string) string) error {
 		return errors.Join(err, h.clean(id))
 	}
 	defer state.Close()
+	tree, _ := os.Readlink(filepath.Join(h.session(id), paths.WorkspaceLink))
 	ended, err := h.facts(id, getenv)
 	// The record comes last: the daemon then sets the limits of the next command, which nobody may remove.
 	err = errors.Join(err, h.clean(id))
 	if ended == nil {
 		return err
 	}
-	return errors.Join(err, h.record(state, id, number, ended))
+	return errors.Join(err, h.record(state, id, number, ended), removePrevious(tree))
+}
+
+// removePrevious removes the tree of the session before, which nothing needs after a checkout. Nobody waits for that.
+func removePrevious(tree string) error {
+	if tree == "" {
+		return nil
+	}
+	return workspace.Remove(filepath.Join(filepath.Dir(tree), paths.Previous))
 }
 
 func (h Host) record(state dir, id string, number int, ended []byte) error {

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -163,7 +164,7 @@ func (h Host) lease(files inheritance, id string, spec *session.Spec) error {
 	slot := filepath.Join(h.Workspaces, paths.Slot(spec.Slot))
 	tree := filepath.Join(slot, paths.Tree)
 	if spec.Workspace != nil {
-		err = renew(slot, spec.Repository)
+		files[paths.PreviousFile], err = renew(slot, id, spec.Repository)
 	}
 	if err == nil {
 		err = os.MkdirAll(tree, 0o700)
@@ -189,24 +190,32 @@ func (h Host) lease(files inheritance, id string, spec *session.Spec) error {
 	return err
 }
 
-// renew removes the tree of a slot, unless the last session there had the same repository, and so the same owner: a
-// session may have passed open files to other processes of its owner (unix(7)), who could go on to read and write them.
-func renew(slot, repository string) error {
-	note := filepath.Join(slot, paths.SlotRepository)
-	last, err := os.ReadFile(note)
-	if err == nil && repository != "" && string(last) == repository {
-		return nil
+// renew moves the tree of a slot aside, unless this session had the slot last: an earlier session may have passed open
+// files and directories to other processes (unix(7)), who could go on to read and write them. So no session gets a file
+// that another one had. It returns the tree before if that is of the same repository: its files can be copied.
+func renew(slot, id, repository string) (previous *os.File, err error) {
+	if last, err := os.ReadFile(filepath.Join(slot, paths.Tenant)); err == nil && strings.TrimSuffix(string(last), paths.Settled) == id {
+		return nil, nil
 	}
+	note, old := filepath.Join(slot, paths.SlotRepository), filepath.Join(slot, paths.Previous)
+	was, err := os.ReadFile(note)
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
-		err = workspace.Remove(filepath.Join(slot, paths.Tree))
+		err = workspace.Remove(old)
 	}
 	if err == nil {
 		err = os.MkdirAll(slot, 0o700)
 	}
 	if err == nil {
+		err = os.Rename(filepath.Join(slot, paths.Tree), old)
+	}
+	if err == nil && repository != "" && string(was) == repository {
+		d, err := openDir(old)
+		return d.File, err
+	}
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
 		err = os.WriteFile(note, []byte(repository), 0o600)
 	}
-	return err
+	return nil, err
 }
 
 // occupy notes the session in the slot, and returns the file of that note, which the main process completes when it has
@@ -249,7 +258,7 @@ type inheritance map[string]*os.File
 // inheritable are the names of all files that a main process may inherit.
 var inheritable = []string{
 	paths.SpecFile, paths.StdinFile, paths.OutputFile, paths.IndexFile, paths.ResultFile, paths.ControlFile,
-	paths.PatchFile, paths.RecordFile, paths.TenantFile, paths.MemoryFile, paths.TasksFile, paths.PeakFile, paths.ArtifactsFile,
+	paths.PatchFile, paths.RecordFile, paths.TenantFile, paths.PreviousFile, paths.MemoryFile, paths.TasksFile, paths.PeakFile, paths.ArtifactsFile,
 	paths.OrderFile, paths.BundleFile,
 }
 

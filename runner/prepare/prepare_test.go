@@ -2,7 +2,6 @@ package prepare
 
 import (
 	"bytes"
-	"errors"
 	"net"
 	"os"
 	"path/filepath"
@@ -243,15 +242,15 @@ func TestForeignIDs(t *testing.T) {
 
 const repository = "0123456789abcdef"
 
-// TestSlotOfAnotherSession gives all files of a tree to the next session of its repository, links themselves included.
-func TestSlotOfAnotherSession(t *testing.T) {
+// TestSlotOfTheSameSession gives all files of a tree to the user that the session has now, links themselves included.
+func TestSlotOfTheSameSession(t *testing.T) {
 	b := newBed(t)
 	b.order(repository)
 	target := filepath.Join(t.TempDir(), "target")
 	require.NoError(t, os.Mkdir(target, 0o700))
 	tree := filepath.Join(b.Workspaces, "3", paths.Tree)
 	require.NoError(t, os.MkdirAll(tree+"/deep/er", 0o700))
-	require.NoError(t, os.WriteFile(filepath.Join(tree, "..", paths.SlotRepository), []byte(repository), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(tree, "..", paths.Tenant), []byte(id), 0o600))
 	require.NoError(t, os.WriteFile(tree+"/deep/file", nil, 0o000))
 	require.NoError(t, os.Symlink(target, tree+"/link"))
 	require.NoError(t, unix.Mkfifo(tree+"/fifo", 0o600))
@@ -264,9 +263,12 @@ func TestSlotOfAnotherSession(t *testing.T) {
 	assert.Equal(t, owner{}, b.owner(target))
 }
 
-// What another user may have open is no part of a workspace, as a session can pass files on.
-func TestSlotOfAnotherUser(t *testing.T) {
-	for was, is := range map[string]string{"": "", repository: "", "fedcba9876543210": repository} {
+// What another session may have open is no part of a workspace, as a session can pass files and directories on.
+func TestSlotOfAnotherSession(t *testing.T) {
+	for was, is := range map[string]string{"": "", repository: "", "fedcba9876543210": repository, "same": repository} {
+		if was == "same" {
+			was = is
+		}
 		b := newBed(t)
 		b.order(is)
 		slot := filepath.Join(b.Workspaces, "3")
@@ -274,11 +276,10 @@ func TestSlotOfAnotherUser(t *testing.T) {
 		require.NoError(t, os.MkdirAll(tree+"/deep", 0o755))
 		require.NoError(t, os.Chown(tree, user.uid, user.gid))
 		require.NoError(t, os.WriteFile(filepath.Join(slot, paths.SlotRepository), []byte(was), 0o600))
-		passed, err := os.Open(tree)
+		require.NoError(t, os.WriteFile(filepath.Join(slot, paths.Tenant), []byte("bbbbbbbbbbbbbbbb"+paths.Settled), 0o600))
+		before, err := os.Stat(tree)
 		require.NoError(t, err)
 		require.NoError(t, b.Prepare(t.Context(), id, b.notifier))
-		before, err := passed.Stat()
-		require.NoError(t, errors.Join(err, passed.Close()))
 		after, err := os.Stat(tree)
 		require.NoError(t, err)
 		assert.False(t, os.SameFile(before, after), "%q then %q", was, is)
@@ -287,7 +288,52 @@ func TestSlotOfAnotherUser(t *testing.T) {
 		noted, err := os.ReadFile(filepath.Join(slot, paths.SlotRepository))
 		require.NoError(t, err)
 		assert.Equal(t, is, string(noted))
+		previous := (<-b.passed)[paths.PreviousFile]
+		if was == "" || was != is {
+			assert.Nil(t, previous, "the files of another repository are of no use")
+		} else {
+			info, err := previous.Stat()
+			require.NoError(t, err)
+			assert.True(t, os.SameFile(before, info))
+		}
+		require.NoError(t, b.End(id, systemd("success")))
+		assert.NoDirExists(t, filepath.Join(slot, paths.Previous))
+		assert.DirExists(t, tree)
 	}
+}
+
+// A tree that is deeper than a process may have open files keeps no slot from the next session.
+func TestSlotWithADeepTree(t *testing.T) {
+	b := newBed(t)
+	tree := filepath.Join(b.Workspaces, "3", paths.Tree)
+	require.NoError(t, os.MkdirAll(tree, 0o755))
+	deepen(t, tree, 5000)
+	limit := unix.Rlimit{}
+	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
+	require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 256, Max: limit.Max}))
+	t.Cleanup(func() { assert.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &limit)) })
+	require.NoError(t, b.Prepare(t.Context(), id, b.notifier))
+	require.NoError(t, b.End(id, systemd("success")))
+	left, err := os.ReadDir(filepath.Dir(tree))
+	require.NoError(t, err)
+	for _, entry := range left {
+		assert.Contains(t, []string{paths.Tree, paths.Tenant, paths.Record, paths.SlotRepository}, entry.Name())
+	}
+}
+
+// deepen makes a chain of directories in dir.
+func deepen(t *testing.T, dir string, levels int) {
+	t.Helper()
+	fd, err := unix.Open(dir, unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	require.NoError(t, err)
+	for range levels {
+		require.NoError(t, unix.Mkdirat(fd, "d", 0o700))
+		below, err := unix.Openat(fd, "d", unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		require.NoError(t, err)
+		require.NoError(t, unix.Close(fd))
+		fd = below
+	}
+	require.NoError(t, unix.Close(fd))
 }
 
 // A command takes the workspace as it is only if the main process has made it for the same session.

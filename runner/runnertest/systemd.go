@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path"
 	"path/filepath"
@@ -31,11 +32,12 @@ type Systemd struct {
 	// Started has each unit that was started.
 	Started chan *Unit
 
-	mu     sync.Mutex
-	units  map[string]*Unit // that are active
-	jobs   map[string]*job  // likewise
-	play   func(unit string) error
-	refuse error
+	mu      sync.Mutex
+	units   map[string]*Unit // that are active
+	jobs    map[string]*job  // likewise
+	play    func(unit string) error
+	refuse  error
+	unheard int // starts whose answer is lost
 }
 
 // job is a oneshot unit that is active.
@@ -73,6 +75,22 @@ func (s *Systemd) Refuse(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.refuse = err
+}
+
+// Unheard has systemd do the next n starts without an answer, as at a restart of the bus.
+func (s *Systemd) Unheard(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.unheard = n
+}
+
+// answer is what the caller of a start gets to know.
+func (s *Systemd) answer() error {
+	if s.unheard == 0 {
+		return nil
+	}
+	s.unheard--
+	return fmt.Errorf("%w: the bus was restarted", units.ErrUnanswered)
 }
 
 // Play sets what the units do that are no sessions: play returns at the end of one, with the result of its job. It is called
@@ -149,7 +167,7 @@ func (s *Systemd) StartWith(_ context.Context, unit string, properties ...units.
 	s.units[unit] = u
 	u.Enter(exec.Reply{Phase: exec.Running})
 	s.Started <- u
-	return nil
+	return s.answer()
 }
 
 func (s *Systemd) prepare(unit string, properties []units.Property) (*Unit, error) {

@@ -1,6 +1,10 @@
 package workspace
 
 import (
+	"encoding/binary"
+	"errors"
+	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -237,6 +241,53 @@ func attribute(t *testing.T, at string) {
 	} else {
 		require.NoError(t, err)
 	}
+}
+
+// TestAttributesOfTheTop has a session give the top of its tree an access list and an attribute. Nothing of them is left for
+// the next session, with a repository or without.
+func TestAttributesOfTheTop(t *testing.T) {
+	o := newOrigin(t)
+	s := slot(t, Source{URL: o.url(), Commit: o.commit(map[string]string{"a": "1", "d/b": "2"})})
+	s.Mirror = o.mirror()
+	bare := t.TempDir()
+	for tree, next := range map[string]func(){s.Tree: func() { s.must(t) }, bare: func() { require.NoError(t, Empty(bare)) }} {
+		next()
+		attribute(t, tree)
+		for _, of := range []string{"access", "default"} {
+			err := unix.Setxattr(tree, "system.posix_acl_"+of, accessList(65_000), 0)
+			if err == unix.ENOTSUP {
+				t.Skip("this file system has no access lists")
+			}
+			require.NoError(t, err)
+		}
+		next()
+		for _, at := range []string{tree, filepath.Join(tree, ".git"), filepath.Join(tree, "a"), filepath.Join(tree, "d")} {
+			file, err := os.Open(at)
+			if errors.Is(err, fs.ErrNotExist) && tree == bare {
+				continue
+			}
+			require.NoError(t, err)
+			assert.False(t, hasAttributes(int(file.Fd())), at)
+			require.NoError(t, file.Close())
+		}
+		info, err := os.Stat(tree)
+		require.NoError(t, err)
+		assert.Equal(t, fs.FileMode(dirMode), info.Mode().Perm())
+	}
+}
+
+// accessList is one that gives a user all rights, as the kernel has it (acl(5), posix_acl_xattr.h).
+func accessList(user uint32) []byte {
+	list := binary.LittleEndian.AppendUint32(nil, 2) // its version
+	for _, entry := range []struct {
+		tag, rights uint16
+		id          uint32
+	}{{0x01, 7, math.MaxUint32}, {0x02, 7, user}, {0x04, 5, math.MaxUint32}, {0x10, 7, math.MaxUint32}, {0x20, 5, math.MaxUint32}} {
+		list = binary.LittleEndian.AppendUint16(list, entry.tag)
+		list = binary.LittleEndian.AppendUint16(list, entry.rights)
+		list = binary.LittleEndian.AppendUint32(list, entry.id)
+	}
+	return list
 }
 
 // TestEnvironmentIsNotRead has no git read what a caller's environment says.

@@ -2,9 +2,10 @@
 // that they come from.
 //
 // A checkout belongs to the session that leases it, and whatever ran there may have left anything behind: hooks, a
-// forged index, links, files that look unchanged to git. So a checkout that is used again trusts nothing in the tree.
-// Checkout compares each file, byte by byte, with a record that no session can write, removes all else, makes a new
-// .git, and lets git write what is missing. The result is what a fresh clone would be.
+// forged index, links, files that look unchanged to git, and processes of others that have files open. So a checkout that
+// is used again trusts nothing in the tree. Checkout compares each file, byte by byte, with a record that no session can
+// write, removes all else, makes a new .git, and lets git write what is missing. From the tree of another session it
+// copies the files that are as recorded. The result is what a fresh clone would be.
 //
 // Mirror is the other side: a bare repository that is fetched with bounds of time and bytes. Pool decides which
 // checkout a session gets, and which ones go.
@@ -37,9 +38,11 @@ type Source struct {
 // Checkout makes a tree equal to a commit. It runs as the owner of the tree, while no other process uses it.
 type Checkout struct {
 	Source
-	Tree    string                           // an existing directory
-	Record  *os.File                         // what the last checkout left there, read and then replaced; empty at first
-	Mirrors func(url string) (string, error) // the mirror of a submodule; ErrNoMirror if there is none
+	Tree   string   // an existing directory
+	Record *os.File // what the last checkout left there, read and then replaced; empty at first
+	// Previous is the tree that the record is of, if that is another one: only read. nil if there is none.
+	Previous *os.File
+	Mirrors  func(url string) (string, error) // the mirror of a submodule; ErrNoMirror if there is none
 }
 
 // Report says what a checkout did.
@@ -52,12 +55,9 @@ type Report struct {
 // Run makes the tree. If that fails, it removes all of the tree and tries once more; a second failure is the error. An
 // error that a second attempt cannot mend comes at once: ErrNoCommit, ErrDiskFull, a *SubmoduleError, the end of ctx.
 func (c Checkout) Run(ctx context.Context) (Report, error) {
-	if err := os.Chmod(c.Tree, dirMode); err != nil {
-		return Report{}, fmt.Errorf("cannot use the workspace: %w", err)
-	}
-	top, err := os.OpenRoot(c.Tree)
+	top, err := openTop(c.Tree)
 	if err != nil {
-		return Report{}, fmt.Errorf("cannot use the workspace: %w", err)
+		return Report{}, err
 	}
 	defer top.Close()
 	known, err := readRecord(c.Record)
@@ -100,6 +100,11 @@ func (c Checkout) attempt(ctx context.Context, top *os.Root, known record) (Repo
 	}
 	if err := s.run(top); err != nil {
 		return Report{}, fmt.Errorf("cannot clear the workspace: %w", err)
+	}
+	if c.Previous != nil {
+		if err := s.copyFrom(c.Previous, top); err != nil {
+			return Report{}, fmt.Errorf("cannot copy a file of the workspace before: %w", err)
+		}
 	}
 	for _, m := range modules {
 		if err := m.checkOut(ctx, top, s.kept); err != nil {

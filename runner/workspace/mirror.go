@@ -285,10 +285,14 @@ func boundFiles(process *os.Process, bytes int64) error {
 	return err
 }
 
-// Size returns how many bytes the files of a directory have.
+// Size returns how many bytes the files of a directory have. The directory may be a link, as the state of a dynamic user is.
 func Size(dir string) (int64, error) {
 	var size int64
-	err := filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
+	dir, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return 0, ignoreMissing(err)
+	}
+	err = filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) || err == nil && !e.Type().IsRegular() {
 			return nil
 		}

@@ -215,3 +215,17 @@ func TestBundle(t *testing.T) {
 	s.must(t)
 	s.sameAsClone(t)
 }
+
+// The state directory of a dynamic user is a link.
+func TestSizeOfALink(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.MkdirAll(dir+"/real/objects", 0o700))
+	require.NoError(t, os.WriteFile(dir+"/real/objects/pack", make([]byte, 1000), 0o600))
+	require.NoError(t, os.Symlink("real", dir+"/link"))
+	size, err := Size(dir + "/link")
+	require.NoError(t, err)
+	assert.EqualValues(t, 1000, size)
+	size, err = Size(dir + "/none")
+	require.NoError(t, err)
+	assert.Zero(t, size)
+}

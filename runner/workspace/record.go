@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -159,10 +160,55 @@ func hasAttributes(fd int) bool {
 	if err != nil {
 		return err != unix.ENOTSUP
 	}
-	for name := range bytes.SplitSeq(bytes.TrimRight(names[:n], "\x00"), []byte{0}) {
+	return len(foreignAttributes(names[:n])) > 0
+}
+
+// foreignAttributes are those of a list (listxattr(2)) that no security module has set.
+func foreignAttributes(list []byte) (names []string) {
+	for name := range bytes.SplitSeq(bytes.TrimRight(list, "\x00"), []byte{0}) {
 		if len(name) > 0 && !bytes.HasPrefix(name, []byte("security.")) {
-			return true
+			names = append(names, string(name))
 		}
 	}
-	return false
+	return names
+}
+
+// dropAttributes removes the extended attributes of the top of a tree, which alone is not made anew. A default access list
+// there would give a user rights to every file of the next session.
+func dropAttributes(top *os.Root) error {
+	dir, err := top.Open(".")
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	const longestList = 64 << 10 // XATTR_LIST_MAX
+	list := make([]byte, longestList)
+	n, err := unix.Flistxattr(int(dir.Fd()), list)
+	switch {
+	case errors.Is(err, unix.ENOTSUP):
+		return nil
+	case err != nil:
+		return fmt.Errorf("cannot list its attributes: %w", err)
+	}
+	for _, name := range foreignAttributes(list[:n]) {
+		if err := unix.Fremovexattr(int(dir.Fd()), name); err != nil && !errors.Is(err, unix.ENODATA) {
+			return fmt.Errorf("cannot remove its attribute %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// openTop opens a tree that another session has had.
+func openTop(tree string) (*os.Root, error) {
+	if err := os.Chmod(tree, dirMode); err != nil {
+		return nil, fmt.Errorf("cannot use the workspace: %w", err)
+	}
+	top, err := os.OpenRoot(tree)
+	if err == nil {
+		if err = dropAttributes(top); err == nil {
+			return top, nil
+		}
+		_ = top.Close()
+	}
+	return nil, fmt.Errorf("cannot use the workspace: %w", err)
 }

@@ -161,13 +161,9 @@ func empty(dir *os.Root, name string) (moved []string, err error) {
 // Empty removes all that lies in a tree, whatever that is. It runs as the owner of the tree, while no other process uses
 // it.
 func Empty(tree string) error {
-	err := os.Chmod(tree, dirMode)
-	var top *os.Root
-	if err == nil {
-		top, err = os.OpenRoot(tree)
-	}
+	top, err := openTop(tree)
 	if err != nil {
-		return fmt.Errorf("cannot use the workspace: %w", err)
+		return err
 	}
 	defer top.Close()
 	if _, err := wipe(top); err != nil {

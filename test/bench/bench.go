@@ -41,6 +41,7 @@ func (b *bench) run(ctx context.Context) error {
 		{"storing", b.storing}, {"pauses", b.collector}, {"the release before", b.releases},
 		{"slow clients", b.slowClients},
 		{"turns in flight", b.turnsInFlight}, {"bursts", b.bursts}, {"the real codex", b.realCodex},
+		{"codex on the disk", b.codexDisk},
 		{"attaching", b.attaching},
 	}
 	var names []string

@@ -32,7 +32,7 @@ func (b *bench) turnsInFlight(ctx context.Context) error {
 		}{{"", chat(askAnswer, true)}, {", prompts of 500 KB", streamed(coding())}} {
 			l := load{clients: clients, requests: 3 * clients, body: prompt.body, stream: true}
 			what := fmt.Sprintf("%d in flight%s", clients, prompt.what)
-			if err := b.withCodex(ctx, manyPlaces, pacedSteps(), func(codex *process, d *daemon) error {
+			if err := b.withCodex(ctx, b.codex, manyPlaces, pacedSteps(), func(codex *process, d *daemon) error {
 				return b.codexUnder(ctx, codex, d, l, what)
 			}); err != nil {
 				return err
@@ -86,7 +86,7 @@ func (b *bench) bursts(ctx context.Context) error {
 		slowest float64 // seconds
 	}{{100, 3 * time.Second, 15}, {64, 30 * time.Second, 70}} {
 		steps := []string{"delay " + burst.lasts.String(), "text It is a fine day."}
-		if err := b.withCodex(ctx, "", steps, func(_ *process, d *daemon) error {
+		if err := b.withCodex(ctx, b.codex, "", steps, func(_ *process, d *daemon) error {
 			l := load{clients: burst.calls, requests: burst.calls, body: chat(askAnswer, false)}
 			_, s, err := d.target().measure(ctx, l)
 			if err != nil {
@@ -102,9 +102,9 @@ func (b *bench) bursts(ctx context.Context) error {
 	return nil
 }
 
-// withCodex runs do with a real codex, a model endpoint whose answers have these steps,
+// withCodex runs do with the codex of that path, a model endpoint whose answers have these steps,
 // and a daemon with these settings in front.
-func (b *bench) withCodex(ctx context.Context, settings string, steps []string,
+func (b *bench) withCodex(ctx context.Context, program, settings string, steps []string,
 	do func(*process, *daemon) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var running errgroup.Group
@@ -112,7 +112,7 @@ func (b *bench) withCodex(ctx context.Context, settings string, steps []string,
 	if err := serveModels(ctx, &running, steps...); err != nil {
 		return err
 	}
-	codex, socket, err := b.startCodex(ctx)
+	codex, socket, err := b.startCodex(ctx, program)
 	if err != nil {
 		return err
 	}

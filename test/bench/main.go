@@ -56,12 +56,14 @@ func main() {
 type options struct {
 	program, nginx string
 	released       string
-	codex, deb     string
+	codex, oldest  string
+	deb            string
 	only           string
 	last, json     string
 	rounds         int
 	long           bool
 	soak           time.Duration
+	turns          int
 }
 
 func parse(args []string) (o options) {
@@ -70,6 +72,7 @@ func parse(args []string) (o options) {
 	flags.StringVar(&o.released, "released", "", "the program of the release before")
 	flags.StringVar(&o.nginx, "nginx", "", "the nginx to compare with")
 	flags.StringVar(&o.codex, "codex", "", "the codex whose turns are compared")
+	flags.StringVar(&o.oldest, "oldest", "", "the oldest codex that the product accepts")
 	flags.StringVar(&o.deb, "deb", "", "the package whose remotes are measured")
 	flags.StringVar(&o.only, "only", "", "measure only the parts whose names have this in them")
 	flags.StringVar(&o.last, "last", "test/bench/result.json", "the result to compare with")
@@ -77,6 +80,8 @@ func parse(args []string) (o options) {
 	flags.IntVar(&o.rounds, "rounds", 5, "interleaved rounds")
 	flags.BoolVar(&o.long, "long", false, "a million requests in the row of growth")
 	flags.DurationVar(&o.soak, "soak", 0, "only load for so long, and print the curve of memory and files")
+	flags.IntVar(&o.turns, "turns", 0, "only make so many turns of the real codex, and print the curve of memory, files, "+
+		"threads and disk")
 	_ = flags.Parse(args) // it exits by itself
 	return o
 }
@@ -84,7 +89,7 @@ func parse(args []string) (o options) {
 // outside runs this program again in a network of its own, where ports are free and
 // nothing else listens, and with mounts of its own, for the journal.
 func outside(args []string) error {
-	if o := parse(args); o.soak == 0 && o.nginx == "" {
+	if o := parse(args); o.soak == 0 && o.turns == 0 && o.nginx == "" {
 		return fmt.Errorf("cannot compare without -nginx (hint: run `make bench`)")
 	}
 	cmd := exec.Command("/proc/self/exe", append([]string{insideName}, args...)...)
@@ -115,8 +120,11 @@ func inside(ctx context.Context, args []string) error {
 	}
 	defer os.RemoveAll(dir)
 	b := &bench{options: o, dir: dir}
-	if o.soak > 0 {
+	switch {
+	case o.soak > 0:
 		return b.runSoak(ctx)
+	case o.turns > 0:
+		return b.runSoakTurns(ctx)
 	}
 	return b.run(ctx)
 }

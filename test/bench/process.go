@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // process is a child under measurement.
@@ -64,6 +66,13 @@ func (p *process) cpu() (time.Duration, error) {
 		total += time.Duration(ns)
 	}
 	return total, nil
+}
+
+// spent is the time all its threads have run, with those that have ended (the clock of clock_getcpuclockid(3)).
+func (p *process) spent() (time.Duration, error) {
+	var t unix.Timespec
+	err := unix.ClockGettime(int32(^p.Process.Pid)<<3|2, &t) // CPUCLOCK_SCHED of the process
+	return time.Duration(t.Nano()), err
 }
 
 // memory is a line of /proc/PID/status, such as VmRSS or VmHWM, in MiB.

@@ -42,7 +42,7 @@ func (b *bench) realCodex(ctx context.Context) error {
 	if err := serveModels(ctx, &running, "text It is a fine day."); err != nil {
 		return err
 	}
-	codex, socket, err := b.startCodex(ctx)
+	codex, socket, err := b.startCodex(ctx, b.codex)
 	if err != nil {
 		return err
 	}
@@ -81,15 +81,15 @@ func serveModels(ctx context.Context, running *errgroup.Group, steps ...string) 
 }
 
 // startCodex runs codex as a worker that `codex-proxy worker-prepare` has made.
-func (b *bench) startCodex(ctx context.Context) (codex *process, socket string, err error) {
+func (b *bench) startCodex(ctx context.Context, program string) (codex *process, socket string, err error) {
 	dir, err := os.MkdirTemp(b.dir, "codex-")
 	if err != nil {
 		return nil, "", err
 	}
 	worker := fmt.Sprintf("mode = \"plain\"\ncodex_path = %q\nmodel = \"demo\"\n[provider]\nname = \"scripted\"\n"+
-		"base_url = \"http://%s/v1\"\n", b.codex, endpointOfModels)
+		"base_url = \"http://%s/v1\"\n", program, endpointOfModels)
 	env := []string{"CODEX_HOME=" + dir, "HOME=" + dir, "RUNTIME_DIRECTORY=" + dir, "STATE_DIRECTORY=" + dir,
-		"CONFIGURATION_DIRECTORY=" + dir}
+		"CONFIGURATION_DIRECTORY=" + dir, "TMPDIR=" + dir}
 	if err := os.Mkdir(filepath.Join(dir, "workers"), 0o700); err != nil {
 		return nil, "", err
 	}

@@ -134,7 +134,7 @@ func (b *bed) errorsPass(t *testing.T) {
 // onlyTheAPI asserts that the front serves no route for operators.
 func (b *bed) onlyTheAPI(t *testing.T) {
 	for _, path := range []string{
-		"/metrics", "/healthz", "/readyz", "/livez", "/", "/v1/../metrics", "/v1/%2e%2e/metrics", "//metrics",
+		"/metrics", "/healthz", "/health", "/readyz", "/livez", "/", "/v1/../metrics", "/v1/%2e%2e/metrics", "//metrics",
 	} {
 		res, text := b.through(t, http.MethodGet, path, "")
 		assert.NotEqual(t, http.StatusOK, res.StatusCode, path)

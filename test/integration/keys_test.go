@@ -55,6 +55,7 @@ func TestKeys(t *testing.T) {
 		still("a restart")
 		assert.NotContains(t, b.journal(proxyUnit), "cannot take over the API keys")
 
+		b.ignoresUnknown(bob)
 		b.pagesNeedAKey("bob")
 		b.withoutAKey("bob")
 		b.addKey("bob")
@@ -64,6 +65,42 @@ func TestKeys(t *testing.T) {
 		assert.Contains(t, stderr, "does not run")
 		assert.Equal(t, []string{"NAME", "bob", "carol"}, firstWords(b.keys("list")))
 	})
+}
+
+// ignoresUnknown asserts that unknown parameters are refused, or ignored for the key and by the settings.
+func (b *bed) ignoresUnknown(bob string) {
+	b.t.Helper()
+	ask := func() (int, string) {
+		b.t.Helper()
+		body := `{"model":"` + model + `","top_k":40,"messages":[{"role":"user","content":"hi"}]}`
+		req, err := http.NewRequestWithContext(b.t.Context(), http.MethodPost, base+chatPath, strings.NewReader(body))
+		require.NoError(b.t, err)
+		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("api-key", bob)
+		req.Close = true
+		res, err := (&http.Client{Transport: &http.Transport{DialContext: b.DialContext}}).Do(req)
+		require.NoError(b.t, err)
+		defer res.Body.Close()
+		return res.StatusCode, res.Header.Get("X-Codex-Ignored-Params")
+	}
+	is := func(status int, ignored string) {
+		b.t.Helper()
+		gotStatus, gotIgnored := ask()
+		assert.Equal(b.t, status, gotStatus)
+		assert.Equal(b.t, ignored, gotIgnored)
+	}
+	is(http.StatusBadRequest, "")
+	b.keys("set", "bob", "--unknown-parameters=ignore")
+	is(http.StatusOK, "top_k")
+	was, err := b.ReadFile(configFile)
+	require.NoError(b.t, err)
+	require.NoError(b.t, b.WriteFile(configFile, append([]byte("unknown_parameters = \"ignore\"\n"), was...), 0o644))
+	b.keys("set", "bob", "--unknown-parameters=none")
+	is(http.StatusBadRequest, "")
+	b.MustRun(b.t, "systemctl", "reload", proxyUnit)
+	is(http.StatusOK, "top_k")
+	require.NoError(b.t, b.WriteFile(configFile, was, 0o644))
+	b.MustRun(b.t, "systemctl", "reload", proxyUnit)
 }
 
 // pagesNeedAKey asserts that the last key stays while web pages may use the API, and that

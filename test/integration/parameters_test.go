@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -99,7 +100,7 @@ var responseEffects = map[string][]effect{
 	"service_tier": {{value: `"flex"`, sent: `"service_tier":"flex"`},
 		{value: `"priority"`, sent: `"service_tier":"priority"`}, {value: `"fast"`, sent: `"service_tier":"priority"`}},
 	"reasoning": {{value: `{"effort":"high"}`, sent: `"effort":"high"`},
-		{value: `{"summary":"detailed"}`, sent: `"summary":"detailed"`}},
+		{value: `{"summary":"detailed"}`, sent: `"summary":"detailed"`}, {value: `{"mode":"standard"}`, sent: `"mode"`}},
 	"metadata": {{value: `{"a":"b"}`, answered: `"metadata":{"a":"b"}`}},
 	"include": {{value: `["reasoning.encrypted_content"]`, answered: `"encrypted_content":"`},
 		{value: `["web_search_call.results"]`, sent: "web_search_call"}},
@@ -188,7 +189,9 @@ var ignoredValues = map[string]string{
 	"prompt_cache_retention": `"24h"`, "prompt_cache_options": `{"mode":"explicit"}`,
 	"prediction": `{"type":"content","content":"hi"}`, "stream_options": `{"include_obfuscation":false}`,
 	"client_metadata": `{"a":"b"}`, "max_output_tokens": `16`, "cache_control": `{"type":"ephemeral"}`,
-	"context_management": `{"edits":[]}`, "betas": `["b"]`, "fallbacks": `[{"model":"m"}]`,
+	"context_management": `[{"type":"compaction","compact_threshold":100000}]`, "betas": `["b"]`, "fallbacks": `[{"model":"m"}]`,
+	messagesPath + " context_management": `{"edits":[]}`, "image": `{"context_compression":"auto"}`,
+	"background_options": `{"completion_window":"soonest"}`,
 }
 
 // checkParameter sends a request with the parameter for each of its values.
@@ -198,10 +201,7 @@ func (b *bed) checkParameter(t *testing.T, path, name, rule string, body map[str
 	case name == "model" || name == "generate": // of every request; of a WebSocket
 		return
 	case rule == "ignored":
-		value, ok := ignoredValues[name]
-		if !ok {
-			value = "1"
-		}
+		value := cmp.Or(ignoredValues[path+" "+name], ignoredValues[name], "1")
 		effects = []effect{{value: value, sent: `"` + name + `":` + value}}
 	case rule == "refused":
 		effects = []effect{{value: `{"x":"y"}`}}

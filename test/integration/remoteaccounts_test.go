@@ -95,10 +95,14 @@ func testRemoteAccounts(t *testing.T, suite string) {
 	assert.NotContains(t, a.journal(r.unit)+a.journal("codex-proxy.service"), "SECRET")
 }
 
+// lacksModel has the account refuse a turn for its model, as a tool may do on purpose.
+const lacksModel = "[[failed usage_not_included the plan does not have this model]]"
+
 // fewQuestions is longer than a remote with a turn that waits for quota takes to ask the service for an account twice.
 const fewQuestions = 12 * time.Second
 
-// Without a rotation the end of a quota moves nothing to another account, and the thread says so. The turn waits, also
+// A refusal for one model takes the account from nobody. Without a rotation the end of a quota moves nothing to another
+// account, and the thread says so. The turn waits, also
 // through a restart of the service, no request is sent to find out, and it goes on when a reading shows quota.
 func TestRemoteAccountsOff(t *testing.T) { bothSuites(t, testRemoteAccountsOff) }
 
@@ -110,6 +114,9 @@ func testRemoteAccountsOff(t *testing.T, suite string) {
 	p := r.attach()
 	thread := p.say("", "first")
 	assert.Equal(t, "completed", p.endOfTurn())
+	p.say("", lacksModel)
+	assert.Equal(t, "failed", p.endOfTurn(), "it waits for no quota")
+	a.untilMetric(`codex_account_state{account="a",state="available"} 1`)
 	a.server.Account("a").Exhaust(time.Now().Add(2 * time.Hour))
 	p.say(thread, "second")
 	for !strings.Contains(string(p.until("item/completed")), "goes on by itself when an account has quota") {
@@ -118,17 +125,17 @@ func testRemoteAccountsOff(t *testing.T, suite string) {
 	a.MustRun(t, "systemctl", "restart", "codex-proxy.service")
 	a.untilMetric(`codex_account_state{account="a",state="exhausted"} 1`) // as the process before it has saved
 	pause(t.Context(), fewQuestions)
-	a.assertServed(map[string][2]int{"a": {1, 1}, "b": {0, 0}, "c": {0, 0}})
+	a.assertServed(map[string][2]int{"a": {2, 1}, "b": {0, 0}, "c": {0, 0}})
 	assert.Equal(t, "a", a.borrows(r))
 	a.script([]string{"text the end"})
 	a.server.Account("a").Reset()
-	a.awaitRecord(func() bool { accepted, _ := a.turnsOf("a"); return accepted == 2 })
+	a.awaitRecord(func() bool { accepted, _ := a.turnsOf("a"); return accepted == 3 })
 	assert.Equal(t, "completed", p.endOfTurn())
-	a.assertServed(map[string][2]int{"a": {2, 1}, "b": {0, 0}, "c": {0, 0}})
+	a.assertServed(map[string][2]int{"a": {3, 1}, "b": {0, 0}, "c": {0, 0}})
 	said := a.said()
-	require.Len(t, said, 3, "no message is lost, or there twice: %q", said)
-	assert.Equal(t, []string{"first", "second"}, said[:2])
-	assert.Contains(t, said[2], "goes on by itself when an account has quota") // codex's record of these words
+	require.Len(t, said, 4, "no message is lost, or there twice: %q", said)
+	assert.Equal(t, []string{"first", lacksModel, "second"}, said[:3])
+	assert.Contains(t, said[3], "goes on by itself when an account has quota") // codex's record of these words
 	journal := a.journal(r.unit)
 	assert.Equal(t, 1, strings.Count(journal, "a turn waits for quota"))
 	assert.Equal(t, 1, strings.Count(journal, "a turn that waited for quota goes on"))

@@ -233,7 +233,18 @@ func (c *killTurn) goesOn() {
 		c.term.until("done-" + c.mark)
 	}
 	c.k.untilIdle(c.r)
+	if c.esc && !c.kind.detaches {
+		c.back()
+	}
 	c.k.MustRun(c.k.t, "systemctl", "reset-failed", c.r.unit) // the next fault is as the first one
+}
+
+// back waits until the person's codex has reconnected: what a person sends before that stays a draft. The last words of a
+// turn show it, too, but an interrupted turn has none.
+func (c *killTurn) back() {
+	c.k.t.Helper()
+	c.k.untilRemote(c.r, func(l listedRemote) bool { return len(l.Attached) > 0 })
+	c.term.untilGone("Reconnecting to server")
 }
 
 // turns are the requests of this turn to the model.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -91,12 +92,31 @@ func testRemotesApart(t *testing.T, suite string) {
 			assert.Empty(t, p.shell(`ls -A /var/lib/private/codex-remote/$1/ 2>/dev/null`, other))
 		}
 	}
+	people["one"].seesCodexOnlyUnconfined()
 	assert.Equal(t, "alice", b.show(one.unit, "User")["User"])
 	assert.Equal(t, "cr-own", b.show(own.unit, "User")["User"])
 	keeper := b.show(one.unit, "MainPID")["MainPID"]
 	out, _, _ := b.Run(t.Context(), "setpriv", "--reuid=alice", "--regid=alice", "--clear-groups", "sh", "-c",
 		"cat /proc/"+keeper+"/environ /proc/"+keeper+"/maps; head -c1 /proc/"+keeper+"/mem")
 	assert.Empty(t, out, "its user, outside of the unit, reads nothing of the process that has the key")
+}
+
+// seesCodexOnlyUnconfined has a tool and a person look for codex, whose memory a process of its user that sees it may change.
+func (p *person) seesCodexOnlyUnconfined() {
+	p.t.Helper()
+	const look = `grep -la 'app-serve[r]' /proc/[0-9]*/cmdline; echo looked`
+	assert.Contains(p.t, p.shell(look), "/cmdline", "a person finds it")
+	call, err := json.Marshal(map[string]string{"cmd": "{ " + look + "; } >seen 2>/dev/null"})
+	require.NoError(p.t, err)
+	require.NoError(p.t, p.models.Script("call exec_command "+string(call)))
+	require.NoError(p.t, p.models.Script("text looked"))
+	thread := p.say("", "look")
+	for !strings.Contains(string(p.until("turn/completed")), `"threadId":"`+thread+`"`) {
+		continue // the end of a person's command
+	}
+	seen, err := p.ReadFile("/srv/" + p.name + "/seen")
+	require.NoError(p.t, err)
+	assert.Equal(p.t, "looked\n", string(seen), "a tool in the sandbox of codex")
 }
 
 // The network of a remote is the one of its file; the model is reached with each.
@@ -195,20 +215,28 @@ func (r remote) kill(what string) {
 // untilIdle waits until no turn of the remote runs.
 func (b *bed) untilIdle(r remote) {
 	b.t.Helper()
+	b.untilRemote(r, func(l listedRemote) bool { return l.State == "active" && len(l.Turns) == 0 })
+}
+
+// listedRemote is a part of what remotes list says of a remote.
+type listedRemote struct {
+	Name     string            `json:"name"`
+	State    string            `json:"active_state"`
+	Turns    []json.RawMessage `json:"turns"`
+	Attached []json.RawMessage `json:"attached"`
+}
+
+// untilRemote waits until a remote is as it should be.
+func (b *bed) untilRemote(r remote, ok func(listedRemote) bool) {
+	b.t.Helper()
 	for deadline := time.Now().Add(bound); ; {
 		var list struct {
-			Remotes []struct {
-				Name  string            `json:"name"`
-				State string            `json:"active_state"`
-				Turns []json.RawMessage `json:"turns"`
-			} `json:"remotes"`
+			Remotes []listedRemote `json:"remotes"`
 		}
 		out := b.MustRun(b.t, "codex-proxy", "remotes", "list", "--json")
 		require.NoError(b.t, json.Unmarshal([]byte(out), &list), out)
-		for _, l := range list.Remotes {
-			if l.Name == r.name && l.State == "active" && len(l.Turns) == 0 {
-				return
-			}
+		if slices.ContainsFunc(list.Remotes, func(l listedRemote) bool { return l.Name == r.name && ok(l) }) {
+			return
 		}
 		require.True(b.t, time.Now().Before(deadline), out)
 	}

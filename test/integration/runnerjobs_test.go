@@ -203,11 +203,16 @@ func TestRunnerRepository(t *testing.T) {
 		require.Nil(t, e.result.Failure)
 		clean := e.output
 		assert.Equal(t, strings.Fields("one sub first .git .gitmodules a requirements.txt sub"), strings.Fields(clean))
+		inodes := func() []string {
+			return strings.Fields(b.MustRun(t, "sh", "-c", "cd "+paths.Workspaces+"/3 && stat --format=%i tree tree/a tree/sub tree/sub/b"))
+		}
+		ofFirst := inodes()
 
 		spec := shell(`cp -p a time; echo two >a; touch -r time a; rm time; git config core.fsmonitor 'touch /workspace/ran; :'
 mkdir -p .git/hooks; printf '#!/bin/sh\ntouch /workspace/ran' >.git/hooks/post-checkout; chmod +x .git/hooks/post-checkout
 git update-index --assume-unchanged a; echo '* filter=evil' >.git/info/attributes; git config filter.evil.smudge 'touch ran; cat'
-rm -r sub; ln -s /etc sub; echo new >untracked; mkdir -m 0 locked; cat a; touch /repository/mirror.git/x 2>&1; ls /var/lib/private/codex-repository`)
+rm -r sub; ln -s /etc sub; echo new >untracked; mkdir -m 0 locked; cat a
+python3 -c 'import os; [(os.mkdir("d"), os.chdir("d")) for _ in range(25000)]'; touch /repository/mirror.git/x 2>&1; ls /var/lib/private/codex-repository`)
 		spec.Repository = paths.Key(originURL)
 		e = first.run(spec)
 		require.NotNil(t, e.result)
@@ -218,6 +223,11 @@ rm -r sub; ln -s /etc sub; echo new >untracked; mkdir -m 0 locked; cat a; touch 
 		e = second.run(at(fetched.Commit, look))
 		require.NotNil(t, e.result)
 		assert.Equal(t, clean, e.output)
+		for _, inode := range inodes() {
+			assert.NotContains(t, ofFirst, inode, "a process that has a file of the first open has none of the second")
+		}
+		assert.ElementsMatch(t, strings.Fields(b.MustRun(t, "ls", paths.Workspaces+"/3")),
+			[]string{paths.Record, paths.SlotRepository, paths.Tenant, paths.Tree}, "the tree of the first is gone, deep as it is")
 
 		third := b.session("third", 3)
 		third.patch("diff --git a/l b/l\nnew file mode 120000\n--- /dev/null\n+++ b/l\n@@ -0,0 +1 @@\n+/etc/passwd\n\\ No newline at end of file\n")

@@ -42,7 +42,8 @@ func testStart(t *testing.T, suite string) {
 	assert.NotContains(t, b.journal("codex*"), "level=ERROR")
 
 	for path, want := range map[string]int{
-		"/livez": 200, "/healthz": 200, "/v1/models": 200, "/metrics": 200, "/nowhere": 404,
+		"/livez": 200, "/healthz": 200, "/health": 200, "/v1/models": 200, "/v1/models/": 200, "/openai/v1/models": 200,
+		"/metrics/": 404, "/metrics": 200, "/nowhere": 404,
 	} {
 		code, body := b.get(path)
 		assert.Equal(t, want, code, "%s: %s", path, body)
@@ -50,6 +51,7 @@ func testStart(t *testing.T, suite string) {
 	_, metrics := b.get("/metrics")
 	assert.Contains(t, string(metrics), `codex_worker_ready{worker="default"} 1`)
 	assert.Contains(t, string(metrics), "process_resident_memory_bytes", "ProcSubset=pid hides it")
+	b.otherForms(t)
 }
 
 // `systemctl start codex-proxy` starts all units. A unit that is stopped later stays

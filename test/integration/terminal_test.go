@@ -69,6 +69,18 @@ func (t *terminal) until(text string) string {
 	}
 }
 
+// untilGone waits until a text is not on the screen.
+func (t *terminal) untilGone(text string) {
+	t.bed.t.Helper()
+	for deadline := time.Now().Add(bound); ; pause(t.bed.t.Context(), 100*time.Millisecond) {
+		screen := t.screen()
+		if !strings.Contains(screen, text) {
+			return
+		}
+		require.True(t.bed.t, time.Now().Before(deadline), "still %q in\n%s", text, screen)
+	}
+}
+
 // process is the process of the program, which lives.
 func (t *terminal) process() string {
 	t.bed.t.Helper()

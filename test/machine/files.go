@@ -13,6 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// mostRaces bounds the tries of an open(2) beside changes of the file system.
+const mostRaces = 1000
+
 // open opens a path of the machine as a process inside would: RESOLVE_IN_ROOT
 // makes absolute symlinks stay inside (openat2(2)), which going through
 // /proc/PID/root does not.
@@ -22,6 +25,11 @@ func (m *Machine) open(path string, flags int, mode fs.FileMode) (*os.File, erro
 		how.Mode = uint64(mode.Perm())
 	}
 	fd, err := unix.Openat2(int(m.root.Fd()), path, &how)
+	// The kernel cannot tell whether a ".." leads out of the root if something is renamed or mounted meanwhile. The links
+	// of systemd to directories of dynamic users have one.
+	for try := 1; errors.Is(err, unix.EAGAIN) && try < mostRaces; try++ {
+		fd, err = unix.Openat2(int(m.root.Fd()), path, &how)
+	}
 	if err != nil {
 		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
 	}

@@ -42,6 +42,8 @@ func (m *Systemd) handle(conn *dbus.Conn, msg *dbus.Message) {
 		job := m.newJob()
 		reply(conn, msg, job.Path)
 		u.runJob(member, job)
+	case "GetJob":
+		m.getJob(conn, msg)
 	case "SetUnitProperties":
 		if !m.refuse(conn, msg) {
 			m.lookup(msg.Body[0].(string)).setControl(msg.Body[2])
@@ -93,6 +95,17 @@ func (m *Systemd) getVersion(conn *dbus.Conn, msg *dbus.Message) {
 		return
 	}
 	reply(conn, msg, dbus.MakeVariant("257.13-1~deb13u1"))
+}
+
+// getJob knows the jobs that stay.
+func (m *Systemd) getJob(conn *dbus.Conn, msg *dbus.Message) {
+	for _, u := range m.units {
+		if u.held.ID != 0 && u.held.ID == msg.Body[0].(uint32) {
+			reply(conn, msg, u.held.Path)
+			return
+		}
+	}
+	fail(conn, msg, "org.freedesktop.systemd1.NoSuchJob")
 }
 
 func (m *Systemd) resetFailed(conn *dbus.Conn, msg *dbus.Message) {

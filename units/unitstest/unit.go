@@ -125,7 +125,9 @@ func (u *Unit) StartAgain() {
 func (u *Unit) EndJob(result string) {
 	u.systemd.mu.Lock()
 	defer u.systemd.mu.Unlock()
-	u.endJob(u.held, result)
+	held := u.held
+	u.held = Job{}
+	u.endJob(held, result)
 }
 
 // Start is an explicit start, of a service that sends READY=1 with that status.

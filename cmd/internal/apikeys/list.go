@@ -21,7 +21,7 @@ func (e *Editor) List(context.Context, string) error {
 		return nil
 	}
 	table := tabwriter.NewWriter(e.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "NAME\tREQUESTS/MIN\tTOKENS/MIN\tTOKENS/DAY\tCONCURRENT\tMODELS\tACCOUNTS\tMAY CHOOSE\tREMOTES")
+	fmt.Fprintln(table, "NAME\tREQUESTS/MIN\tTOKENS/MIN\tTOKENS/DAY\tCONCURRENT\tMODELS\tACCOUNTS\tMAY CHOOSE\tREMOTES\tUNKNOWN")
 	for _, key := range keys.All() {
 		row := []string{key.Name}
 		for _, name := range auth.LimitNames {

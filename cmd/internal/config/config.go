@@ -33,39 +33,41 @@ const MaxStart = 40 * time.Second
 
 // Config is the validated configuration.
 type Config struct {
-	Listen            string
-	Workers           []string // instance names, at least one
-	SocketDir         string
-	ControlSocket     string // path; empty: none
-	Keys              *auth.Keys
-	KeyFile           string // the source of Keys; empty: the unit's credential
-	Summary           string // reasoning.summary of requests that name none
-	Aliases           map[string]modelname.Alias
-	CORSOrigins       []string
-	Pages             Pages // the place of CORSOrigins
-	UsageRetention    int   // days
-	BodyLimit         int64 // bytes
-	RequestMemory     int64 // bytes
-	MaxInflight       int   // turns per worker
-	QueueLimit        int   // requests that may wait
-	QueueTimeout      time.Duration
-	ReadyTimeout      time.Duration
-	IdleTimeout       time.Duration
-	RequestTimeout    time.Duration // 0 is none
-	Keepalive         time.Duration
-	ThreadCache       int           // threads; 0 is off
-	ResponseRetention time.Duration // 0: none is kept
-	ResponseStorage   int64         // bytes
-	HandshakeTimeout  time.Duration
-	StartTimeout      time.Duration
-	DrainTimeout      time.Duration
-	ResetAfter        time.Duration
-	LogLevel          slog.Level
-	Textfile          string // path; empty: none
-	Images            Images
-	Traces            Traces
-	Accounts          accounts.Policy
-	Dependencies      Dependencies
+	Listen             string
+	Workers            []string // instance names, at least one
+	SocketDir          string
+	ControlSocket      string // path; empty: none
+	Keys               *auth.Keys
+	KeyFile            string // the source of Keys; empty: the unit's credential
+	Summary            string // reasoning.summary of requests that name none
+	Aliases            map[string]modelname.Alias
+	CORSOrigins        []string
+	Pages              Pages // the place of CORSOrigins
+	UsageRetention     int   // days
+	BodyLimit          int64 // bytes
+	IgnoreUnknown      bool  // parameters of requests
+	ChatTakesResponses bool
+	RequestMemory      int64 // bytes
+	MaxInflight        int   // turns per worker
+	QueueLimit         int   // requests that may wait
+	QueueTimeout       time.Duration
+	ReadyTimeout       time.Duration
+	IdleTimeout        time.Duration
+	RequestTimeout     time.Duration // 0 is none
+	Keepalive          time.Duration
+	ThreadCache        int           // threads; 0 is off
+	ResponseRetention  time.Duration // 0: none is kept
+	ResponseStorage    int64         // bytes
+	HandshakeTimeout   time.Duration
+	StartTimeout       time.Duration
+	DrainTimeout       time.Duration
+	ResetAfter         time.Duration
+	LogLevel           slog.Level
+	Textfile           string // path; empty: none
+	Images             Images
+	Traces             Traces
+	Accounts           accounts.Policy
+	Dependencies       Dependencies
 }
 
 // Socket is the path of a worker's unix socket.
@@ -80,35 +82,37 @@ func (c *Config) TracesSocket() string { return filepath.Join(c.SocketDir, "trac
 
 // raw is the file as it is written. packaging/etc/config.toml explains each key.
 type raw struct {
-	Listen            string      `toml:"listen"`
-	Workers           []string    `toml:"workers"`
-	SocketDir         string      `toml:"socket_dir"`
-	ControlSocket     string      `toml:"control_socket"`
-	APIKeys           string      `toml:"api_keys"`
-	CORSOrigins       []string    `toml:"cors_origins"`
-	UsageRetention    days        `toml:"usage_retention"`
-	BodyLimit         int64       `toml:"body_limit"`
-	RequestMemory     int64       `toml:"request_memory"`
-	MaxInflight       int         `toml:"max_inflight"`
-	QueueLimit        int         `toml:"queue_limit"`
-	QueueTimeout      duration    `toml:"queue_timeout"`
-	ReadyTimeout      duration    `toml:"ready_timeout"`
-	IdleTimeout       duration    `toml:"idle_timeout"`
-	RequestTimeout    duration    `toml:"request_timeout"`
-	Keepalive         duration    `toml:"keepalive"`
-	ThreadCache       int         `toml:"thread_cache"`
-	ResponseRetention duration    `toml:"response_retention"`
-	ResponseStorage   int64       `toml:"response_storage"`
-	HandshakeTimeout  duration    `toml:"handshake_timeout"`
-	StartTimeout      duration    `toml:"start_timeout"`
-	DrainTimeout      duration    `toml:"drain_timeout"`
-	ResetAfter        duration    `toml:"reset_after"`
-	LogLevel          slogLevel   `toml:"log_level"`
-	Textfile          string      `toml:"textfile"`
-	Images            rawImages   `toml:"images"`
-	Accounts          rawAccounts `toml:"accounts"`
-	Traces            rawTraces   `toml:"traces"`
-	Models            models      `toml:"models"`
+	Listen             string      `toml:"listen"`
+	Workers            []string    `toml:"workers"`
+	SocketDir          string      `toml:"socket_dir"`
+	ControlSocket      string      `toml:"control_socket"`
+	APIKeys            string      `toml:"api_keys"`
+	CORSOrigins        []string    `toml:"cors_origins"`
+	UsageRetention     days        `toml:"usage_retention"`
+	BodyLimit          int64       `toml:"body_limit"`
+	UnknownParameters  string      `toml:"unknown_parameters"`
+	ChatTakesResponses bool        `toml:"chat_takes_responses"`
+	RequestMemory      int64       `toml:"request_memory"`
+	MaxInflight        int         `toml:"max_inflight"`
+	QueueLimit         int         `toml:"queue_limit"`
+	QueueTimeout       duration    `toml:"queue_timeout"`
+	ReadyTimeout       duration    `toml:"ready_timeout"`
+	IdleTimeout        duration    `toml:"idle_timeout"`
+	RequestTimeout     duration    `toml:"request_timeout"`
+	Keepalive          duration    `toml:"keepalive"`
+	ThreadCache        int         `toml:"thread_cache"`
+	ResponseRetention  duration    `toml:"response_retention"`
+	ResponseStorage    int64       `toml:"response_storage"`
+	HandshakeTimeout   duration    `toml:"handshake_timeout"`
+	StartTimeout       duration    `toml:"start_timeout"`
+	DrainTimeout       duration    `toml:"drain_timeout"`
+	ResetAfter         duration    `toml:"reset_after"`
+	LogLevel           slogLevel   `toml:"log_level"`
+	Textfile           string      `toml:"textfile"`
+	Images             rawImages   `toml:"images"`
+	Accounts           rawAccounts `toml:"accounts"`
+	Traces             rawTraces   `toml:"traces"`
+	Models             models      `toml:"models"`
 	requires.Settings
 
 	pages Pages
@@ -118,8 +122,9 @@ type raw struct {
 func defaults() raw {
 	return raw{
 		Listen: "127.0.0.1:8787", SocketDir: paths.WorkerSockets,
-		BodyLimit: 16 << 20, RequestMemory: 256 << 20, MaxInflight: 64,
-		QueueLimit: 10000, QueueTimeout: duration{5 * time.Minute}, ReadyTimeout: duration{10 * time.Second},
+		BodyLimit: 16 << 20, UnknownParameters: auth.Refuse, ChatTakesResponses: true, RequestMemory: 256 << 20,
+		MaxInflight: 64,
+		QueueLimit:  10000, QueueTimeout: duration{5 * time.Minute}, ReadyTimeout: duration{10 * time.Second},
 		IdleTimeout: duration{5 * time.Minute}, Keepalive: duration{15 * time.Second}, ThreadCache: 32,
 		ResponseRetention: duration{720 * time.Hour}, ResponseStorage: 1 << 30,
 		HandshakeTimeout: duration{5 * time.Second}, StartTimeout: duration{20 * time.Second},
@@ -205,7 +210,8 @@ func (r raw) validate(dir string) (*Config, error) {
 	}
 	return &Config{
 		Listen: r.Listen, Workers: workers, SocketDir: r.SocketDir, ControlSocket: r.controlSocket(), Keys: keys,
-		BodyLimit: r.BodyLimit, RequestMemory: r.RequestMemory, MaxInflight: r.MaxInflight,
+		BodyLimit: r.BodyLimit, IgnoreUnknown: r.UnknownParameters == auth.Ignore,
+		ChatTakesResponses: r.ChatTakesResponses, RequestMemory: r.RequestMemory, MaxInflight: r.MaxInflight,
 		QueueLimit: r.QueueLimit, QueueTimeout: r.QueueTimeout.Duration, ReadyTimeout: r.ReadyTimeout.Duration,
 		RequestTimeout: r.RequestTimeout.Duration, IdleTimeout: r.IdleTimeout.Duration, Keepalive: r.Keepalive.Duration,
 		ThreadCache: r.ThreadCache, ResponseRetention: r.ResponseRetention.Duration, ResponseStorage: r.ResponseStorage,
@@ -223,6 +229,8 @@ func (r raw) checkNumbers() error {
 	case r.BodyLimit < 1024 || r.BodyLimit > 60<<20:
 		return fmt.Errorf("body_limit = %d: must be between 1024 and %d bytes (codex takes messages up to 64 MiB)",
 			r.BodyLimit, 60<<20)
+	case r.UnknownParameters != auth.Refuse && r.UnknownParameters != auth.Ignore:
+		return fmt.Errorf("unknown_parameters = %q: must be %q or %q", r.UnknownParameters, auth.Refuse, auth.Ignore)
 	case r.RequestMemory < 4*r.BodyLimit || r.RequestMemory > 1<<40:
 		return fmt.Errorf("request_memory = %d: must be between four times body_limit, which is %d, and %d bytes",
 			r.RequestMemory, 4*r.BodyLimit, int64(1)<<40)

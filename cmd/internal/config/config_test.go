@@ -146,6 +146,7 @@ func TestLoadNamesWhatIsWrong(t *testing.T) {
 		"ready timeout": {text: "ready_timeout = '25h'", want: "ready_timeout = \"25h0m0s\": must be between 10ms and 24h"},
 		"total timeout": {text: "request_timeout = '1ms'", want: "must be between 10ms and 24h, or 0s for none"},
 		"body limit":    {text: "body_limit = 1", want: "between 1024"},
+		"unknown":       {text: `unknown_parameters = "drop"`, want: `must be "refuse" or "ignore"`},
 		"start timeout": {text: "start_timeout = '41s'",
 			want: "start_timeout = \"41s\": must be between 10ms and 40s, as systemd ends"},
 		"listen":  {text: "listen = '8787'", want: "must be HOST:PORT"},

@@ -16,6 +16,7 @@ func (d *Daemon) newServer(registry *prometheus.Registry) *api.API {
 	return api.New(api.Settings{
 		Pool: d.pool, Report: d.health.handled, Keys: cfg.Keys, Usage: d.usage, Claim: d.ledger.Claim,
 		OnKeyUse: d.loads.Changed, Aliases: cfg.Aliases, Summary: cfg.Summary, CORSOrigins: cfg.CORSOrigins,
+		IgnoreUnknown: cfg.IgnoreUnknown, ChatTakesResponses: cfg.ChatTakesResponses,
 		Images:    newImages(cfg, registry, d.logger),
 		BodyLimit: cfg.BodyLimit, RequestMemory: cfg.RequestMemory, QueueTimeout: cfg.QueueTimeout,
 		IdleTimeout: cfg.IdleTimeout, RequestTimeout: cfg.RequestTimeout, Keepalive: cfg.Keepalive,

@@ -47,8 +47,9 @@ func proxyEvents() []event {
 		{"turn-rotated", "93afaab7f0b94802ad7ef54e84992b75",
 			"turn refused for quota, it runs on another account",
 			"An account has no quota left, and its turn runs on another account",
-			"The model endpoint refused the turn for the quota of the account @CODEX_WORKER@\n" +
-				"(@CODEX_REASON@) before the client received a byte of it. The request waits in the queue\n" +
+			"The model endpoint refused the turn for the quota of the account @CODEX_WORKER@, or for a\n" +
+				"model that its plan does not have (@CODEX_REASON@: model_refused; the account then serves\n" +
+				"other models), before the client received a byte of it. The request waits in the queue\n" +
 				"and runs on another account; X-Codex-Attempts in the answer counts the attempts.\n" +
 				"`codex-proxy accounts list` shows the accounts."},
 		{"turn-slow-consumer", "4024813bad8f4a2f87aca2ff07f3dd00", "turn cancelled: its consumer is too slow",

@@ -90,6 +90,11 @@ func runnerEvents() []event {
 			"The end of a command is noticed late",
 			"The service looks for it every few seconds. CODEX_ERROR has the reason: if it is a limit of\n" +
 				"inotify, raise fs.inotify.max_user_instances or max_user_watches with sysctl."},
+		{"files-unwatched", "dca32b12b1064969b34def23b46ce03f", "changes of files are looked for",
+			"The kernel does not report changes of files",
+			"The service works, and looks for output and for ends of commands four times a second. Its user\n" +
+				"has no inotify instance left: raise fs.inotify.max_user_instances with sysctl, and restart\n" +
+				"codex-runner.service."},
 		{"end-unrecorded", "42e30a973da94fbea9896434ab9b7894", "cannot record the end of a command, trying again",
 			"The end of a command is not in the store",
 			"The store cannot be written; CODEX_ERROR has the reason, such as a full disk. The service\n" +

@@ -127,7 +127,7 @@ func (a *accounts) lend(w http.ResponseWriter, r *http.Request) {
 	a.deny(w, r, err)
 }
 
-// perHop are the headers of a connection (RFC 9110, section 7.6.1), and those of codex's stand-in.
+// perHop are the headers of an answer that concern its connection (RFC 9110, section 7.6.1), or the account's own client.
 var perHop = []string{"Connection", "Keep-Alive", "Proxy-Authorization", "Proxy-Connection", "Te", "Trailer",
 	"Transfer-Encoding", "Upgrade", "Cookie"}
 
@@ -136,7 +136,7 @@ const turnState = "X-Codex-Turn-State"
 
 func (a *accounts) send(r *http.Request, body *kept, with loan) (*http.Response, error) {
 	target := *a.service
-	target.Path, target.RawQuery = r.URL.Path, r.URL.RawQuery
+	target.Path, target.RawQuery = r.URL.Path, queryOf(r.URL)
 	reader, size := io.Reader(ending(r.Body, r.ContentLength)), r.ContentLength
 	if body.kept {
 		text := a.foreign.strip(with.account, body.text, false)
@@ -147,16 +147,17 @@ func (a *accounts) send(r *http.Request, body *kept, with loan) (*http.Response,
 		return nil, err
 	}
 	out.ContentLength = size
-	out.Header = maps.Clone(r.Header)
-	for _, name := range perHop {
-		out.Header.Del(name)
-	}
+	out.Header = headersOf(r.Header)
 	if a.foreign.isForeign(with.account, out.Header.Get(turnState)) {
 		out.Header.Del(turnState)
 	}
 	out.Header.Set("Authorization", "Bearer "+with.AccessToken)
 	out.Header.Set("ChatGPT-Account-ID", with.AccountID)
-	return a.transport.RoundTrip(out)
+	res, err := a.transport.RoundTrip(out)
+	if err == nil {
+		bound(res)
+	}
+	return res, err
 }
 
 // pass sends an answer to codex, each event at once. If the quota ends in the middle of it and another account serves,

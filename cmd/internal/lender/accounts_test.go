@@ -116,6 +116,55 @@ func TestNextAccount(t *testing.T) {
 	assert.Contains(t, textOf(t, res), `"resets_at":9000000000`)
 }
 
+// What an account refuses for one model is codex's to report: a tool that asks for models takes no account from anybody.
+func TestRefusedModels(t *testing.T) {
+	const inStream = "data: {\"type\":\"response.failed\",\"response\":{\"error\":{\"code\":\"usage_not_included\"}}}\n\n"
+	for name, handle := range map[string]http.HandlerFunc{
+		"plan": func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusTooManyRequests)
+			_, _ = io.WriteString(w, `{"error":{"type":"usage_not_included"}}`)
+		},
+		"plan, in the stream": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			_, _ = io.WriteString(w, "data: {\"type\":\"response.created\"}\n\n"+inStream)
+		},
+		"plan, after output": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			_, _ = io.WriteString(w, "data: {\"type\":\"response.output_text.delta\"}\n\n"+inStream)
+		},
+		"limit": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("X-Codex-Active-Limit", "codex_other")
+			w.Header().Set("X-Codex-Other-Limit-Name", "gpt-x")
+			w.WriteHeader(http.StatusTooManyRequests)
+			_, _ = io.WriteString(w, limit)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, url, token := lent(t, handle, "a", "b")
+			text := textOf(t, ask(t, url+"/backend-api/codex/responses", token, "{}"))
+			assert.Regexp(t, `usage_not_included|usage_limit_reached`, text)
+			assert.Equal(t, []logins.Refusal{""}, refusals(b.asked()))
+		})
+	}
+	b, url, token := lent(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Codex-Active-Limit", "codex")
+		w.Header().Set("X-Codex-Limit-Name", "codex")
+		if r.Header.Get("Authorization") == "Bearer token-a" {
+			w.WriteHeader(http.StatusTooManyRequests)
+			_, _ = io.WriteString(w, limit)
+		}
+	}, "a", "b")
+	assert.Equal(t, http.StatusOK, ask(t, url+"/backend-api/codex/responses", token, "{}").StatusCode)
+	assert.Equal(t, []logins.Refusal{"", logins.UsageLimit}, refusals(b.asked()), "the account's own limit")
+}
+
+func refusals(asks []logins.Ask) (kinds []logins.Refusal) {
+	for _, ask := range asks {
+		kinds = append(kinds, ask.Refused)
+	}
+	return kinds
+}
+
 // Reasoning that another account has encrypted is left out, again in later requests, and new reasoning is not.
 func TestForeignReasoning(t *testing.T) {
 	var inputs []string

@@ -38,7 +38,8 @@ func New(baseURL, key, caFile string, logger *slog.Logger) (*Lender, error) {
 	l := newLender(logger)
 	l.handler = ofCodex(&httputil.ReverseProxy{
 		Rewrite: p.rewrite, Transport: newTransport(trust), FlushInterval: -1, ErrorHandler: p.fail,
-		ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
+		ModifyResponse: func(res *http.Response) error { bound(res); return nil },
+		ErrorLog:       slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
 	})
 	return l, nil
 }
@@ -103,9 +104,10 @@ func ReadKey(from io.Reader) (string, error) {
 }
 
 func (p *provider) rewrite(r *httputil.ProxyRequest) {
+	r.Out.URL.RawQuery = queryOf(r.In.URL)
 	r.SetURL(p.url)
 	r.Out.Host = p.url.Host
-	r.Out.Header.Del("Authorization")
+	r.Out.Header = headersOf(r.Out.Header)
 	if p.key != "" {
 		r.Out.Header.Set("Authorization", "Bearer "+p.key)
 	}

@@ -24,7 +24,6 @@ type refusal struct {
 const (
 	codeLimit   = "usage_limit_reached"
 	codeQuota   = "insufficient_quota"
-	codePlan    = "usage_not_included"
 	codeForeign = "invalid_encrypted_content"
 )
 
@@ -45,8 +44,10 @@ func (f fault) is(codes ...string) bool {
 	return false
 }
 
+// limit is the refusal for the account's quota. The others are for codex to report, above all usage_not_included (the
+// plan lacks the model): a tool may ask for any model, and takes no account from anybody by that.
 func (f fault) limit() refusal {
-	if !f.is(codeLimit, codeQuota, codePlan) {
+	if !f.is(codeLimit, codeQuota) {
 		return refusal{}
 	}
 	if f.ResetsAt == 0 && f.ResetsIn > 0 {
@@ -82,7 +83,7 @@ func (s *stream) refusal() refusal {
 	case http.StatusUnauthorized:
 		return refusal{kind: logins.Unauthorized}
 	case http.StatusTooManyRequests:
-		return s.error().limit()
+		return s.limitOf(s.error())
 	case http.StatusBadRequest:
 		return refusal{foreign: s.error().is(codeForeign)}
 	}
@@ -166,7 +167,26 @@ func (s *stream) limit(event []byte) refusal {
 	if json.Unmarshal(dataOf(event), &failed) != nil || failed.Type != "response.failed" {
 		return refusal{}
 	}
-	return failed.Response.Error.limit()
+	return s.limitOf(failed.Response.Error)
+}
+
+// limitOf is the refusal for the account's quota, unless the limit is one model's.
+func (s *stream) limitOf(f fault) refusal {
+	if s.ofModel() {
+		return refusal{}
+	}
+	return f.limit()
+}
+
+// ofModel reports whether the limit that is used up has another name than the account's own: codex takes it for one of a
+// model then, too.
+func (s *stream) ofModel() bool {
+	active := strings.ReplaceAll(strings.TrimSpace(s.res.Header.Get("X-Codex-Active-Limit")), "_", "-")
+	if active == "" {
+		return false
+	}
+	name := strings.TrimSpace(s.res.Header.Get("X-" + active + "-Limit-Name"))
+	return name != "" && !strings.EqualFold(name, "codex")
 }
 
 func typeOf(event []byte) string {

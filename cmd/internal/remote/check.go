@@ -41,6 +41,10 @@ func (s *Settings) checkDescription() error {
 
 var accountName = regexp.MustCompile(`^[a-z_][a-z0-9_-]{0,30}$`)
 
+// dynamicUser are the users that systemd makes for units of ours: workers, dependencies and remotes, and sessions,
+// mirrors and environments of codex-runner.
+var dynamicUser = regexp.MustCompile(`^c[wdrsme]-`)
+
 func (s *Settings) checkUser() error {
 	switch u := s.User; {
 	case u == "":
@@ -49,8 +53,7 @@ func (s *Settings) checkUser() error {
 	case u == "root":
 		return wrong("user", "a remote does not run as root: to attach is to have a shell of its user; name a user "+
 			"without privileges, or leave user empty for one of its own")
-	case u == paths.User, u == paths.WorkerUser, strings.HasPrefix(u, "cw-"), strings.HasPrefix(u, "cd-"),
-		strings.HasPrefix(u, "cr-"):
+	case u == paths.User, u == paths.WorkerUser, dynamicUser.MatchString(u):
 		return wrong("user", "%q belongs to codex-proxy: name another user, or leave user empty for one of its own", u)
 	}
 	if s.Group != "" && !accountName.MatchString(s.Group) {

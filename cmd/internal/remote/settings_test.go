@@ -41,6 +41,7 @@ func TestFaults(t *testing.T) {
 		"a remote's home":   {"directory = \"/var/lib/codex-remote/b\"" + provider, `is, or holds, a directory of the system`},
 		"the whole disk":    {"directory = \"/\"" + provider, `is, or holds, a directory of the system`},
 		"root":              {dir + "user = \"root\"" + provider, `x.toml:2: user: a remote does not run as root`},
+		"user of a session": {dir + "user = \"cs-x\"" + provider, `x.toml:2: user: "cs-x" belongs to codex-proxy`},
 		"user of ours":      {dir + "user = \"cr-x\"" + provider, `x.toml:2: user: "cr-x" belongs to codex-proxy`},
 		"no name of a user": {dir + "user = \"a b\"" + provider, `x.toml:2: user: "a b" is not the name of a user`},
 		"group":             {dir + "group = \"A\"" + provider, `x.toml:2: group: "A" is not the name of a group`},

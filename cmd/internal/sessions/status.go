@@ -31,7 +31,7 @@ func Status(err error, other int) error {
 		switch refused.Code {
 		case wire.InvalidRequest, wire.EnvironmentUnknown:
 			return cli.Exit(cli.Usage, err)
-		case wire.QueueFull, wire.Unavailable:
+		case wire.QueueFull, wire.TooMany, wire.Unavailable:
 			return cli.Exit(cli.TempFail, err)
 		}
 	}

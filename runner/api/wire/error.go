@@ -17,6 +17,7 @@ const (
 	PatchInvalid       Code = "patch_invalid"       // 422: the patch is none, or changes what it may not
 	EnvironmentUnknown Code = "environment_unknown" // 422: no such provider
 	QueueFull          Code = "queue_full"          // 429: retry later
+	TooMany            Code = "too_many"            // 429: the caller's share of the service is in use
 	Internal           Code = "internal"            // 500: a fault of the daemon; its journal has more
 	Unavailable        Code = "unavailable"         // 503: systemd does not answer, or the daemon stops
 )
@@ -27,7 +28,7 @@ var statuses = map[Code]int{
 	Conflict: http.StatusConflict, TooLarge: http.StatusRequestEntityTooLarge,
 	UnknownRef: http.StatusUnprocessableEntity, RepositoryFailed: http.StatusUnprocessableEntity,
 	PatchInvalid: http.StatusUnprocessableEntity, EnvironmentUnknown: http.StatusUnprocessableEntity,
-	QueueFull: http.StatusTooManyRequests, Internal: http.StatusInternalServerError,
+	QueueFull: http.StatusTooManyRequests, TooMany: http.StatusTooManyRequests, Internal: http.StatusInternalServerError,
 	Unavailable: http.StatusServiceUnavailable,
 }
 

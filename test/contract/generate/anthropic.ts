@@ -29,7 +29,17 @@ type ServedError = Omit<Anthropic.ErrorResponse, "error"> & {
   error: (Anthropic.ErrorObject | { type: "request_too_large"; message: string }) & { details?: { error_code: string } };
 };
 
+// The names of what the bodies of requests may have, which a test compares with the table of codex-proxy. The library
+// sends the others as headers.
+type InBody<Params> = Exclude<keyof Params, "betas" | "user_profile_id" | "workspace_id">;
+
+interface Names {
+  messages: InBody<Anthropic.Beta.Messages.MessageCreateParams>;
+  count: InBody<Anthropic.Beta.Messages.MessageCountTokensParams>;
+}
+
 export interface Wire {
+  names: Names;
   message: ServedMessage;
   event: ServedEvent;
   request: Request;

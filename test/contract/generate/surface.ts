@@ -99,7 +99,25 @@ type ServedConversationItems = Omit<OpenAI.Conversations.ConversationItemList, "
   last_id: string | null;
 };
 
+type TypeOf<Item> = Item extends { type?: infer Type } ? Type : never;
+
+// The names of what requests may have, which a test compares with the tables of codex-proxy.
+interface Names {
+  chat: keyof OpenAI.Chat.ChatCompletionCreateParams;
+  completions: keyof OpenAI.Completions.CompletionCreateParams;
+  responses: keyof OpenAI.Responses.ResponseCreateParams;
+  socket: keyof OpenAI.Responses.ResponsesClientEvent.ResponseCreate;
+  inputTokens: keyof OpenAI.Responses.InputTokenCountParams;
+  compact: keyof OpenAI.Responses.ResponseCompactParams;
+  conversation: keyof OpenAI.Conversations.ConversationCreateParams;
+  conversationUpdate: keyof OpenAI.Conversations.ConversationUpdateParams;
+  conversationItems: Exclude<keyof OpenAI.Conversations.ItemCreateParams, "include">; // that one is in the query
+  reasoning: keyof OpenAI.Reasoning;
+  items: TypeOf<OpenAI.Responses.ResponseInputItem>;
+}
+
 export interface Wire {
+  names: Names;
   completion: ServedCompletion;
   chunk: ServedChunk;
   text: OpenAI.Completion;

@@ -1,0 +1,94 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"codex-proxy/proxy/appserver/appservertest"
+	"codex-proxy/test/contract"
+)
+
+// A request that only prepares the prompt cache runs no turn and is charged no tokens; the next one continues it.
+func TestPrewarm(t *testing.T) {
+	given := make(chan appservertest.Request, 4)
+	keys, secrets := withKeys(t, "ann tokens-per-day=1000000")
+	r := newRig(t, &appservertest.Server{Handler: func(ctx context.Context, turn *appservertest.Turn) error {
+		given <- turn.Request
+		return thinker(ctx, turn)
+	}}, keeping(t), func(o *options) { o.Keys = keys })
+	bearer := []string{"Authorization", "Bearer " + secrets[0]}
+	schema, err := contract.Compile()
+	require.NoError(t, err)
+	const prewarm = `"prompt_cache_options":{"prewarm":true},`
+
+	whole := text(t, r.responding(t, asked(prewarm, `"before"`), bearer...))
+	require.NoError(t, schema.Check(contract.Response, []byte(whole)))
+	first := read[seen](t, whole)
+	assert.Equal(t, "completed", first.Status)
+	assert.Empty(t, first.Output)
+	assert.Zero(t, first.Usage.Total)
+	stream := r.responding(t, asked(streaming+prewarm, `"q"`), bearer...)
+	_, err = schema.ResponseStream(stream.Body)
+	require.NoError(t, err)
+	list := events(t, text(t, r.responding(t, asked(streaming+prewarm, `"q"`), bearer...)))
+	assert.Equal(t, "response.completed", list[len(list)-1].Type)
+	assert.Empty(t, list[len(list)-1].Response.Output)
+	assert.Equal(t, "0", metric(t, r, `codex_key_used{key="ann",limit="tokens-per-day"}`))
+
+	missing := r.responding(t, `{`+prewarm+`"model":"none","input":"q"}`, bearer...)
+	assert.Equal(t, http.StatusNotFound, missing.StatusCode)
+	assert.Empty(t, given, "no turn ran")
+
+	second := r.whole(t, asked(`"previous_response_id":"`+first.ID+`",`, `"q"`), bearer...)
+	assert.Equal(t, "answer to q", second.Output[1].Content[0].Text)
+	assert.Len(t, received(t, given).Items, 2)
+}
+
+func TestPrewarmInTheBackground(t *testing.T) {
+	r := newRig(t, &appservertest.Server{Handler: thinker}, keeping(t))
+	for _, stream := range []string{"", streaming} {
+		body := text(t, r.responding(t, asked(stream+`"background":true,"prompt_cache_options":{"prewarm":true},`, `"q"`)))
+		if stream != "" {
+			list := events(t, body)
+			assert.Equal(t, "response.completed", list[len(list)-1].Type)
+			continue
+		}
+		done := r.status(t, read[seen](t, body).ID, "completed")
+		assert.Empty(t, done.Output)
+	}
+}
+
+// A configuration_update holds for its response and those that continue it.
+func TestConfigurationUpdates(t *testing.T) {
+	given := make(chan appservertest.Request, 4)
+	r := newRig(t, &appservertest.Server{Handler: func(ctx context.Context, turn *appservertest.Turn) error {
+		given <- turn.Request
+		return thinker(ctx, turn)
+	}}, keeping(t))
+	first := r.whole(t, asked("", `[{"role":"user","content":"a"},
+		{"type":"configuration_update","reasoning":{"effort":"low"}},{"role":"user","content":"b"}]`))
+	sent := received(t, given)
+	assert.Equal(t, "low", sent.Effort)
+	assert.Len(t, sent.Items, 2, "the model gets the messages")
+	items := text(t, r.do(t, http.MethodGet, "/v1/responses/"+first.ID+"/input_items", ""))
+	assert.Contains(t, items, `"configuration_update"`)
+	second := r.responding(t, asked(`"previous_response_id":"`+first.ID+`",`, `"c"`))
+	assert.Equal(t, "low", read[struct{ Reasoning struct{ Effort string } }](t, text(t, second)).Reasoning.Effort)
+	assert.Equal(t, "low", received(t, given).Effort)
+	r.whole(t, asked(`"reasoning":{"effort":"high"},"previous_response_id":"`+first.ID+`",`, `"c"`))
+	assert.Equal(t, "high", received(t, given).Effort)
+}
+
+// Parameters of the reference that codex has no setting for are ignored and named.
+func TestDocumentedParametersAreIgnored(t *testing.T) {
+	r := newRig(t, &appservertest.Server{Handler: thinker}, keeping(t))
+	resp := r.responding(t, asked(`"image":{"context_compression":"auto"},"reasoning":{"mode":"standard"},
+		"context_management":[{"type":"compaction","compact_threshold":100000}],
+		"background_options":{"completion_window":"soonest"},`, `"q"`))
+	require.Equal(t, http.StatusOK, resp.StatusCode)
+	assert.Equal(t, "background_options, context_management, image, reasoning.mode", resp.Header.Get("X-Codex-Ignored-Params"))
+}

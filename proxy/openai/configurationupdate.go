@@ -1,0 +1,88 @@
+package openai
+
+import "encoding/json"
+
+// itemUpdate is the type of an item that changes settings of all responses after it, until another such item changes
+// them again. Source: OpenAI API reference, "configuration_update".
+const itemUpdate = "configuration_update"
+
+// Update is the content of such an item.
+type Update struct {
+	Reasoning *UpdatedReasoning `json:"reasoning,omitempty"`
+	Text      *UpdatedText      `json:"text,omitempty"`
+}
+
+// UpdatedReasoning has the effort; empty: it stays.
+type UpdatedReasoning struct {
+	Effort string `json:"effort,omitempty"`
+}
+
+// UpdatedText has the format, as text.format of a request.
+type UpdatedText struct {
+	Format json.RawMessage `json:"format"`
+}
+
+// asked are the settings that a request itself has, with the items of its input.
+type asked struct{ effort, format bool }
+
+// addUpdate adds a configuration_update of the input. It counts before the parameters of the request, and a later one
+// before it.
+func (req *ResponseRequest) addUpdate(raw rawItem, at string) error {
+	update := raw.Update
+	if update == nil {
+		update = &Update{}
+	}
+	req.appendItem(at, Item{Type: itemUpdate, ID: raw.ID, Update: update})
+	if effort := update.effort(); effort != "" {
+		req.Reasoning.Effort, req.asked.effort = effort, true
+		if err := checkEffort(at+".reasoning.effort", effort); err != nil {
+			return err
+		}
+	}
+	if update.Text == nil {
+		return nil
+	}
+	if isUnset(update.Text.Format) {
+		return Invalid("field_required", at+".text.format", at+".text.format is required")
+	}
+	req.asked.format = true
+	return req.applyFormat(update.Text.Format, at+".text.format")
+}
+
+// ApplyUpdates applies the items configuration_update of an earlier part of the conversation, which have been checked
+// before, as far as the request has no such setting itself.
+func (req *ResponseRequest) ApplyUpdates(earlier []Item) {
+	for _, item := range earlier {
+		if item.Update == nil || item.Type != itemUpdate {
+			continue
+		}
+		if effort := item.Update.effort(); effort != "" && !req.asked.effort {
+			req.Reasoning.Effort = effort
+		}
+		if item.Update.Text != nil && !req.asked.format {
+			_ = req.applyFormat(item.Update.Text.Format, "") // it has succeeded before
+		}
+	}
+}
+
+// EchoUpdated repeats the settings of the request in the response, after ApplyUpdates.
+func (req *ResponseRequest) EchoUpdated(r *Response) {
+	if req.Reasoning.Effort != "" {
+		r.Reasoning.Effort = new(req.Reasoning.Effort)
+	}
+	r.Text.Format = req.TextFormat
+}
+
+func (u *Update) effort() string {
+	if u.Reasoning == nil {
+		return ""
+	}
+	return u.Reasoning.Effort
+}
+
+func (u *Update) size() int {
+	if u == nil || u.Text == nil {
+		return 0
+	}
+	return len(u.Text.Format)
+}

@@ -1,0 +1,63 @@
+package openai
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Reading is how the bodies of requests are read. The zero value refuses unknown parameters.
+type Reading struct {
+	// IgnoreUnknown ignores the parameters that are in no table, instead of refusing them.
+	IgnoreUnknown bool
+	// Model is the model that the path of the request names, whatever the body says; empty: it names none.
+	Model string
+}
+
+// model is the name of the model for a request whose body has that one.
+func (r Reading) model(inBody string) string {
+	if r.Model != "" {
+		return r.Model
+	}
+	return inBody
+}
+
+// maxUnknown bounds the unknown parameters that are named.
+const maxUnknown = 32
+
+// unknownParams are the names of unknown parameters that were ignored, for a header.
+type unknownParams struct {
+	names []string
+	more  int
+}
+
+func (u *unknownParams) add(name string) {
+	if len(u.names) == maxUnknown {
+		u.more++
+		return
+	}
+	u.names = append(u.names, headerWord(name))
+}
+
+// list are the names, and how many others there are.
+func (u *unknownParams) list() []string {
+	if u.more > 0 {
+		return append(u.names, fmt.Sprintf("(%d more)", u.more))
+	}
+	return u.names
+}
+
+// headerWord is a client's word as a header can have it in a list: without the bytes that would end the word, the list
+// or the header.
+func headerWord(word string) string {
+	const most = 64
+	more := ""
+	if len(word) > most {
+		word, more = word[:most], "..."
+	}
+	return strings.Map(func(c rune) rune {
+		if c <= ' ' || c > '~' || c == ',' {
+			return '?'
+		}
+		return c
+	}, word) + more
+}

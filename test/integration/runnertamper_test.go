@@ -1,0 +1,62 @@
+package integration
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"codex-proxy/runner/api/wire"
+	ends "codex-proxy/runner/outcome"
+	"codex-proxy/runner/paths"
+)
+
+// TestRunnerTampering has commands do to the main process of their session what one user's processes may do to each other:
+// none escapes its time or a cancel, and none forges its end.
+func TestRunnerTampering(t *testing.T) {
+	bothSuites(t, func(t *testing.T, suite string) {
+		b := newDaemonBed(t, suite)
+		begin := func(text string, limits wire.Limits) string {
+			n := script(text)
+			n.Limits = limits
+			return b.create(n).ID
+		}
+		cancel := func(id string) {
+			b.send(http.MethodPost, "/v1/sessions/"+id+"/cancel", wire.Cancel{Command: 1}, nil)
+		}
+		stopped := begin("kill -STOP $PPID; exec sleep 4321",
+			wire.Limits{Timeout: wire.Duration(time.Second), Grace: wire.Duration(100 * time.Millisecond)})
+		deaf := begin("kill -STOP $PPID; exec sleep 4321", wire.Limits{})
+		limited := begin("prlimit --pid $PPID --nofile=3:3; echo $?; prlimit --nofile=99:99 true && exec sleep 4321", wire.Limits{})
+		forged := begin("kill -TERM $PPID; sleep 1; exit 3", wire.Limits{})
+		ended := begin("exec sleep 4321", wire.Limits{})
+		b.until(ended, 1, wire.CommandRunning)
+		b.MustRun(t, "systemctl", "stop", paths.SessionUnit(ended))
+		b.until(limited, 1, wire.CommandRunning)
+		cancel(limited)
+		const isStopped = `grep -q '^State:.T' /proc/$(systemctl show --property=MainPID --value $0)/status`
+		require.Eventually(t, func() bool {
+			_, _, err := b.Run(t.Context(), "sh", "-c", isStopped, paths.SessionUnit(deaf))
+			return err == nil
+		}, bound, 50*time.Millisecond)
+		cancel(deaf)
+		for id, want := range map[string]struct {
+			word   ends.Word
+			by     string
+			output string
+		}{
+			stopped: {ends.TimedOut, "", ""},
+			deaf:    {ends.Cancelled, "root", ""},
+			limited: {ends.Cancelled, "root", "prlimit: failed to set the NOFILE resource limit: Operation not permitted\n1\n"},
+			forged:  {ends.Failed, "", ""},
+			ended:   {ends.Cancelled, "systemd", ""},
+		} {
+			output, c := b.follow(id, 1)
+			assert.Equal(t, want.word, c.Outcome.Word, c.Outcome.Text)
+			assert.Equal(t, want.by, c.Outcome.CancelledBy)
+			assert.Equal(t, want.output, string(output))
+		}
+	})
+}
