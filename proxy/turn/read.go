@@ -54,9 +54,11 @@ func (r *reader) deliver(ctx context.Context, event appserver.Event) error {
 		if err := r.reserve(ctx, len(e.Text)); err != nil {
 			return err
 		}
+		r.estimate.delivered(ctx, e.Text)
 		return r.sink.Text(e.ItemID, e.Text)
 	case appserver.ReasoningDelta:
 		r.span.Once(firstToken)
+		r.estimate.delivered(ctx, e.Text)
 		if !r.Reasoning {
 			return nil
 		}
@@ -91,7 +93,10 @@ func (r *reader) reserve(ctx context.Context, bytes int) error {
 // produced records an item of the output. An item that is more than words may have
 // had an effect that must not happen twice.
 func (t *run) produced(item appserver.ResponseItem) {
-	t.acted = t.acted || item.Type != "message" && item.Type != "reasoning"
+	if item.Type != "message" && item.Type != "reasoning" {
+		t.acted = true
+		t.estimate.text = append(t.estimate.text, item.Item...)
+	}
 	t.items = append(t.items, item)
 }
 

@@ -36,6 +36,7 @@ type run struct {
 	acted        bool                     // the model called a tool in some attempt
 	items        []appserver.ResponseItem // of the attempt's output
 	fault        appserver.AccountFault   // of the attempt's account
+	estimate     estimate                 // of the attempt
 	refused      error                    // of the last account that refused the model; nil: none did
 	span         *traces.Span             // of the attempt
 }
@@ -51,6 +52,7 @@ func (r *Runner) Run(ctx context.Context, request Request, sink Sink) error {
 	t := r.newRun(request, sink)
 	defer func() { t.lease.Release() }()
 	if err := t.attempts(ctx); err != nil {
+		t.charge(ctx, err)
 		return sink.Fail(ctx, err)
 	}
 	return nil
@@ -126,7 +128,7 @@ func (t *run) reset(end ending, err error) {
 		t.rotate(err)
 	}
 	t.ask.Lost = t.lease
-	t.Report.Usage, t.items, t.fault = nil, nil, appserver.NoFault
+	t.Report.Usage, t.items, t.fault, t.estimate = nil, nil, appserver.NoFault, estimate{}
 }
 
 // lose records a loss.
@@ -154,13 +156,19 @@ func (t *run) attempt(ctx context.Context) (err error) {
 			closeTurn(ctx, turn, err)
 		}
 	}()
+	t.estimate.began = true
 	t.leaveBehind()
 	t.Report.Thread = turn.ThreadID()
 	finish, err := t.read(ctx, turn)
 	if err != nil {
 		return err
 	}
-	// Without its last items a thread may not continue: its turn is closed.
-	kept = finish != Enough && t.continuation.keep(repeated(t.items), turn, t.Report.Worker)
+	if finish == Enough { // without its last items a thread may not continue
+		closeTurn(ctx, turn, nil)
+		t.charge(ctx, ErrEnough)
+		kept = true
+	} else {
+		kept = t.continuation.keep(repeated(t.items), turn, t.Report.Worker)
+	}
 	return t.sink.Finish(ctx, finish)
 }

@@ -172,6 +172,9 @@ type Attempt struct {
 // does not run again after that, and the items of the request are released. The header of
 // a stream, its comments and the events before the first output need no Commit.
 func (a *Attempt) Commit() {
+	if !a.run.committed {
+		a.run.estimate.commit(a.run.Turn)
+	}
 	a.run.committed = true
 	*a.run.Turn, a.run.Fit = appserver.TurnRequest{}, nil // Fit knows items, too
 }
