@@ -93,7 +93,7 @@ func (w *Watcher) poll(ctx context.Context) {
 
 // read wakes those that the kernel reports changes of.
 func (w *Watcher) read(ctx context.Context) error {
-	defer w.Close()
+	defer func() { _ = w.Close() }()
 	stop := context.AfterFunc(ctx, func() { _ = w.Close() })
 	defer stop()
 	for buffer := make([]byte, 16<<10); ; {
