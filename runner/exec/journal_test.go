@@ -51,19 +51,20 @@ func TestStuckJournal(t *testing.T) {
 		assert.Equal(t, strings.Repeat("line\n", journalBacklog+1)+
 			"codex-runner: 9 lines are missing here, as the journal did not take them; the log of the session has them\nlast\n", taken.String())
 
-		q = newJournalQueue(stuck{})
+		hangs := make(stuck)
+		defer close(hangs)
+		q = newJournalQueue(hangs)
 		_, _ = q.Write([]byte("line\n"))
 		began = time.Now()
 		q.finish()
 		assert.Equal(t, journalPatience, time.Since(began), "the end of the command does not wait for it")
-		time.Sleep(2 * time.Hour) // until the goroutine ends
 	})
 }
 
-// stuck takes nothing for an hour.
-type stuck struct{}
+// stuck takes nothing until it is closed.
+type stuck chan struct{}
 
-func (stuck) Write([]byte) (int, error) {
-	time.Sleep(time.Hour)
+func (s stuck) Write([]byte) (int, error) {
+	<-s
 	return 0, io.ErrShortWrite
 }
