@@ -32,6 +32,9 @@ func newID() string {
 // Create makes a session and queues its commands. Its errors are *wire.Error about the request, or faults of the daemon.
 func (r *Runner) Create(ctx context.Context, owner wire.Owner, n wire.NewSession) (wire.Session, error) {
 	commands, err := r.check(n)
+	if err == nil {
+		err = r.roomy()
+	}
 	if err != nil {
 		return wire.Session{}, err
 	}
@@ -80,6 +83,9 @@ func (r *Runner) Add(ctx context.Context, v store.Viewer, id string, n wire.NewC
 	full, err := r.command(n, wire.Limits{})
 	if err != nil {
 		return wire.Command{}, invalid(0, 1, err)
+	}
+	if err := r.roomy(); err != nil {
+		return wire.Command{}, err
 	}
 	var number int
 	err = r.admit(s.Owner.UID, 1, func() (err error) {

@@ -284,7 +284,7 @@ func (r *Runner) ending(c *run, cancelledBy string, refusal error) store.Ending 
 	if ended == nil && refusal != nil {
 		ended = &session.Ended{Refusal: refusal.Error()}
 	}
-	return endingOf(outcome.Facts{Result: result, Ended: ended, CancelledBy: cancelledBy, Overdue: r.overdue(c)})
+	return endingOf(outcome.Facts{Result: result, Ended: ended, CancelledBy: cancelledBy, Overdue: r.overdue(c), DiskFull: r.full()})
 }
 
 // endingOf decides by facts.

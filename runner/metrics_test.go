@@ -2,6 +2,7 @@ package runner_test
 
 import (
 	"errors"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -51,6 +52,15 @@ func (b *bed) expect(registry prometheus.Gatherer, lines ...string) {
 	for _, line := range lines {
 		assert.Contains(b.t, strings.Split(scrape.Body.String(), "\n"), line)
 	}
+}
+
+// A disk without room makes the service not ready, and it takes no command.
+func TestFullDisk(t *testing.T) {
+	b := newBed(t, func(s *runner.Settings) { s.LeastFree = math.MaxUint64 })
+	assert.ErrorIs(t, b.Ready(), runner.ErrDisk)
+	_, err := b.Create(t.Context(), alice, wire.NewSession{Commands: []wire.NewCommand{{Args: []string{"a"}}}})
+	assertCode(t, wire.Unavailable, err)
+	assert.ErrorContains(t, err, "the disk of /var/lib/codex-runner is full: remove files there")
 }
 
 // A systemd that does not answer makes the service not ready, until it answers again.

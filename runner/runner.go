@@ -51,7 +51,8 @@ type Settings struct {
 	MaxSessions  int // commands that run at the same time
 	MaxQueued    int // commands that wait
 	Share        Share
-	Workspaces   int // at least MaxSessions
+	LeastFree    uint64 // bytes on the disk of StateDir without which no command starts
+	Workspaces   int    // at least MaxSessions
 	// WorkspaceDisk bounds the bytes of all workspaces that no session leases.
 	WorkspaceDisk int64
 	Repositories  Repositories
@@ -201,6 +202,9 @@ func (r *Runner) Alive(ctx context.Context) error {
 
 // next takes a command to start from the queue, or returns nil.
 func (r *Runner) next() *run {
+	if r.full() {
+		return nil // Run looks again every few seconds
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := &r.state

@@ -68,7 +68,7 @@ func TestManagerTellsAnswersApart(t *testing.T) {
 		for _, err := range []error{m.StartWith(bounded(t), worker), m.Start(bounded(t), worker)} {
 			require.ErrorContains(t, err, "cannot start codex-worker@default.service: systemd refuses: ")
 			for _, kind := range []error{units.ErrUnanswered, units.ErrUnavailable} {
-				assert.Equal(t, kind == want, errors.Is(err, kind), "%s: %v", name, kind)
+				assert.Equal(t, errors.Is(want, kind), errors.Is(err, kind), "%s: %v", name, kind)
 			}
 		}
 	}

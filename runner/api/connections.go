@@ -68,7 +68,7 @@ func (c *connections) giveBack(user uint32) {
 
 // refuse answers whatever the client is about to ask. A socket takes so little at once.
 func (c *connections) refuse(socket *net.UnixConn) {
-	defer socket.Close()
+	defer func() { _ = socket.Close() }()
 	text, err := json.Marshal(wire.Failure{Error: &wire.Error{
 		Code: wire.TooMany, Message: fmt.Sprintf("you have %d connections already", c.most),
 		Remedy: "close some, or have root raise max_connections of [user] in runner.toml",

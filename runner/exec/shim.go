@@ -79,7 +79,9 @@ func (s *Shim) Run(ctx context.Context) error {
 		return err
 	}
 	if spec.Journal {
-		lines := newJournalLines(s.Journal)
+		queue := newJournalQueue(s.Journal)
+		defer queue.finish()
+		lines := newJournalLines(queue)
 		defer lines.finish()
 		log.Also(lines.add)
 	}

@@ -93,6 +93,8 @@ func (o *Outcome) recorded(f Facts) (Word, string) {
 		return Cancelled, ""
 	case f.Overdue:
 		return TimedOut, ""
+	case f.DiskFull && (e == nil || e.Refusal != "" || e.ServiceResult != "oom-kill" && e.ServiceResult != "timeout"):
+		return DiskFull, "its end could not be recorded in /var/lib/codex-runner"
 	case e == nil:
 		return Lost, "the host stopped or restarted"
 	case e.Refusal != "":

@@ -41,6 +41,8 @@ type Facts struct {
 	CancelledBy string
 	// Overdue means that the daemon had the unit stopped, as the command had not ended at the end of its time.
 	Overdue bool
+	// DiskFull means that the disk of the service has no room. It counts if there is no Result.
+	DiskFull bool
 }
 
 // An Outcome is the verdict, with its details.
