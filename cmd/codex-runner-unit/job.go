@@ -43,7 +43,7 @@ func environmentPrepare(ctx context.Context, key string, notifier *notify.Notifi
 // and removes what a build has left. It is ExecStopPost of codex-environment@KEY.service and runs as root, after any end:
 // no process of the build is left then.
 func environmentPublish(_ context.Context, key string, _ *notify.Notifier) error {
-	return prepare.Installed().Publish(key, os.Getenv)
+	return prepare.OnHost(func() error { return prepare.Installed().Publish(key, os.Getenv) })
 }
 
 // environmentBuild installs the packages of an environment, at the path where sessions see them later. It is the main

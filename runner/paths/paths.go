@@ -40,8 +40,8 @@ const (
 	// RepositoryStates is one of these.
 	RepositoryStates = PrivateStates + "/codex-repository"
 	// EnvironmentStates has a directory for each owner of environments, and there whole environments by their keys. Root
-	// alone writes there.
-	EnvironmentStates = PrivateStates + "/codex-environment"
+	// alone may enter it.
+	EnvironmentStates = StateLinks + "/codex-environment"
 	// RepositoryCredentials has a directory for each repository with its credentials, LoadCredential= of its unit: see
 	// workspace.Mirror.
 	RepositoryCredentials = RuntimeDir + "/repositories"

@@ -23,9 +23,9 @@ const buildState = "codex-environment-build"
 // maxOrder bounds the order of a build, in bytes, as package job does.
 const maxOrder = 128 << 20
 
-// environments has the whole environments by owner and key. Root alone writes there.
+// environments has the whole environments by owner and key. Root alone may enter it.
 func (h Host) environments() string {
-	return filepath.Join(h.PrivateStates, filepath.Base(paths.EnvironmentStates))
+	return filepath.Join(h.StateLinks, filepath.Base(paths.EnvironmentStates))
 }
 
 // lendEnvironments links the environments that a command may use, for BindReadOnlyPaths= of the unit. A build may add one

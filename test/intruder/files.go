@@ -79,7 +79,7 @@ func files(v victim) []attempt {
 		"/var/lib/codex-runner/*", "/var/lib/codex-runner", "/run/codex-runner/*", "/run/codex-runner/sessions/*",
 		"/run/codex-runner/secrets/"+v.ID+"/TOKEN", "/run/codex-session/*", "/run/credentials/*", "/run/credentials/"+v.Unit+"/*",
 		"/var/lib/private/codex-repository/*", "/var/lib/private/codex-repository/"+v.Key, "/var/lib/codex-repository/*",
-		"/var/lib/codex-repository/"+v.Key+"/*", "/var/lib/private/codex-environment/4242/"+v.Key+"/*", "/var/lib/private/codex-environment-build/*",
+		"/var/lib/codex-repository/"+v.Key+"/*", "/var/lib/codex-environment/4242/"+v.Key+"/*", "/var/lib/private/codex-environment-build/*",
 		"/environments", "/environments/*", "/environments/"+v.Key+"/*", "/repository/*",
 		"/var/lib/codex-proxy/*", "/var/lib/codex-worker/*", "/run/codex-proxy/*", "/run/codex-worker/*",
 		"/etc/shadow", "/var/log/journal/*/*", "/run/log/journal/*/*", "/root/*", "/home/*", "/run/user/*",
