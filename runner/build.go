@@ -113,7 +113,7 @@ func (r *Runner) lastOutput(key string) string {
 	return "; its output ends with:\n" + shown
 }
 
-// makeRoom begins to remove what is no whole environment, and those that have not been used for the longest time while
+// makeRoom begins to remove what is no whole environment, or one of an earlier version, and those that have not been used for the longest time while
 // all together take more than they may. What a command uses stays.
 func (r *Runner) makeRoom(ctx context.Context) {
 	all, err := r.Store.Environments(ctx)
@@ -130,7 +130,7 @@ func (r *Runner) makeRoom(ctx context.Context) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, e := range all {
-		whole := e.State == store.EnvironmentReady
+		whole := e.State == store.EnvironmentReady && paths.CheckEnvironment(e.Key) == nil
 		if e.Leased || r.state.environments[e.Key] != nil || whole && size <= r.Environments.MaxBytes {
 			continue
 		}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"codex-proxy/runner/api/wire"
@@ -20,6 +21,7 @@ import (
 
 // Environments are the settings of those that sessions share.
 type Environments struct {
+	Shared   bool          // among the sessions of all users
 	MaxBytes int64         // of all on the disk; those that commands use stay
 	Timeout  time.Duration // of a build
 	Store    string        // the directory with the packages of all builds; "" is the network
@@ -91,9 +93,17 @@ func (r *Runner) environment(ctx context.Context, c store.Live) (*session.Enviro
 		return nil, err
 	}
 	return &session.Environment{
-		Name: c.Environment, Store: r.Environments.Store, Facts: facts,
+		Owner: r.Environments.ownerOf(c.Owner), Name: c.Environment, Store: r.Environments.Store, Facts: facts,
 		Wait: min(r.Environments.Timeout+waitSlack, session.MaxWait),
 	}, nil
+}
+
+// ownerOf is whose environments the sessions of a user use.
+func (e Environments) ownerOf(user uint32) string {
+	if e.Shared {
+		return paths.Shared
+	}
+	return strconv.FormatUint(uint64(user), 10)
 }
 
 // waitSlack is how much longer a command waits than a build may take.
@@ -122,8 +132,8 @@ func (r *Runner) obtain(ctx context.Context, c *run, need *exec.Need) error {
 	if key != need.Key {
 		return fmt.Errorf("the session asks for the environment %.40q, but its order is that of %s", need.Key, key)
 	}
-	if need.Order.Store.Dir != r.Environments.Store {
-		return errors.New("the store of packages has been changed meanwhile: run the command again")
+	if need.Order.Store.Dir != r.Environments.Store || need.Order.Owner != r.Environments.ownerOf(c.Owner) {
+		return errors.New("store or shared of [environments] has been changed meanwhile: run the command again")
 	}
 	if err := r.keepFacts(ctx, c.Owner, need.Facts); err != nil {
 		return err
@@ -140,7 +150,7 @@ func (r *Runner) obtain(ctx context.Context, c *run, need *exec.Need) error {
 			}
 			return nil
 		}
-		j, err := r.join(c, key, need.Order)
+		j, err := r.join(ctx, c, key, need.Order)
 		if err != nil {
 			return err
 		}
@@ -178,7 +188,11 @@ type environmentJob struct {
 }
 
 // join returns the job of the environment that has not ended, or else a new one that builds it.
-func (r *Runner) join(c *run, key string, order environment.Order) (*environmentJob, error) {
+func (r *Runner) join(ctx context.Context, c *run, key string, order environment.Order) (*environmentJob, error) {
+	written, err := r.writtenByCommand(ctx, c, key)
+	if err != nil {
+		return nil, err
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if j := r.state.environments[key]; j != nil {
@@ -191,11 +205,30 @@ func (r *Runner) join(c *run, key string, order environment.Order) (*environment
 			return nil, fmt.Errorf("the environment %s is not there, and may not be built with the network for this session: "+
 				"network and store of [environments] in runner.toml decide", order.Provider)
 		}
+		if written && !c.Network {
+			return nil, fmt.Errorf("the environment %s is not there, and is not built with the network, which this session does not "+
+				"have, as a command may have written its manifests: commit them or send them as a patch, and make a new session",
+				order.Provider)
+		}
 	}
 	j := &environmentJob{key: key, provider: order.Provider, unit: unit, order: &order}
 	r.state.begin(j)
 	r.state.change(r.wake)
 	return j, nil
+}
+
+// writtenByCommand reports whether a command of the session may have written the manifests of an environment: whether its
+// key is another one than when the workspace was made.
+func (r *Runner) writtenByCommand(ctx context.Context, c *run, key string) (bool, error) {
+	made := c.Number
+	for made > 1 && r.settled(c.Session, made) {
+		made--
+	}
+	if made == c.Number {
+		return false, nil
+	}
+	first, err := r.Store.EnvironmentOf(ctx, c.Session, made)
+	return first != key, err
 }
 
 // begin has Run start a job. There is none of that environment.

@@ -71,7 +71,7 @@ func (b *builder) play(unit string) error {
 // need is the need of a session for packages of that name.
 func need(name string) *exec.Need {
 	n := exec.Need{Order: environment.Order{
-		Provider: "venv", Manifests: []environment.Manifest{{Path: "requirements.txt", Content: []byte(name)}},
+		Owner: "1000", Provider: "venv", Manifests: []environment.Manifest{{Path: "requirements.txt", Content: []byte(name)}},
 		Store: environment.Store{Dir: "/srv/packages", Sums: []byte("x")},
 	}}
 	n.Key = n.Order.Key()
@@ -115,7 +115,7 @@ func TestOneBuildForAll(t *testing.T) {
 	for range 8 {
 		all = append(all, b.awaits(n))
 	}
-	assert.Equal(t, &session.Environment{Name: "auto", Store: "/srv/packages", Wait: 2 * time.Minute}, all[0].Spec.Environment)
+	assert.Equal(t, &session.Environment{Owner: "1000", Name: "auto", Store: "/srv/packages", Wait: 2 * time.Minute}, all[0].Spec.Environment)
 	assert.Equal(t, paths.EnvironmentUnit(n.Key), <-b.units)
 	b.end <- job.Built{Version: job.Version, Bytes: 50}
 	for _, u := range all {
@@ -159,7 +159,7 @@ func TestBuildsThatFail(t *testing.T) {
 	assert.EqualValues(t, 1, b.sweeps.Load(), "nothing half is left")
 	u = b.awaits(n)
 	close(b.end)
-	assert.Contains(t, b.provided(u).Fault, "was killed or did not start: `journalctl -u codex-environment@"+n.Key+".service` has the reason")
+	assert.Contains(t, b.provided(u).Fault, "was killed or did not start: `journalctl -u codex-environment@"+n.Key[:28]+".service` has the reason")
 	assert.EqualValues(t, 2, b.builds.Load(), "the next command builds again")
 	all, err := b.Store.Environments(t.Context())
 	require.NoError(t, err)
@@ -181,8 +181,70 @@ func TestNeedsThatLie(t *testing.T) {
 	online := need("a")
 	online.Order.Store = environment.Store{}
 	online.Key = online.Order.Key()
-	assert.Contains(t, b.provided(b.awaits(online)).Fault, "the store of packages has been changed meanwhile")
+	assert.Contains(t, b.provided(b.awaits(online)).Fault, "store or shared of [environments] has been changed meanwhile")
+	foreign := need("a")
+	foreign.Order.Owner = "1001"
+	foreign.Key = foreign.Order.Key()
+	assert.Contains(t, b.provided(b.awaits(foreign)).Fault, "store or shared of [environments] has been changed meanwhile")
 	assert.Zero(t, b.builds.Load())
+}
+
+// Users share environments where the administrator lets them.
+func TestSharedEnvironments(t *testing.T) {
+	b := newBuilder(t, func(s *runner.Settings) { s.Environments.Shared = true })
+	n := need("a")
+	n.Order.Owner = paths.Shared
+	n.Key = n.Order.Key()
+	u := b.awaits(n)
+	assert.Equal(t, paths.Shared, u.Spec.Environment.Owner)
+	b.end <- job.Built{Version: job.Version, Bytes: 1}
+	assert.Empty(t, b.provided(u).Fault)
+	assert.Contains(t, b.provided(b.awaits(need("a"))).Fault, "has been changed meanwhile")
+}
+
+// What a command has written is not built with the network, but what the commit of the session has is built again.
+func TestManifestsOfACommand(t *testing.T) {
+	b := newBuilder(t, func(s *runner.Settings) { s.Environments.Store, s.Environments.Network = "", runner.BuildsForAll })
+	online := func(name string) *exec.Need {
+		n := need(name)
+		n.Order.Store = environment.Store{}
+		n.Key = n.Order.Key()
+		return n
+	}
+	_, err := b.Create(t.Context(), alice, wire.NewSession{
+		Environment: "auto", Commands: []wire.NewCommand{{Args: []string{"a"}}, {Args: []string{"b"}}, {Args: []string{"c"}}},
+	})
+	require.NoError(t, err)
+	first := b.started()
+	first.Enter(exec.Reply{Phase: exec.Awaiting, Need: online("committed")})
+	b.end <- job.Built{Version: job.Version, Bytes: 1}
+	assert.Empty(t, b.provided(first).Fault)
+	first.End(exit(0))
+	second := b.started()
+	second.Enter(exec.Reply{Phase: exec.Awaiting, Need: online("written")})
+	assert.Contains(t, b.provided(second).Fault, "a command may have written its manifests: commit them or send them as a patch")
+	second.End(exit(0))
+	third := b.started()
+	again := online("committed")
+	again.Missing = true
+	third.Enter(exec.Reply{Phase: exec.Awaiting, Need: again})
+	b.end <- job.Built{Version: job.Version, Bytes: 1}
+	assert.Empty(t, b.provided(third).Fault)
+	assert.EqualValues(t, 2, b.builds.Load())
+	b.ends(third)
+}
+
+// An environment of an earlier version, whose key is short, is removed.
+func TestEnvironmentOfAnEarlierVersion(t *testing.T) {
+	b := newBuilder(t)
+	const old = "0123456789abcdef"
+	require.NoError(t, b.Store.BeginEnvironment(t.Context(), old, "venv", time.Now()))
+	require.NoError(t, b.Store.EndEnvironment(t.Context(), old, 1))
+	n := need("a")
+	u := b.awaits(n)
+	b.end <- job.Built{Version: job.Version, Bytes: 1}
+	assert.Empty(t, b.provided(u).Fault)
+	b.left(n.Key)
 }
 
 func TestBuildsWithTheNetwork(t *testing.T) {

@@ -14,7 +14,10 @@ import (
 // repositoryPrepare opens the files of the order to fetch a repository, and passes them to repository-fetch through
 // systemd. It is ExecStartPre of codex-repository@KEY.service and runs as root: the files belong to codex-runner.service.
 func repositoryPrepare(ctx context.Context, key string, notifier *notify.Notifier) error {
-	return prepareJob(ctx, key, paths.RepositoryDir, notifier)
+	if err := paths.CheckKey(key); err != nil {
+		return err
+	}
+	return prepare.Installed().Job(ctx, paths.RepositoryDir(key), notifier)
 }
 
 // repositoryFetch makes the mirror of a repository, or brings it up to date, finds out which commit is meant, and fetches
@@ -33,24 +36,25 @@ func repositoryFetch(ctx context.Context, _ string, _ *notify.Notifier) error {
 // systemd. It is ExecStartPre of codex-environment@KEY.service and runs as root: the files belong to
 // codex-runner.service.
 func environmentPrepare(ctx context.Context, key string, notifier *notify.Notifier) error {
-	return prepareJob(ctx, key, paths.EnvironmentDir, notifier)
+	return prepare.Installed().Build(ctx, key, notifier)
 }
 
-// environmentBuild installs the packages of an environment where sessions see them. It is the main process of
-// codex-environment@KEY.service. There is no error if the result is written, also that of a build that failed.
+// environmentPublish has sessions see the environment that was built, if it has nothing but files, directories and links,
+// and removes what a build has left. It is ExecStopPost of codex-environment@KEY.service and runs as root, after any end:
+// no process of the build is left then.
+func environmentPublish(_ context.Context, key string, _ *notify.Notifier) error {
+	return prepare.OnHost(func() error { return prepare.Installed().Publish(key, os.Getenv) })
+}
+
+// environmentBuild installs the packages of an environment, at the path where sessions see them later. It is the main
+// process of codex-environment@KEY.service; KEY is the beginning of the key. There is no error if the result is written,
+// also that of a build that failed.
 func environmentBuild(ctx context.Context, key string, _ *notify.Notifier) error {
 	files, err := notify.InheritedFiles()
 	if err != nil {
 		return err
 	}
-	return job.Build{}.Run(ctx, files, key, filepath.Join(paths.Environments, key), os.Getenv("PATH"))
-}
-
-func prepareJob(ctx context.Context, key string, dir func(key string) string, notifier *notify.Notifier) error {
-	if err := paths.CheckKey(key); err != nil {
-		return err
-	}
-	return prepare.Installed().Job(ctx, dir(key), notifier)
+	return job.Build{}.Run(ctx, files, key, paths.Environments, os.Getenv("PATH"))
 }
 
 // sweep removes what belongs to a user that systemd gave for a time: what is session-ID for the home of a session,

@@ -36,6 +36,7 @@ var steps = map[string]step{
 	"repository-fetch":    {"", repositoryFetch},
 	"environment-prepare": {"KEY", environmentPrepare},
 	"environment-build":   {"KEY", environmentBuild},
+	"environment-publish": {"KEY", environmentPublish},
 	"sweep":               {"WHAT", sweep},
 }
 

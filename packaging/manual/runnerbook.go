@@ -39,8 +39,9 @@ var runnerBook = book{
 		{
 			unit: "codex-environment@.service", summary: "an environment of codex-runner under construction",
 			synopsis: "codex-environment@KEY.service, codex-environment-online@KEY.service",
-			description: "codex-environment@KEY.service installs the packages of the environment KEY, once for all " +
-				"sessions that need the same ones. It has no network and takes them from the store of codex-runner.toml(5). " +
+			description: "codex-environment@KEY.service installs the packages of an environment, once for all " +
+				"sessions of a user that need the same ones; KEY is the beginning of its key. Sessions see it when it is " +
+				"whole, and has nothing but files, directories and links. It has no network and takes them from the store of codex-runner.toml(5). " +
 				"codex-environment-online@KEY.service takes them from the network.",
 		},
 		{

@@ -116,6 +116,7 @@ func (h hooks) check() error {
 }
 
 type environments struct {
+	Shared   bool     `toml:"shared"`
 	MaxBytes size     `toml:"max_bytes"`
 	Timeout  duration `toml:"timeout"`
 	Network  builds   `toml:"network"`
@@ -174,7 +175,7 @@ func Load(path string) (*Config, error) {
 		Hooks:         r.Hooks.session(),
 		Artifacts:     artifact.Limits{Bytes: r.Artifacts.Bytes.bytes, Count: r.Artifacts.Count},
 		Environments: runner.Environments{
-			MaxBytes: r.Environments.MaxBytes.bytes, Timeout: r.Environments.Timeout.Duration,
+			Shared: r.Environments.Shared, MaxBytes: r.Environments.MaxBytes.bytes, Timeout: r.Environments.Timeout.Duration,
 			Network: r.Environments.Network.BuildNetwork, Store: r.Environments.Store,
 		},
 	}

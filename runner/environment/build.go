@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ready is the file of a whole environment. It has the environment's key.
-const ready = ".ready"
+// ReadyFile is the file of a whole environment. It has the environment's key.
+const ReadyFile = ".ready"
 
 // Place is where a build works.
 type Place struct {
@@ -40,21 +40,20 @@ func (e *BuildError) Unwrap() error { return e.Err }
 
 // Ready says whether dir has the whole environment of that key.
 func Ready(dir, key string) bool {
-	data, err := os.ReadFile(filepath.Join(dir, ready))
+	data, err := os.ReadFile(filepath.Join(dir, ReadyFile))
 	return err == nil && string(data) == key+"\n"
 }
 
-// Build makes the environment in dir, an existing directory at its final path that no other build uses. What an earlier
-// build left there it removes, unless that one is whole. The output of the steps goes to log. The errors are a
-// *BuildError, one of the store or the file system, or the end of ctx, which kills the step and
-// what it started.
+// Build makes the environment in dir, which does not exist, at the path where sessions see it later. The manifests do not
+// stay there, as they may have passwords. The output of the steps goes to log. The errors are a *BuildError, one of the
+// store or the file system, or the end of ctx, which kills the step and what it started.
 func Build(ctx context.Context, host Host, order Order, dir string, log io.Writer) error {
 	provider, err := Find(order.Provider)
-	if err != nil || Ready(dir, order.Key()) {
+	if err != nil {
 		return err
 	}
-	if err := discard(dir); err != nil {
-		return fmt.Errorf("cannot clear what an earlier build left: %w", err)
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return err
 	}
 	if err := order.Store.verify(); err != nil {
 		return err
@@ -73,20 +72,14 @@ func Build(ctx context.Context, host Host, order Order, dir string, log io.Write
 			return err
 		}
 	}
+	if err := order.removeManifests(place.Manifests); err != nil {
+		return fmt.Errorf("cannot remove the manifests: %w", err)
+	}
 	return markReady(dir, order.Key())
 }
 
 // Discard has Ready no longer find the environment in dir. A directory that is half removed is not whole.
-func Discard(dir string) error { return ignoreMissing(os.Remove(filepath.Join(dir, ready))) }
-
-func discard(dir string) error {
-	entries, err := os.ReadDir(dir)
-	err = errors.Join(err, Discard(dir))
-	for _, e := range entries {
-		err = errors.Join(err, os.RemoveAll(filepath.Join(dir, e.Name())))
-	}
-	return err
-}
+func Discard(dir string) error { return ignoreMissing(os.Remove(filepath.Join(dir, ReadyFile))) }
 
 func ignoreMissing(err error) error {
 	if errors.Is(err, os.ErrNotExist) {
@@ -116,6 +109,20 @@ func (o Order) writeManifests(dir string) error {
 	return nil
 }
 
+func (o Order) removeManifests(dir string) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	for _, m := range o.Manifests {
+		if err := ignoreMissing(root.Remove(m.Path)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (s Step) run(ctx context.Context, host Host, place Place, log io.Writer) error {
 	cmd := exec.CommandContext(ctx, s.Args[0], s.Args[1:]...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = place.Manifests, log, log
@@ -135,7 +142,7 @@ func (s Step) run(ctx context.Context, host Host, place Place, log io.Writer) er
 // markReady writes the last file of a build after everything else is on the disk (syncfs(2)), so that a crash of the host
 // leaves no mark without the rest.
 func markReady(dir, key string) error {
-	fresh := filepath.Join(dir, ready+".new")
+	fresh := filepath.Join(dir, ReadyFile+".new")
 	file, err := os.Create(fresh)
 	if err != nil {
 		return err
@@ -144,5 +151,5 @@ func markReady(dir, key string) error {
 	if err = errors.Join(err, unix.Syncfs(int(file.Fd())), file.Close()); err != nil {
 		return fmt.Errorf("cannot finish the environment: %w", err)
 	}
-	return os.Rename(fresh, filepath.Join(dir, ready))
+	return os.Rename(fresh, filepath.Join(dir, ReadyFile))
 }

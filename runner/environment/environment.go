@@ -1,5 +1,5 @@
 // Package environment makes the environments of sessions: the packages of a Python, conda or Node project, installed once
-// for all sessions that need the same ones.
+// for all sessions of an owner that need the same ones.
 //
 // A session's unit decides what it needs: Plan finds the manifests in its workspace and makes an Order, which has all that
 // the result depends on. The key of the order names the environment. A unit of its own runs Build, which knows nothing of
@@ -37,6 +37,8 @@ type Manifest struct {
 
 // Order has all that an environment depends on. Times of files are no part of it.
 type Order struct {
+	// Owner is whose sessions use it: no user gets code that the manifests of another one have chosen.
+	Owner        string     `json:"owner"`
 	Provider     string     `json:"provider"`
 	Tools        []Tool     `json:"tools,omitempty"` // the interpreter, and what installs
 	Architecture string     `json:"architecture"`
@@ -44,14 +46,14 @@ type Order struct {
 	Store        Store      `json:"store"`
 }
 
-// Key names the environment: 16 hexadecimal digits.
+// Key names the environment: the SHA-256 of the order, in hexadecimal digits.
 func (o Order) Key() string {
 	data, err := json.Marshal(o)
 	if err != nil {
 		panic(err) // strings and bytes have no error
 	}
 	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:8])
+	return hex.EncodeToString(sum[:])
 }
 
 // tool returns the tool of that name.
@@ -123,9 +125,9 @@ func Find(name string) (Provider, error) {
 	return nil, fmt.Errorf("there is no environment %q: %s", name, hint)
 }
 
-// Plan makes the order for a workspace, whose files may be anything. name is a provider or Auto. The directory store
-// has the packages of a build without the network, or is "" if the build has the network.
-func Plan(ctx context.Context, host Host, workspace, name, store string) (Order, error) {
+// Plan makes the order of an owner for a workspace, whose files may be anything. name is a provider or Auto. The directory
+// store has the packages of a build without the network, or is "" if the build has the network.
+func Plan(ctx context.Context, host Host, workspace, owner, name, store string) (Order, error) {
 	root, err := os.OpenRoot(workspace)
 	if err != nil {
 		return Order{}, err
@@ -141,7 +143,7 @@ func Plan(ctx context.Context, host Host, workspace, name, store string) (Order,
 	if !p.Detect(files) {
 		return Order{}, fmt.Errorf("the workspace has no manifest for the environment %s: add one, or use --env auto or none", name)
 	}
-	o := Order{Provider: p.Name(), Architecture: runtime.GOARCH}
+	o := Order{Owner: owner, Provider: p.Name(), Architecture: runtime.GOARCH}
 	if o.Manifests, o.Tools, err = p.Key(ctx, host, files); err != nil {
 		return Order{}, fmt.Errorf("environment %s: %w", p.Name(), err)
 	}

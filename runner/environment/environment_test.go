@@ -107,13 +107,15 @@ func tool(t *testing.T, variable string) Host {
 // built makes the environment of a workspace.
 func built(t *testing.T, host Host, workspace, name, packages string) (Order, string) {
 	t.Helper()
-	order, err := Plan(t.Context(), host, workspace, name, packages)
+	order, err := Plan(t.Context(), host, workspace, "1000", name, packages)
 	require.NoError(t, err)
 	dir := filepath.Join(t.TempDir(), order.Key())
-	require.NoError(t, os.Mkdir(dir, 0o755))
 	var log bytes.Buffer
 	require.NoError(t, Build(t.Context(), host, order, dir, &log), "%s", &log)
 	assert.True(t, Ready(dir, order.Key()))
+	for _, m := range order.Manifests {
+		assert.NoFileExists(t, filepath.Join(dir, "manifests", m.Path), "it may have the password of an index")
+	}
 	return order, dir
 }
 
@@ -153,13 +155,13 @@ func TestVenvWithHashes(t *testing.T) {
 	assert.Equal(t, "greet 1.0", output(t, venv{}.Activate(env), "greet"))
 
 	bad := write(t, map[string]string{"requirements.txt": "greet==1.0 --hash=sha256:" + strings.Repeat("0", 64) + "\n"})
-	order, err := Plan(t.Context(), debian, bad, "venv", dir)
+	order, err := Plan(t.Context(), debian, bad, "1000", "venv", dir)
 	require.NoError(t, err)
 	var log bytes.Buffer
 	var failed *BuildError
-	require.ErrorAs(t, Build(t.Context(), debian, order, env, &log), &failed)
+	require.ErrorAs(t, Build(t.Context(), debian, order, env+"-bad", &log), &failed)
 	assert.Contains(t, log.String(), "DO NOT MATCH")
-	assert.False(t, Ready(env, order.Key()))
+	assert.False(t, Ready(env+"-bad", order.Key()))
 }
 
 func TestUV(t *testing.T) {
@@ -176,10 +178,10 @@ func TestUV(t *testing.T) {
 	assert.Equal(t, "greet 1.0", output(t, uv{}.Activate(env), "greet"))
 
 	require.NoError(t, os.WriteFile(filepath.Join(workspace, "pyproject.toml"), []byte(strings.Replace(project, "greet", "greet>9", 1)), 0o644))
-	order, err = Plan(t.Context(), host, workspace, "uv", dir)
+	order, err = Plan(t.Context(), host, workspace, "1000", "uv", dir)
 	require.NoError(t, err)
 	var failed *BuildError
-	require.ErrorAs(t, Build(t.Context(), host, order, t.TempDir(), os.Stderr), &failed, "the lock is older than pyproject.toml")
+	require.ErrorAs(t, Build(t.Context(), host, order, t.TempDir()+"/e", os.Stderr), &failed, "the lock is older than pyproject.toml")
 }
 
 func TestConda(t *testing.T) {
@@ -196,7 +198,7 @@ func TestConda(t *testing.T) {
 	assert.Equal(t, "conda", order.Provider)
 	assert.Equal(t, "greet 1.0", output(t, conda{}.Activate(env), "greet"))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "noarch/greet-1.0-0.tar.bz2"), []byte("replaced"), 0o644))
-	require.ErrorContains(t, Build(t.Context(), host, order, t.TempDir(), os.Stderr), "is not the file that SHA256SUMS names")
+	require.ErrorContains(t, Build(t.Context(), host, order, t.TempDir()+"/e", os.Stderr), "is not the file that SHA256SUMS names")
 }
 
 // condaPackage is a package of conda with a program; bzip2 is the compression of that format.
@@ -233,20 +235,21 @@ func TestNode(t *testing.T) {
 		assert.FileExists(t, filepath.Join(target, "greet/built"), "scripts of packages run")
 	}
 	assert.Equal(t, "greet 1.0", output(t, a, "/usr/bin/node", filepath.Join(workspace, "use.mjs")))
-	again, err := Plan(t.Context(), debian, workspace, Auto, order.Store.Dir)
+	again, err := Plan(t.Context(), debian, workspace, "1000", Auto, order.Store.Dir)
 	require.NoError(t, err, "the link stays for the next command")
 	assert.Equal(t, order.Key(), again.Key())
 	require.NoError(t, os.Remove(filepath.Join(workspace, "node_modules")))
 	require.NoError(t, os.Mkdir(filepath.Join(workspace, "node_modules"), 0o755))
-	_, err = Plan(t.Context(), debian, workspace, Auto, "")
+	_, err = Plan(t.Context(), debian, workspace, "1000", Auto, "")
 	require.ErrorIs(t, err, ErrUnsupported, "the workspace has a node_modules of its own")
 }
 
 func TestKey(t *testing.T) {
-	base := Order{Provider: "venv", Architecture: "amd64", Tools: []Tool{{"python3", "/usr/bin/python3.11", "3.11", "cp311"}},
+	base := Order{Owner: "1000", Provider: "venv", Architecture: "amd64", Tools: []Tool{{"python3", "/usr/bin/python3.11", "3.11", "cp311"}},
 		Manifests: []Manifest{{"a", []byte("1")}, {"b", []byte("2")}}, Store: Store{"/s", []byte("x")}}
 	keys := map[string]string{base.Key(): "base"}
 	for name, change := range map[string]func(o *Order){
+		"owner":    func(o *Order) { o.Owner = "1001" },
 		"provider": func(o *Order) { o.Provider = "uv" }, "architecture": func(o *Order) { o.Architecture = "arm64" },
 		"tool":        func(o *Order) { o.Tools = []Tool{{"python3", "/usr/bin/python3.11", "3.12", "cp311"}} },
 		"ABI":         func(o *Order) { o.Tools = []Tool{{"python3", "/usr/bin/python3.11", "3.11", "cp311d"}} },
@@ -260,7 +263,7 @@ func TestKey(t *testing.T) {
 		assert.Empty(t, keys[o.Key()], name)
 		keys[o.Key()] = name
 	}
-	assert.Regexp(t, "^[0-9a-f]{16}$", base.Key())
+	assert.Regexp(t, "^[0-9a-f]{64}$", base.Key())
 	var read Order
 	data, err := json.Marshal(base)
 	require.NoError(t, err)
@@ -270,14 +273,14 @@ func TestKey(t *testing.T) {
 
 func TestKeyIgnoresTimes(t *testing.T) {
 	workspace := write(t, map[string]string{"requirements.txt": "greet\n"})
-	first, err := Plan(t.Context(), debian, workspace, Auto, "")
+	first, err := Plan(t.Context(), debian, workspace, "1000", Auto, "")
 	require.NoError(t, err)
 	require.NoError(t, os.Chtimes(filepath.Join(workspace, "requirements.txt"), first0, first0))
-	again, err := Plan(t.Context(), debian, workspace, Auto, "")
+	again, err := Plan(t.Context(), debian, workspace, "1000", Auto, "")
 	require.NoError(t, err)
 	assert.Equal(t, first.Key(), again.Key())
 	require.NoError(t, os.WriteFile(filepath.Join(workspace, "requirements.txt"), []byte("other\n"), 0o644))
-	other, err := Plan(t.Context(), debian, workspace, Auto, "")
+	other, err := Plan(t.Context(), debian, workspace, "1000", Auto, "")
 	require.NoError(t, err)
 	assert.NotEqual(t, first.Key(), other.Key())
 	assert.Equal(t, runtime.GOARCH, other.Architecture)

@@ -25,7 +25,7 @@ func TestFacts(t *testing.T) {
 		if i%2 == 0 {
 			install(version)
 		}
-		order, err := Plan(t.Context(), host, workspace, "conda", "")
+		order, err := Plan(t.Context(), host, workspace, "1000", "conda", "")
 		require.NoError(t, err)
 		assert.Equal(t, version, order.Tools[0].Version)
 		data, err := os.ReadFile(runs)
@@ -42,9 +42,9 @@ func TestFactsGiveTheSameKey(t *testing.T) {
 		"node": write(t, map[string]string{"package.json": "{}", "package-lock.json": "{}"}),
 	} {
 		for range 2 {
-			want, err := Plan(t.Context(), debian, workspace, name, "")
+			want, err := Plan(t.Context(), debian, workspace, "1000", name, "")
 			require.NoError(t, err)
-			got, err := Plan(t.Context(), host, workspace, name, "")
+			got, err := Plan(t.Context(), host, workspace, "1000", name, "")
 			require.NoError(t, err)
 			assert.Equal(t, want, got)
 		}
@@ -58,7 +58,7 @@ func BenchmarkPlan(b *testing.B) {
 	require.NoError(b, os.WriteFile(filepath.Join(workspace, "requirements.txt"), []byte("greet==1\n"), 0o644))
 	host := Host{Path: debian.Path, Facts: Facts{}}
 	for b.Loop() {
-		_, err := Plan(b.Context(), host, workspace, Auto, "")
+		_, err := Plan(b.Context(), host, workspace, "1000", Auto, "")
 		require.NoError(b, err)
 	}
 }

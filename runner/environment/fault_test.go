@@ -18,7 +18,7 @@ func TestPlanErrors(t *testing.T) {
 	empty := Host{Path: t.TempDir()}
 	plan := func(host Host, name string, files map[string]string) error {
 		t.Helper()
-		_, err := Plan(t.Context(), host, write(t, files), name, "")
+		_, err := Plan(t.Context(), host, write(t, files), "1000", name, "")
 		return err
 	}
 	require.NoError(t, plan(empty, Auto, nil), "no manifest is the environment none")
@@ -50,16 +50,16 @@ func TestPlanErrors(t *testing.T) {
 
 	workspace := t.TempDir()
 	require.NoError(t, os.Symlink("/etc/passwd", filepath.Join(workspace, "requirements.txt")))
-	_, err := Plan(t.Context(), debian, workspace, "venv", "")
+	_, err := Plan(t.Context(), debian, workspace, "1000", "venv", "")
 	require.Error(t, err, "a link out of the workspace")
-	_, err = Plan(t.Context(), debian, write(t, map[string]string{"requirements.txt": ""}), "venv", t.TempDir())
+	_, err = Plan(t.Context(), debian, write(t, map[string]string{"requirements.txt": ""}), "1000", "venv", t.TempDir())
 	require.ErrorContains(t, err, "sha256sum")
 }
 
-// TestBuildThatIsKilled has the next build begin anew, and one that is whole stay.
-func TestBuildThatIsKilled(t *testing.T) {
+// TestBuildThatFails has a build leave no whole environment, and none begin where an earlier one was.
+func TestBuildThatFails(t *testing.T) {
 	host := Host{Path: write(t, nil)}
-	place := t.TempDir()
+	above := t.TempDir()
 	order := Order{Provider: "conda", Tools: []Tool{{Name: "micromamba", Path: filepath.Join(host.Path, "micromamba")}}, Manifests: []Manifest{{"environment.yml", nil}}}
 	script := func(text string) {
 		require.NoError(t, os.WriteFile(filepath.Join(host.Path, "micromamba"), []byte("#!/bin/sh\n"+text), 0o755))
@@ -67,31 +67,31 @@ func TestBuildThatIsKilled(t *testing.T) {
 	script(": >../half\necho output\nexit 3\n")
 	var log bytes.Buffer
 	var failed *BuildError
-	require.ErrorAs(t, Build(t.Context(), host, order, place, &log), &failed)
+	require.ErrorAs(t, Build(t.Context(), host, order, above+"/1", &log), &failed)
 	assert.Equal(t, "output\n", log.String())
-	assert.FileExists(t, filepath.Join(place, "half"))
-	assert.False(t, Ready(place, order.Key()))
+	assert.FileExists(t, above+"/1/half")
+	assert.False(t, Ready(above+"/1", order.Key()))
+	require.ErrorIs(t, Build(t.Context(), host, order, above+"/1", &log), os.ErrExist)
 
-	script("test ! -e ../half && : >../whole\n")
-	require.NoError(t, Build(t.Context(), host, order, place, &log))
-	assert.FileExists(t, filepath.Join(place, "whole"))
-	assert.True(t, Ready(place, order.Key()))
-	script("exit 1\n")
-	require.NoError(t, Build(t.Context(), host, order, place, &log), "a whole environment is not built again")
+	script("test -e environment.yml && : >../whole\n")
+	require.NoError(t, Build(t.Context(), host, order, above+"/2", &log))
+	assert.FileExists(t, above+"/2/whole")
+	assert.True(t, Ready(above+"/2", order.Key()))
+	assert.False(t, Ready(above+"/2", order.Key()[:28]), "the whole key counts")
 
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	order.Manifests[0].Content = []byte("changed")
-	require.ErrorIs(t, Build(ctx, host, order, place, &log), context.Canceled)
-	assert.False(t, Ready(place, order.Key()))
+	require.ErrorIs(t, Build(ctx, host, order, above+"/3", &log), context.Canceled)
+	assert.False(t, Ready(above+"/3", order.Key()))
 }
 
 // TestManifestsStayInside has an order of a hostile session write nothing outside of the environment.
 func TestManifestsStayInside(t *testing.T) {
 	place := t.TempDir()
 	for _, path := range []string{"../x", "/x", "a/../../x"} {
-		err := Build(t.Context(), debian, Order{Provider: "none", Manifests: []Manifest{{path, []byte("x")}}}, place, os.Stderr)
-		assert.Error(t, err, path)
+		err := Build(t.Context(), debian, Order{Provider: "none", Manifests: []Manifest{{path, []byte("x")}}}, filepath.Join(place, "e"), os.Stderr)
+		require.Error(t, err, path)
+		require.NoError(t, os.RemoveAll(filepath.Join(place, "e")))
 	}
 	assert.NoFileExists(t, filepath.Join(place, "x"))
 }
@@ -110,7 +110,7 @@ func TestBuildEndsWithItsContext(t *testing.T) {
 	order := Order{Provider: "conda", Tools: []Tool{{Name: "micromamba", Path: program}}, Manifests: []Manifest{{"environment.yml", nil}}}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	err := Build(ctx, host, order, t.TempDir(), writerFunc(func(p []byte) (int, error) { cancel(); return len(p), nil }))
+	err := Build(ctx, host, order, t.TempDir()+"/e", writerFunc(func(p []byte) (int, error) { cancel(); return len(p), nil }))
 	require.ErrorIs(t, err, context.Canceled)
 }
 

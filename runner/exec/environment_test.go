@@ -59,7 +59,7 @@ echo '{"path":"/usr/bin/python3","version":"3","pip":"1","abi":"a","modules":[]}
 	require.NoError(t, os.WriteFile(tools+"/python3", []byte(script), 0o700))
 	e := Environment{Dir: t.TempDir(), Path: tools}
 	l := &Launch{
-		Spec: &session.Spec{Environment: &session.Environment{Name: "auto", Wait: time.Millisecond}}, Dir: dir,
+		Spec: &session.Spec{Environment: &session.Environment{Owner: "1000", Name: "auto", Wait: time.Millisecond}}, Dir: dir,
 		Provide: func(ctx context.Context, _ *Need) error {
 			<-ctx.Done()
 			return context.Cause(ctx)
@@ -71,14 +71,14 @@ echo '{"path":"/usr/bin/python3","version":"3","pip":"1","abi":"a","modules":[]}
 		"no disk":                           func(context.Context, *Need) error { return errors.New("no disk") },
 	} {
 		l := &Launch{
-			Spec: &session.Spec{Environment: &session.Environment{Name: "auto", Wait: patience}},
+			Spec: &session.Spec{Environment: &session.Environment{Owner: "1000", Name: "auto", Wait: patience}},
 			Dir:  dir, Provide: provide,
 		}
 		assert.ErrorContains(t, e.Prepare(t.Context(), l), want)
 	}
 	var needs []bool
 	l = &Launch{
-		Spec: &session.Spec{Environment: &session.Environment{Name: "auto", Wait: patience}}, Dir: dir,
+		Spec: &session.Spec{Environment: &session.Environment{Owner: "1000", Name: "auto", Wait: patience}}, Dir: dir,
 		Provide: func(_ context.Context, n *Need) error {
 			needs = append(needs, n.Missing)
 			if !n.Missing {
@@ -90,7 +90,7 @@ echo '{"path":"/usr/bin/python3","version":"3","pip":"1","abi":"a","modules":[]}
 	}
 	require.NoError(t, e.Prepare(t.Context(), l))
 	assert.Equal(t, []bool{false, true}, needs, "somebody had removed it")
-	l = &Launch{Spec: &session.Spec{Environment: &session.Environment{Name: "auto", Wait: patience}}, Dir: t.TempDir()}
+	l = &Launch{Spec: &session.Spec{Environment: &session.Environment{Owner: "1000", Name: "auto", Wait: patience}}, Dir: t.TempDir()}
 	require.NoError(t, e.Prepare(t.Context(), l), "nothing to install")
 	l.Spec.Environment.Name = "vnev"
 	assert.ErrorContains(t, e.Prepare(t.Context(), l), "do you mean venv?")

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"path/filepath"
 
 	"codex-proxy/runner/disk"
 	"codex-proxy/runner/environment"
@@ -26,10 +27,10 @@ type Built struct {
 	Bytes   int64    `json:"bytes,omitempty"` // that the environment takes on the disk
 }
 
-// Run builds the environment with the given key in dir, unless it is whole already. The order comes from a session, so it
-// builds nothing but its own key. path is where tools are looked for. The output of the tools goes to the log. An error
-// means that there is no result.
-func (b Build) Run(ctx context.Context, files Files, key, dir, path string) error {
+// Run builds the environment in the directory above, by its key. The order comes from a session: it is that of the
+// instance, or it is not built. path is where tools are looked for. The output of the tools goes to the log. An error means
+// that there is no result.
+func (b Build) Run(ctx context.Context, files Files, instance, above, path string) error {
 	if err := files.check(); err != nil {
 		return err
 	}
@@ -37,9 +38,11 @@ func (b Build) Run(ctx context.Context, files Files, key, dir, path string) erro
 	if err == nil {
 		err = checkVersion(b.Version)
 	}
-	if is := b.Order.Key(); err == nil && is != key {
-		err = fmt.Errorf("the order is that of the environment %s: it cannot be %s", is, key)
+	key := b.Order.Key()
+	if err == nil && paths.EnvironmentInstance(key) != instance {
+		err = fmt.Errorf("the order is that of the environment %s: it cannot be %s", key, instance)
 	}
+	dir := filepath.Join(above, key)
 	built := Built{Version: Version}
 	if err == nil {
 		err = b.build(ctx, dir, path, files[paths.OutputFile])

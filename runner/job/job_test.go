@@ -128,14 +128,14 @@ func TestFetchOfABundle(t *testing.T) {
 func TestBuild(t *testing.T) {
 	order := environment.Order{Provider: "none"}
 	for key, want := range map[string]string{
-		order.Key(): "", "0123456789abcdef": "the order is that of the environment " + order.Key() + ": it cannot be 0123456789abcdef",
+		paths.EnvironmentInstance(order.Key()): "", "0123456789abcdef": "the order is that of the environment " + order.Key() + ": it cannot be 0123456789abcdef",
 	} {
 		f, dir := files(t, Build{Version, order, 1 << 30}), t.TempDir()
 		require.NoError(t, Build{}.Run(t.Context(), f, key, dir, ""))
 		built := result[Built](t, f)
 		if want == "" {
 			assert.Nil(t, built.Failure)
-			assert.True(t, environment.Ready(dir, key))
+			assert.True(t, environment.Ready(filepath.Join(dir, order.Key()), order.Key()))
 			assert.Positive(t, built.Bytes)
 		} else {
 			assert.Equal(t, &Failure{Failed, want}, built.Failure)
@@ -154,7 +154,7 @@ func TestBuildThatIsTooLarge(t *testing.T) {
 	}
 	t.Setenv("TMPDIR", t.TempDir())
 	f := files(t, Build{Version, order, 4_000_000})
-	require.NoError(t, Build{}.Run(t.Context(), f, order.Key(), t.TempDir(), "/usr/bin:/bin"))
+	require.NoError(t, Build{}.Run(t.Context(), f, paths.EnvironmentInstance(order.Key()), t.TempDir(), "/usr/bin:/bin"))
 	assert.Contains(t, result[Built](t, f).Failure.Text, "takes more than 4000000 bytes")
 	info, err := os.Stat(f[paths.OutputFile].Name())
 	require.NoError(t, err)

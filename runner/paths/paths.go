@@ -33,18 +33,20 @@ const (
 	// Workspace is the working directory of a command, in the sandbox of its session.
 	Workspace = "/workspace"
 	// PrivateStates is where systemd keeps StateDirectory= of units with dynamic users (systemd.exec(5)), in the
-	// directories codex-session, codex-repository and codex-environment, each with one for each unit. StateLinks has the
-	// same directories with links to these.
+	// directories codex-session, codex-repository and codex-environment-build, each with one for each unit. StateLinks has
+	// the same directories with links to these.
 	PrivateStates = "/var/lib/private"
 	StateLinks    = "/var/lib"
-	// RepositoryStates and EnvironmentStates are two of these.
-	RepositoryStates  = PrivateStates + "/codex-repository"
-	EnvironmentStates = PrivateStates + "/codex-environment"
+	// RepositoryStates is one of these.
+	RepositoryStates = PrivateStates + "/codex-repository"
+	// EnvironmentStates has a directory for each owner of environments, and there whole environments by their keys. Root
+	// alone may enter it.
+	EnvironmentStates = StateLinks + "/codex-environment"
 	// RepositoryCredentials has a directory for each repository with its credentials, LoadCredential= of its unit: see
 	// workspace.Mirror.
 	RepositoryCredentials = RuntimeDir + "/repositories"
-	// Repository is the state of the session's repository, and Environments all environments by their keys, as sandboxes
-	// see them.
+	// Repository is the state of the session's repository, and Environments has the environments of its owner by their keys,
+	// as sandboxes see them. A build sees its own one alone there.
 	Repository   = "/repository"
 	Environments = "/environments"
 	// SystemControl is where systemd keeps the properties of SetUnitProperties with runtime=true
@@ -108,8 +110,10 @@ const (
 const (
 	WorkspaceLink  = "workspace"  // to the tree of its slot
 	RepositoryLink = "repository" // to the state of its repository, if it has one
-	CommandNumber  = "command"    // the number of the command that runs
-	Refusal        = "refusal"    // why the start failed before the main process ran
+	// EnvironmentsLink leads to the environments that its command may use, if it may use any.
+	EnvironmentsLink = "environments"
+	CommandNumber    = "command" // the number of the command that runs
+	Refusal          = "refusal" // why the start failed before the main process ran
 )
 
 // Names of the files that the main process of a job inherits, beside OutputFile and ResultFile.
@@ -130,6 +134,10 @@ const mostCommands = 1_000_000
 var (
 	idPattern  = regexp.MustCompile(`^[a-z2-7]{16}$`)
 	keyPattern = regexp.MustCompile(`^[0-9a-f]{16}$`)
+
+	environmentPattern = regexp.MustCompile(`^[0-9a-f]{64}$`)
+	instancePattern    = regexp.MustCompile(`^[0-9a-f]{28}$`)
+	ownerPattern       = regexp.MustCompile(`^([0-9]{1,10}|shared)$`)
 )
 
 // CheckID returns an error if id is not the ID of a session: 16 characters of base32 (RFC 4648) in lower case.
@@ -149,10 +157,43 @@ func CommandDir(id string, n int) string { return filepath.Join(SessionDir(id), 
 // RepositoryDir is the directory of the last job of a repository, below StateDir.
 func RepositoryDir(key string) string { return filepath.Join("repositories", key) }
 
-// EnvironmentDir is that of the last job of an environment.
-func EnvironmentDir(key string) string { return filepath.Join("environments", key) }
+// EnvironmentDir is that of the last job of an environment, by its key or the instance of its unit.
+func EnvironmentDir(key string) string {
+	return filepath.Join("environments", EnvironmentInstance(key))
+}
 
-// CheckKey returns an error if key is not the key of a repository or an environment.
+// EnvironmentInstance is the instance of the units of an environment: the beginning of its key, as the name of a user has
+// 31 characters at most (User= of the unit). Nothing relies on it: the order of a build has the whole key.
+func EnvironmentInstance(key string) string { return key[:min(len(key), 28)] }
+
+// CheckEnvironmentInstance returns an error if name is no EnvironmentInstance.
+func CheckEnvironmentInstance(name string) error {
+	if !instancePattern.MatchString(name) {
+		return fmt.Errorf("%q is no build: name one by the first 28 hexadecimal digits of its key", name)
+	}
+	return nil
+}
+
+// CheckEnvironment returns an error if key is not the key of an environment.
+func CheckEnvironment(key string) error {
+	if !environmentPattern.MatchString(key) {
+		return fmt.Errorf("%q is no key: the key of an environment has 64 hexadecimal digits", key)
+	}
+	return nil
+}
+
+// Shared is the owner of the environments that sessions of all users share.
+const Shared = "shared"
+
+// CheckOwner returns an error if owner is not the owner of environments.
+func CheckOwner(owner string) error {
+	if !ownerPattern.MatchString(owner) {
+		return fmt.Errorf("%q owns no environments: use a user ID, or %s", owner, Shared)
+	}
+	return nil
+}
+
+// CheckKey returns an error if key is not the key of a repository.
 func CheckKey(key string) error {
 	if !keyPattern.MatchString(key) {
 		return fmt.Errorf("%q is no key: a key has 16 hexadecimal digits", key)
@@ -189,10 +230,14 @@ func SessionOf(unit string) (id string, ok bool) {
 func RepositoryUnit(key string) string { return "codex-repository@" + key + ".service" }
 
 // EnvironmentUnit builds an environment without the network.
-func EnvironmentUnit(key string) string { return "codex-environment@" + key + ".service" }
+func EnvironmentUnit(key string) string {
+	return "codex-environment@" + EnvironmentInstance(key) + ".service"
+}
 
 // OnlineEnvironmentUnit is EnvironmentUnit with the network.
-func OnlineEnvironmentUnit(key string) string { return "codex-environment-online@" + key + ".service" }
+func OnlineEnvironmentUnit(key string) string {
+	return "codex-environment-online@" + EnvironmentInstance(key) + ".service"
+}
 
 // SweepUnit removes something. What is one of session, repository and environment with an ID or a key, or slot with a
 // number.

@@ -21,7 +21,7 @@ func TestUnitHasThesePaths(t *testing.T) {
 		"LoadCredential=" + strings.TrimSuffix(CredentialPrefix, "_") + ":" + Secrets + "/%i",
 		"BindPaths=-" + Sessions + "/%i/" + WorkspaceLink + ":" + Workspace,
 		"BindReadOnlyPaths=-" + Sessions + "/%i/" + RepositoryLink + ":" + Repository,
-		"BindReadOnlyPaths=-" + EnvironmentStates + ":" + Environments,
+		"BindReadOnlyPaths=-" + Sessions + "/%i/" + EnvironmentsLink + ":" + Environments,
 		"WorkingDirectory=-" + Workspace,
 		"InaccessiblePaths=-" + StateDir + " -" + RuntimeDir + " -" + Sessions + " -" + Workspaces,
 	} {
@@ -41,8 +41,9 @@ func TestJobsHaveThesePaths(t *testing.T) {
 		EnvironmentUnit(""): {
 			"ExecStartPre=+" + UnitProgram + " environment-prepare %i",
 			"ExecStart=" + UnitProgram + " environment-build %i",
-			"StateDirectory=" + strings.TrimPrefix(EnvironmentStates, PrivateStates+"/") + "/%i",
-			"BindPaths=" + EnvironmentStates + "/%i:" + Environments + "/%i",
+			"ExecStopPost=+" + UnitProgram + " environment-publish %i",
+			"StateDirectory=codex-environment-build/%i",
+			"BindPaths=" + PrivateStates + "/codex-environment-build/%i:" + Environments,
 		},
 		strings.Replace(SweepUnit("", ""), "-.service", ".service", 1): {"ExecStart=" + UnitProgram + " sweep %i"},
 	} {
@@ -58,6 +59,24 @@ func TestCheckKey(t *testing.T) {
 	require.NoError(t, CheckKey(Key("https://example.org/x")))
 	for _, key := range []string{"", "0123456789abcde", "0123456789abcdeg", "../../etc/passwd", "0123456789abcdef\n"} {
 		assert.ErrorContains(t, CheckKey(key), "is no key", "%q", key)
+	}
+}
+
+// The user of a build is named after the instance of its unit: ce-INSTANCE.
+func TestEnvironmentKeys(t *testing.T) {
+	key := strings.Repeat("0123456789abcdef", 4)
+	require.NoError(t, CheckEnvironment(key))
+	require.NoError(t, CheckEnvironmentInstance(EnvironmentInstance(key)))
+	assert.LessOrEqual(t, len("ce-"+EnvironmentInstance(key)), 31)
+	for _, key := range []string{"", key[:16], key[1:], key + "0", "../../etc/passwd", key[:63] + "\n"} {
+		require.ErrorContains(t, CheckEnvironment(key), "is no key", "%q", key)
+		require.ErrorContains(t, CheckEnvironmentInstance(key), "is no build", "%q", key)
+	}
+	for _, owner := range []string{"0", "4294967295", Shared} {
+		require.NoError(t, CheckOwner(owner))
+	}
+	for _, owner := range []string{"", "alice", "..", "1/..", "-1", "12345678901"} {
+		require.ErrorContains(t, CheckOwner(owner), "owns no environments", "%q", owner)
 	}
 }
 

@@ -2,8 +2,11 @@ package prepare
 
 import (
 	"errors"
+	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"path/filepath"
 
 	"golang.org/x/sys/unix"
 )
@@ -11,28 +14,40 @@ import (
 // batch is how many names of a directory are read at a time.
 const batch = 256
 
-// give gives a tree to owner. The tree may hold anything that a session can make; so no link is followed, and each
-// directory is opened relative to the one above it. A tree whose root belongs to owner is left as it is, as the root is
-// given last. Nothing of another user is in the tree twice: hard links do not lead out of a mount (link(2)), and a
-// slot is one.
+// maxDepth bounds the directories of a tree inside each other, and so the open files here. It is more than most paths have.
+const maxDepth = 500
+
+// give gives a tree to owner. A tree whose root belongs to owner is left as it is, as the root is given last.
 func give(d dir, owner owner) error {
 	has, err := ownerOf(d.File)
 	if err != nil || has == owner {
 		return err
 	}
-	return giveAll(d, owner)
+	return gift{to: owner}.all(d, "", 1)
 }
 
-func giveAll(d dir, owner owner) error {
+// gift gives a tree to an owner. The tree may hold anything that a session or a build can make; so no link is followed, and
+// each directory is opened relative to the one above it. Nothing of another user is in the tree twice: hard links do not
+// lead out of a mount (link(2)), and a slot is one.
+type gift struct {
+	to    owner
+	plain bool // refuse what is no file, directory or link
+}
+
+// all gives what lies in a directory, and it itself. at is its path in the tree.
+func (g gift) all(d dir, at string, depth int) error {
+	if depth > maxDepth {
+		return fmt.Errorf("%.100q… has more than %d directories inside each other", at, maxDepth)
+	}
 	for {
 		entries, err := d.ReadDir(batch)
 		for _, entry := range entries {
-			if err := giveEntry(d, entry, owner); err != nil {
+			if err := g.entry(d, entry, filepath.Join(at, entry.Name()), depth); err != nil {
 				return err
 			}
 		}
 		if errors.Is(err, io.EOF) {
-			return chownAt(d, "", owner)
+			return chownAt(d, "", g.to)
 		}
 		if err != nil {
 			return err
@@ -40,16 +55,19 @@ func giveAll(d dir, owner owner) error {
 	}
 }
 
-func giveEntry(d dir, entry os.DirEntry, owner owner) error {
+func (g gift) entry(d dir, entry os.DirEntry, at string, depth int) error {
 	if !entry.IsDir() {
-		return chownAt(d, entry.Name(), owner)
+		if kind := entry.Type(); g.plain && !kind.IsRegular() && kind != fs.ModeSymlink {
+			return fmt.Errorf("%.200q is no file, directory or link", at)
+		}
+		return chownAt(d, entry.Name(), g.to)
 	}
 	sub, err := d.sub(entry.Name())
 	if err != nil {
 		return err
 	}
 	defer sub.Close()
-	return giveAll(sub, owner)
+	return g.all(sub, at, depth+1)
 }
 
 // chownAt changes the owner of an entry of d, or of d itself if name is empty (AT_EMPTY_PATH).

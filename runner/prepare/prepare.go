@@ -64,6 +64,9 @@ func (h Host) prepare(ctx context.Context, id string, number int, state dir, not
 			return err
 		}
 	}
+	if err := h.lendEnvironments(id, spec.Environment); err != nil {
+		return fmt.Errorf("cannot give the environments to the session: %w", err)
+	}
 	h.openCounters(files)
 	return files.pass(ctx, notifier)
 }

@@ -307,7 +307,7 @@ func TestSlotWithADeepTree(t *testing.T) {
 	b := newBed(t)
 	tree := filepath.Join(b.Workspaces, "3", paths.Tree)
 	require.NoError(t, os.MkdirAll(tree, 0o755))
-	deepen(t, tree, 5000)
+	deepen(t, tree, 2000)
 	limit := unix.Rlimit{}
 	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
 	require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 256, Max: limit.Max}))

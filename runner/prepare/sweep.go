@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 
-	"codex-proxy/runner/environment"
 	"codex-proxy/runner/paths"
 	"codex-proxy/runner/session"
 	"codex-proxy/runner/workspace"
@@ -32,12 +31,7 @@ func (h Host) Sweep(instance string) error {
 		}
 		return h.removeState("codex-repository", name)
 	case "environment":
-		if err := paths.CheckKey(name); err != nil {
-			return err
-		}
-		// A part of an environment is none.
-		err := environment.Discard(filepath.Join(h.PrivateStates, "codex-environment", name))
-		return errors.Join(err, h.removeState("codex-environment", name))
+		return h.removeEnvironment(name)
 	case "slot":
 		return h.removeSlot(name)
 	}

@@ -3,6 +3,7 @@ package prepare
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -13,6 +14,7 @@ import (
 
 func TestSweep(t *testing.T) {
 	const key = "0123456789abcdef"
+	whole := strings.Repeat(key, 4)
 	b := newBed(t)
 	top := t.TempDir()
 	b.PrivateStates, b.StateLinks = top+"/private", top
@@ -35,6 +37,14 @@ func TestSweep(t *testing.T) {
 		require.NoError(t, b.Sweep(instance), "once more")
 	}
 	assert.FileExists(t, outside)
+	for _, owner := range []string{"1000", paths.Shared} {
+		require.NoError(t, os.MkdirAll(filepath.Join(b.environments(), owner, whole, "venv"), 0o700))
+	}
+	require.NoError(t, os.MkdirAll(filepath.Join(b.environments(), "1000", "another"), 0o700))
+	require.NoError(t, b.Sweep("environment-"+whole))
+	left, err := filepath.Glob(b.environments() + "/*/*")
+	require.NoError(t, err)
+	assert.Equal(t, []string{b.environments() + "/1000/another"}, left)
 }
 
 // What a session that runs has stays.

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"codex-proxy/runner/artifact"
+	"codex-proxy/runner/paths"
 )
 
 // Version is the version of all three files.
@@ -98,7 +99,9 @@ type Workspace struct {
 
 // Environment is a request for packages.
 type Environment struct {
-	Name string `json:"name"` // of a provider, or auto (package environment)
+	// Owner is whose environments the command uses: a user ID, or paths.Shared.
+	Owner string `json:"owner"`
+	Name  string `json:"name"` // of a provider, or auto (package environment)
 	// Store is the directory with the packages of a build without the network; "" is the network.
 	Store string `json:"store,omitempty"`
 	// Facts are environment.Facts that the daemon kept of earlier commands.
@@ -177,6 +180,8 @@ func (s *Spec) checkSources() error {
 		return errors.New("workspace.commit needs a repository: name its key")
 	case e != nil && (e.Wait <= 0 || e.Wait > MaxWait):
 		return fmt.Errorf("environment.wait is %v: use a time up to %v", e.Wait, MaxWait)
+	case e != nil && paths.CheckOwner(e.Owner) != nil:
+		return fmt.Errorf("environment.owner: %w", paths.CheckOwner(e.Owner))
 	case e != nil && e.Store != "" && !filepath.IsAbs(e.Store):
 		return fmt.Errorf("environment.store is %q: use an absolute path", e.Store)
 	}

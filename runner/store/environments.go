@@ -67,6 +67,15 @@ func (s *Store) LeaseEnvironment(ctx context.Context, id string, number int, key
 	return state, err
 }
 
+// EnvironmentOf returns the key of the environment that a command has asked for; "" if it has not.
+func (s *Store) EnvironmentOf(ctx context.Context, id string, number int) (key string, err error) {
+	err = s.reads.QueryRowContext(ctx, `SELECT environment FROM commands WHERE session = ? AND number = ?`, id, number).Scan(&key)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = nil
+	}
+	return key, err
+}
+
 // LastEnvironment returns the key of the environment of the last session that was made like this one: by its owner, with
 // the same repository, commit, patch and request for an environment. It is that of the first command, whose workspace
 // nothing had changed; "" if there is none.

@@ -33,8 +33,11 @@ type environmentsBed struct {
 	*daemonBed
 }
 
-// gate is a FIFO: while there is one, what plays micromamba waits there.
-const gate = "/srv/gate"
+// gate is a FIFO: while there is one, what plays micromamba waits there. While there is leavesSocket, it leaves a socket.
+const (
+	gate         = "/srv/gate"
+	leavesSocket = "/srv/leavesSocket"
+)
 
 func newEnvironmentsBed(t *testing.T, suite string) environmentsBed {
 	t.Helper()
@@ -85,7 +88,8 @@ func (b environmentsBed) micromamba() {
 		require.NoError(b.t, b.WriteFile("/usr/local/lib/mamba/"+header.Name, content.Bytes(), 0o644))
 	}
 	require.NoError(b.t, b.WriteFile("/usr/local/bin/micromamba", []byte(`#!/bin/sh
-case $1 in create) test ! -e `+gate+` || cat `+gate+`; esac
+case $1 in create) test ! -e `+gate+` || cat `+gate+`
+test ! -e `+leavesSocket+` || python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind("../relay.sock")'; esac
 PYTHONPATH=/usr/local/lib/mamba exec /usr/bin/python3 /usr/local/lib/mamba/micromamba "$@"
 `), 0o755))
 }
@@ -193,7 +197,7 @@ func TestRunnerEnvironments(t *testing.T) {
 				lines, _ := b.ran(s, ends.Failed) // ls
 				require.Len(t, lines, 4)
 				assert.Equal(t, "1.0", lines[0])
-				assert.Regexp(t, "^/environments/[0-9a-f]{16}/venv$", lines[1])
+				assert.Regexp(t, "^/environments/[0-9a-f]{64}/venv$", lines[1])
 				assert.Contains(t, lines[2], "Read-only file system")
 				assert.Contains(t, lines[3], "Permission denied")
 				keys = append(keys, path.Base(path.Dir(lines[1])))
@@ -225,7 +229,7 @@ func TestRunnerEnvironments(t *testing.T) {
 			b.set("[environments]\nstore = \"" + wheels + "\"\nmax_bytes = \"1K\"\n")
 			_, c := b.ran(b.create(use("cp /srv/project/* .", "true")), ends.EnvironmentFailed)
 			assert.Contains(t, c.Outcome.Text, "takes more than 1024 bytes")
-			b.MustRun(t, "sh", "-c", "until test -z \"$(ls -A "+paths.EnvironmentStates+")\"; do sleep 0.02; done")
+			b.MustRun(t, "sh", "-c", "until test -z \"$(find "+paths.EnvironmentStates+" -mindepth 2)\"; do sleep 0.02; done")
 		})
 		t.Run("the network", func(t *testing.T) { b.network(t) })
 	})
@@ -264,7 +268,7 @@ UV_PYTHON_DOWNLOADS=never uv lock --quiet --offline --no-index --find-links `+wh
 	assert.Equal(t, "2.0", lines[0])
 	lines, _ = b.ran(b.create(use(condaFile, "demo; echo $CONDA_PREFIX")), ends.Succeeded)
 	assert.Equal(t, "conda 1.0", lines[0])
-	assert.Regexp(t, "^/environments/[0-9a-f]{16}/conda$", lines[1])
+	assert.Regexp(t, "^/environments/[0-9a-f]{64}/conda$", lines[1])
 }
 
 // faults has environments that cannot be.
@@ -286,6 +290,10 @@ func (b environmentsBed) faults(t *testing.T) {
 		assert.Contains(t, c.Outcome.Text, "No matching distribution found for no-such-package")
 	}
 	assert.Equal(t, failed+2, b.builds(failedEntry), "the next command builds it again")
+	b.MustRun(t, "touch", leavesSocket)
+	_, c = b.ran(b.create(use(condaFile+"; echo '# listens' >>environment.yml", "true")), ends.EnvironmentFailed)
+	assert.Contains(t, c.Outcome.Text, `"relay.sock" is no file, directory or link`)
+	b.MustRun(t, "rm", leavesSocket)
 }
 
 // deaths kills builds and daemons.
@@ -294,11 +302,15 @@ func (b environmentsBed) deaths(t *testing.T) {
 	b.MustRun(t, "sh", "-c", "rm -rf "+paths.EnvironmentStates+"/*; mkfifo --mode=666 "+gate)
 	killed := b.create(use(condaFile, "demo"))
 	unit := b.building(killed)
+	seen := func() string {
+		return b.MustRun(t, "find", paths.EnvironmentStates, "-mindepth", "2", "-maxdepth", "2")
+	}
+	assert.Empty(t, seen(), "no session sees what is built")
 	b.MustRun(t, "systemctl", "kill", "--signal=KILL", unit)
 	_, c := b.ran(killed, ends.EnvironmentFailed)
 	assert.Contains(t, c.Outcome.Text, "was killed or did not start: `journalctl -u "+unit+"` has the reason")
-	_, _, err := b.Run(t.Context(), "test", "-e", paths.EnvironmentStates+"/"+instance(unit))
-	assert.Error(t, err, "nothing half is left")
+	assert.Empty(t, seen(), "nothing half is left")
+	assert.Empty(t, b.MustRun(t, "ls", paths.PrivateStates+"/codex-environment-build"))
 
 	waits, cancelled := b.create(use(condaFile, "demo")), b.create(use(condaFile, "demo"))
 	require.Equal(t, unit, b.building(waits))
@@ -321,12 +333,7 @@ func (b environmentsBed) building(s wire.Session) string {
 	b.t.Helper()
 	b.follow(s.ID, 1)
 	unit := b.MustRun(b.t, "sh", "-c", `until unit=$(pgrep --full --exact "cat `+gate+`" | head -n1 | xargs -I{} cat /proc/{}/cgroup) && test "$unit"; do sleep 0.02; done; echo "$unit"`)
-	return regexp.MustCompile(`codex-environment@[0-9a-f]{16}\.service`).FindString(unit)
-}
-
-func instance(unit string) string {
-	_, name, _ := strings.Cut(strings.TrimSuffix(unit, ".service"), "@")
-	return name
+	return regexp.MustCompile(`codex-environment@[0-9a-f]{28}\.service`).FindString(unit)
 }
 
 // network has a session with the network reach a service of the host, and one without it not; the same of builds.
@@ -351,6 +358,10 @@ func (b environmentsBed) network(t *testing.T) {
 	assert.Equal(t, "1.0", lines[0])
 	n.Network = false
 	b.ran(b.create(n), ends.Succeeded) // it is there
+	b.set("")
+	_, c = b.ran(b.create(use("echo 'demo @ http://127.0.0.1:8000/demo-2.0-py3-none-any.whl' >requirements.txt", "true")), ends.EnvironmentFailed)
+	assert.Contains(t, c.Outcome.Text, "a command may have written its manifests")
+	assert.NotContains(t, b.MustRun(t, "journalctl", "--unit=service", "--output=cat"), "demo-2.0", "the command reaches nothing")
 	b.set("network = false\n")
 	n.Network = true
 	status, text, err := b.try(http.MethodPost, "/v1/sessions", n)

@@ -45,7 +45,7 @@ func newIsolationBed(t *testing.T, suite string) *isolationBed {
 	b.MustRun(t, "install", "--mode=4755", intruder, intruder+"-root")
 	key := paths.Key("https://example.org/another")
 	for _, file := range []string{
-		paths.RepositoryStates + "/" + key + "/mirror.git/HEAD", paths.EnvironmentStates + "/" + key + "/.ready",
+		paths.RepositoryStates + "/" + key + "/mirror.git/HEAD", paths.EnvironmentStates + "/4242/" + key + "/.ready",
 		"/run/codex-proxy/token", "/run/codex-worker/token", "/var/lib/codex-proxy/token", "/var/lib/codex-worker/token",
 	} {
 		require.NoError(t, b.WriteFile(file, []byte("of others"), 0o644))

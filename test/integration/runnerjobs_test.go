@@ -274,7 +274,7 @@ python3 -c 'import os; [(os.mkdir("d"), os.chdir("d")) for _ in range(25000)]'; 
 		assert.Contains(t, left, online.id)
 		for unit, most := range map[string]string{
 			paths.RepositoryUnit(paths.Key(originURL)): "18", paths.SweepUnit("slot", "3"): "18", online.unit(): "18",
-			paths.EnvironmentUnit(paths.Key(originURL)): "18",
+			paths.EnvironmentUnit(strings.Repeat("0", 64)): "18",
 		} {
 			score := b.MustRun(t, "systemd-analyze", "security", "--no-pager", "--threshold="+most, unit)
 			t.Logf("%s: %s: %s", suite, unit, score[strings.LastIndex(score, "Overall"):])
@@ -288,7 +288,7 @@ func TestRunnerEnvironment(t *testing.T) {
 		b := newJobsBed(t, suite)
 		commit := b.fetch("main").Commit
 		spec := at(commit, "exec 2>&1; python3 -c 'import demo; print(demo.x)'; echo $VIRTUAL_ENV; touch $VIRTUAL_ENV/x; ls /environments")
-		spec.Environment = &session.Environment{Name: "auto", Store: wheels, Wait: 2 * bound}
+		spec.Environment = &session.Environment{Owner: "1000", Name: "auto", Store: wheels, Wait: 2 * bound}
 		first := b.session("first", 1)
 		f := first.begin(spec)
 		need := f.until(exec.Awaiting).Need
@@ -296,10 +296,11 @@ func TestRunnerEnvironment(t *testing.T) {
 		require.Equal(t, need.Key, need.Order.Key())
 		assert.Equal(t, "venv", need.Order.Provider)
 
-		wrong := order[job.Built](b, paths.EnvironmentDir("0123456789abcdef"), paths.EnvironmentUnit("0123456789abcdef"),
-			job.Build{Version: job.Version, Order: need.Order, Bytes: 1 << 30})
-		require.NotNil(t, wrong.Failure)
-		assert.Contains(t, wrong.Failure.Text, "the order is that of the environment "+need.Key)
+		other := strings.Repeat("0", 64)
+		b.MustRun(t, "sh", "-c", "mkdir -p "+paths.StateDir+"/"+paths.EnvironmentDir(other)+` && printf '{"order":{"owner":"1000"}}' >`+
+			paths.StateDir+"/"+paths.EnvironmentDir(other)+"/"+paths.Order)
+		_, _, err := b.Run(t.Context(), "systemctl", "start", paths.EnvironmentUnit(other))
+		require.Error(t, err, "the order is that of another environment")
 		built := order[job.Built](b, paths.EnvironmentDir(need.Key), paths.EnvironmentUnit(need.Key),
 			job.Build{Version: job.Version, Order: need.Order, Bytes: 1 << 30})
 		require.Nil(t, built.Failure)
@@ -319,6 +320,20 @@ func TestRunnerEnvironment(t *testing.T) {
 		assert.Equal(t, []string{"1.0", venv}, lines[:2])
 		assert.Contains(t, lines[2], "Read-only file system")
 		assert.Contains(t, lines[3], "Permission denied")
+
+		// The manifests may have a password, and neither a session nor another user reads what is left of the build.
+		_, _, err = b.Run(t.Context(), "test", "-e", paths.EnvironmentStates+"/1000/"+need.Key+"/manifests/requirements.txt")
+		require.Error(t, err)
+		stranger := b.session("stranger", 3)
+		foreign := spec
+		foreign.Environment = &session.Environment{Owner: "1001", Name: "auto", Store: wheels, Wait: 2 * bound}
+		foreign.Args = []string{"sh", "-c", "ls -A " + venv}
+		g := stranger.begin(foreign)
+		strange := g.until(exec.Awaiting).Need
+		assert.NotEqual(t, need.Key, strange.Key, "each user has environments of their own")
+		stranger.control(exec.Request{Do: exec.Provide, Key: strange.Key, Fault: "none"})
+		g.until(exec.Ended)
+		stranger.finish()
 
 		facts, err := json.Marshal(need.Facts)
 		require.NoError(t, err)
@@ -343,7 +358,7 @@ func TestRunnerEnvironment(t *testing.T) {
 		assert.Equal(t, &session.Failure{Stage: session.EnvTask, Text: "pip is broken"}, e.result.Failure)
 
 		b.MustRun(t, "systemctl", "start", paths.SweepUnit("environment", need.Key))
-		_, _, err = b.Run(t.Context(), "test", "-e", paths.EnvironmentStates+"/"+need.Key)
+		_, _, err = b.Run(t.Context(), "test", "-e", paths.EnvironmentStates+"/1000/"+need.Key)
 		assert.Error(t, err)
 	})
 }

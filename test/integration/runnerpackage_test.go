@@ -21,7 +21,7 @@ func TestRunnerPackage(t *testing.T) {
 	debs = withNext(t, debs, "etc/codex-runner/runner.toml")
 	rpms := rpmOf("codex-runner", os.Getenv("CODEX_PROXY_TEST_RUNNER_RPM"), "/etc/codex-runner", paths.StateDir, paths.Workspaces,
 		paths.SessionStates, paths.PrivateStates+"/codex-session", "/var/lib/codex-repository", paths.RepositoryStates,
-		"/var/lib/codex-environment", paths.EnvironmentStates)
+		"/var/lib/codex-environment-build", paths.PrivateStates+"/codex-environment-build", paths.EnvironmentStates)
 	rpms.next = rpms.now
 	bothSuites(t, func(t *testing.T, suite string) {
 		t.Run("deb", func(t *testing.T) { serverWithout(t, suite).liveRunner(debs) })
