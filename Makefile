@@ -232,9 +232,20 @@ schema: ## write test/contract/openai.json and anthropic.json anew, from the typ
 	@$(MAKE) --no-print-directory schemas FROM=$(SCHEMA) TO=$(CURDIR)/test/contract
 
 # What takes long, or looks at the world outside: a fault of it is no fault of a change.
-.PHONY: nightly nightly-drift
+.PHONY: nightly nightly-drift nightly-kills
 nightly: ## what takes long, or compares with what others released since: one line each
 	@$(MAKE) --no-print-directory nightly-drift
+	@$(MAKE) --no-print-directory nightly-kills
+	@$(MAKE) --no-print-directory chaos
+	@$(MAKE) --no-print-directory fuzz
+	@$(MAKE) --no-print-directory soak
+	@$(MAKE) --no-print-directory soak-turns
+
+# Fifty turns for each kind of fault of a remote.
+nightly-kills:
+	@$(MAKE) --no-print-directory needs NEEDS="$(TEST_NEEDS)"
+	@$(MAKE) --no-print-directory $(DEBS) $(NPM_CODEX)/codex
+	CODEX_PROXY_TEST_REQUIRE=1 CODEX_PROXY_TEST_REMOTE_KILLS=50 go test -count=1 -timeout 0 -v ./test/integration -run '^TestRemoteKills$$'
 
 # The parameters of the newest types of both APIs, beside our tables.
 nightly-drift:
@@ -250,11 +261,6 @@ schemas:
 	cd $(FROM) && for api in openai:surface.ts anthropic:anthropic.ts; do \
 		node_modules/.bin/ts-json-schema-generator --tsconfig tsconfig.json --path $${api#*:} --type Wire \
 			--expose all --jsDoc none --out $(TO)/$${api%%:*}.json || exit 1; done
-
-# What takes long, or looks at the world outside: a fault of it is no fault of a change.
-.PHONY: nightly
-nightly: ## what takes long, or compares with what others released since: one line each
-	@$(MAKE) --no-print-directory soak-turns
 
 .PHONY: clean
 clean: ## remove build/ (the cache stays: make clean-cache)
