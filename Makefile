@@ -151,6 +151,20 @@ run-build: $(ONLINE)
 	@CGO_ENABLED=0 go build -ldflags '-s -w -X main.version=$(VERSION)' -o build/try/ ./cmd/codex-proxy ./cmd/codex-proxy-remote-init ./cmd/codex-runner ./cmd/codex-runner-unit ./test/try
 	@echo "codex-proxy and codex-runner are built"
 
+.PHONY: integration
+integration: ## run some tests of booted machines: RUN='^TestDrain$$/trixie'
+	@$(MAKE) --no-print-directory needs NEEDS="$(TEST_NEEDS)"
+	@$(MAKE) --no-print-directory $(DEBS) $(RPMS) $(NPM_CODEX)/codex
+	CODEX_PROXY_TEST_REQUIRE=1 go test -count=1 -timeout 60m -v ./test/integration -run '$(or $(RUN),^$$)'
+
+.PHONY: shell
+shell: ## look into a machine: a shell in a booted Debian with both packages and codex (SUITE=bookworm for systemd 252)
+	@$(MAKE) --no-print-directory needs NEEDS="$(BUILD_NEEDS) npm:npm mmdebstrap:mmdebstrap"
+	@$(MAKE) --no-print-directory $(DEBS) $(NPM_CODEX)/codex
+	@go build -o build/shell ./test/shell
+	@build/shell -suite "$(or $(SUITE),trixie)" -proxy $(firstword $(DEBS)) -runner $(lastword $(DEBS)) \
+		-codex "$$(dirname "$$(dirname "$$(readlink -f $(NPM_CODEX)/codex)")")"
+
 .PHONY: test
 test: ## run every check: unit tests, the real thing in booted machines, and lint
 	@$(MAKE) --no-print-directory needs NEEDS="$(TEST_NEEDS)"
