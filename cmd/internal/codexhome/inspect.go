@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -97,7 +98,10 @@ func (p *Program) Sandbox(ctx context.Context) error {
 	if err := os.Chown(home, int(p.as.Uid), int(p.as.Gid)); err != nil {
 		return fmt.Errorf("cannot make a home to try codex's sandbox: %w", err)
 	}
-	_, talk, err := p.on(home).run(ctx, append([]string{"sandbox", "--"}, SandboxTest(home)...)...)
+	c := p.on(home)
+	// codex looks for bwrap on PATH before it takes its own; the unit hides that of the distribution.
+	c.env = append(slices.Clone(c.env), "PATH="+home)
+	_, talk, err := c.run(ctx, append([]string{"sandbox", "--"}, SandboxTest(home)...)...)
 	if err == nil || wasStopped(err) {
 		return err
 	}
