@@ -193,6 +193,10 @@ func (h Host) removeEnvironment(key string) error {
 	for _, dir := range owners {
 		err = errors.Join(err, environment.Discard(dir), workspace.Remove(dir)) // a part of an environment is none
 	}
+	if paths.CheckEnvironment(key) == nil { // what a build has left whose end was killed, too
+		instance := paths.EnvironmentInstance(key)
+		err = errors.Join(err, ignoreMissing(os.Remove(h.buildNote(instance))), h.removeState(buildState, instance))
+	}
 	return err
 }
 

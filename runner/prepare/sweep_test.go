@@ -41,10 +41,13 @@ func TestSweep(t *testing.T) {
 		require.NoError(t, os.MkdirAll(filepath.Join(b.environments(), owner, whole, "venv"), 0o700))
 	}
 	require.NoError(t, os.MkdirAll(filepath.Join(b.environments(), "1000", "another"), 0o700))
+	left := filepath.Join(b.PrivateStates, buildState, paths.EnvironmentInstance(whole))
+	require.NoError(t, os.MkdirAll(left+"/x", 0o700))
 	require.NoError(t, b.Sweep("environment-"+whole))
-	left, err := filepath.Glob(b.environments() + "/*/*")
+	assert.NoDirExists(t, left, "of a build whose end was killed")
+	kept, err := filepath.Glob(b.environments() + "/*/*")
 	require.NoError(t, err)
-	assert.Equal(t, []string{b.environments() + "/1000/another"}, left)
+	assert.Equal(t, []string{b.environments() + "/1000/another"}, kept)
 }
 
 // What a session that runs has stays.
