@@ -155,7 +155,7 @@ run-build: $(ONLINE)
 integration: ## run some tests of booted machines: RUN='^TestDrain$$/trixie'
 	@$(MAKE) --no-print-directory needs NEEDS="$(TEST_NEEDS)"
 	@$(MAKE) --no-print-directory $(DEBS) $(RPMS) $(NPM_CODEX)/codex
-	CODEX_PROXY_TEST_REQUIRE=1 go test -count=1 -timeout 60m -v ./test/integration -run '$(or $(RUN),^$$)'
+	CODEX_PROXY_TEST_REQUIRE=1 go test -count=1 -timeout 60m -v ./test/integration -run '$(or $(value RUN),^$$)'
 
 .PHONY: shell
 shell: ## look into a machine: a shell in a booted Debian with both packages and codex (SUITE=bookworm for systemd 252)

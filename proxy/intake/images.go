@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"sync"
 
@@ -48,6 +49,10 @@ func (in *Intake) Inline(ctx context.Context, x *proxy.Exchange, images []openai
 		if !p.Image.Remote() || p.Image.Omitted() {
 			continue
 		}
+		if in.Images == nil && !p.New {
+			p.Image.Omit()
+			continue
+		}
 		if in.Images == nil {
 			return openai.Invalid("image_fetch_disabled", p.At,
 				p.At+": images are taken as data: URLs only; the operator has turned the fetching of others off")
@@ -56,10 +61,20 @@ func (in *Intake) Inline(ctx context.Context, x *proxy.Exchange, images []openai
 			span := x.Span.Child("image")
 			err := in.fetch(ctx, x.Key.Name, p, &room)
 			endImage(span, err)
+			if refused(err) && !p.New { // an old address may lead nowhere, and the conversation goes on
+				p.Image.Omit()
+				return nil
+			}
 			return err
 		})
 	}
 	return g.Wait()
+}
+
+// refused reports whether an image cannot be had, however often it is asked for.
+func refused(err error) bool {
+	var known *openai.Error
+	return errors.As(err, &known) && (known.Status == http.StatusBadRequest || known.Status == http.StatusRequestEntityTooLarge)
 }
 
 // boundFetched leaves out the oldest images that are to be fetched, beyond the bound.

@@ -29,14 +29,15 @@ func decodeDataURL(at, url string) (raw []byte, canonical string, err error) {
 		return nil, "", Invalid("invalid_image_url", at,
 			fmt.Sprintf("%s must be an image of type png, jpeg, gif or webp, not %q", at, clip(kind)))
 	}
-	if raw, err = base64.StdEncoding.Strict().DecodeString(data); err == nil && !strings.ContainsAny(data, "\r\n") &&
-		head == dataScheme+kind+";base64" {
-		return raw, url, nil
+	canonical = url
+	if head != dataScheme+kind+";base64" || !isPlainBase64(data) {
+		canonical = plainBase64(dataScheme+kind+base64Mark, data)
 	}
-	if raw, err = lenientBase64(data); err != nil {
+	raw, err = base64.StdEncoding.DecodeString(canonical[len(dataScheme+kind+base64Mark):])
+	if err != nil {
 		return nil, "", Invalid("invalid_image_url", at, at+" is not valid base64")
 	}
-	return raw, dataScheme + kind + base64Mark + base64.StdEncoding.EncodeToString(raw), nil
+	return raw, canonical, nil
 }
 
 // lastParameter is what stands behind the last semicolon.
@@ -44,18 +45,29 @@ func lastParameter(head string) string {
 	return strings.TrimSpace(head[strings.LastIndexByte(head, ';')+1:])
 }
 
-// lenientBase64 decodes base64 with white space, in either alphabet, with or without padding.
-func lenientBase64(data string) ([]byte, error) {
-	plain := strings.Map(func(r rune) rune {
-		switch r {
-		case ' ', '\t', '\r', '\n':
-			return -1
+// isPlainBase64 reports whether base64 is in the form that codex reads: the usual alphabet, with padding, in one line.
+func isPlainBase64(data string) bool {
+	return len(data)%4 == 0 && !strings.ContainsAny(data, " \t\r\n-_")
+}
+
+// plainBase64 is base64 in that form, behind a head. It makes no other copy: an image may be most of a request.
+func plainBase64(head, data string) string {
+	var b strings.Builder
+	b.Grow(len(head) + len(data) + 3)
+	b.WriteString(head)
+	for i := range len(data) {
+		switch c := data[i]; c {
+		case ' ', '\t', '\r', '\n', '=':
 		case '-':
-			return '+'
+			b.WriteByte('+')
 		case '_':
-			return '/'
+			b.WriteByte('/')
+		default:
+			b.WriteByte(c)
 		}
-		return r
-	}, data)
-	return base64.RawStdEncoding.DecodeString(strings.TrimRight(plain, "="))
+	}
+	for (b.Len()-len(head))%4 != 0 {
+		b.WriteByte('=')
+	}
+	return b.String()
 }

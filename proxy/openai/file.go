@@ -64,7 +64,7 @@ func (f filePart) text(at string) (string, error) {
 
 // textSize is at least the size of the text in a data: URL, and hardly more.
 func textSize(dataURL string) int {
-	if head, data, _ := strings.Cut(dataURL, ","); strings.HasSuffix(head, ";base64") {
+	if head, data, _ := strings.Cut(dataURL, ","); strings.EqualFold(lastParameter(head), "base64") {
 		return base64.StdEncoding.DecodedLen(len(data))
 	}
 	return len(dataURL)
@@ -72,15 +72,21 @@ func textSize(dataURL string) int {
 
 // writeText writes the text in a data: URL. Source: RFC 2397.
 func writeText(to *strings.Builder, at, dataURL string) error {
-	head, data, ok := strings.Cut(strings.TrimPrefix(dataURL, "data:"), ",")
-	if !ok || !strings.HasPrefix(dataURL, "data:") {
+	head, data, ok := strings.Cut(dataURL, ",")
+	if !ok || len(head) < len(dataScheme) || !strings.EqualFold(head[:len(dataScheme)], dataScheme) {
 		return Invalid("invalid_value", at, at+" must be a data URL: data:text/plain;base64,…")
 	}
-	kind, encoded := strings.CutSuffix(head, ";base64")
+	kind, encoded := head[len(dataScheme):], strings.EqualFold(lastParameter(head), "base64")
+	if encoded {
+		kind = kind[:max(0, strings.LastIndexByte(kind, ';'))]
+	}
 	if err := checkTextType(at, kind); err != nil {
 		return err
 	}
 	if encoded {
+		if !isPlainBase64(data) {
+			data = plainBase64("", data)
+		}
 		if _, err := io.Copy(to, base64.NewDecoder(base64.StdEncoding, strings.NewReader(data))); err != nil {
 			return Invalid("invalid_value", at, at+" is not valid base64")
 		}

@@ -104,11 +104,24 @@ func (e *estimate) usage(ctx context.Context, turn *appserver.TurnRequest) *apps
 	return &appserver.Usage{InputTokens: input, OutputTokens: e.output, TotalTokens: input + e.output}
 }
 
+// rest is what came after codex's last count.
+func (e *estimate) rest(ctx context.Context) *appserver.Usage {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), estimateTimeout)
+	defer cancel()
+	e.count(ctx)
+	return &appserver.Usage{OutputTokens: e.output, TotalTokens: e.output}
+}
+
 // charge estimates the usage of a turn that ended with err and without codex's count, if it cost something: the client
 // has had output, or left while the model was at work.
 func (t *run) charge(ctx context.Context, err error) {
 	e := &t.estimate
-	if t.Report.Usage != nil || !e.began {
+	switch {
+	case !e.began:
+		return
+	case t.Report.Usage != nil: // of the responses before the last one
+		sum := t.Report.Usage.Plus(*e.rest(ctx))
+		t.Report.Usage = &sum
 		return
 	}
 	if len(e.text) > 0 || e.output > 0 || ctx.Err() != nil || errors.Is(err, ErrEnough) || errors.Is(err, ErrClientGone) {

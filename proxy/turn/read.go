@@ -75,6 +75,7 @@ func (r *reader) deliver(ctx context.Context, event appserver.Event) error {
 		return r.sink.Item(e)
 	case appserver.UsageUpdated:
 		r.Report.Usage = &e.Usage
+		r.estimate.text, r.estimate.output = r.estimate.text[:0], 0 // codex has counted it
 	case appserver.Retrying:
 		if e.Err.Account().Rotates() && r.mayRotate() { // codex 0.169 would try five times, for 6 s
 			return e.Err
