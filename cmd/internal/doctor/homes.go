@@ -72,11 +72,11 @@ var errManyFiles = fmt.Errorf("it has more than %d files", mostFiles)
 // measure adds up the files below dir, which may be a link to a directory. It follows no other link.
 func measure(ctx context.Context, dir string) (homeUse, error) {
 	use, files := homeUse{tops: map[string]int64{}}, 0
-	real, err := filepath.EvalSymlinks(dir)
+	target, err := filepath.EvalSymlinks(dir)
 	if err != nil {
 		return use, err
 	}
-	err = filepath.WalkDir(real, func(path string, d fs.DirEntry, err error) error {
+	err = filepath.WalkDir(target, func(path string, d fs.DirEntry, err error) error {
 		if files++; files > mostFiles {
 			return errManyFiles
 		}
@@ -87,7 +87,7 @@ func measure(ctx context.Context, dir string) (homeUse, error) {
 			return err
 		}
 		if info, err := d.Info(); err == nil && info.Mode().IsRegular() { // an error: it has gone
-			use.add(strings.TrimPrefix(path, real+"/"), info.Size())
+			use.add(strings.TrimPrefix(path, target+"/"), info.Size())
 		}
 		return nil
 	})
