@@ -248,12 +248,9 @@ schema: ## write test/contract/openai.json and anthropic.json anew, from the typ
 # What takes long, or looks at the world outside: a fault of it is no fault of a change.
 .PHONY: nightly nightly-drift nightly-kills
 nightly: ## what takes long, or compares with what others released since: one line each
-	@$(MAKE) --no-print-directory nightly-drift
-	@$(MAKE) --no-print-directory nightly-kills
-	@$(MAKE) --no-print-directory chaos
-	@$(MAKE) --no-print-directory fuzz
-	@$(MAKE) --no-print-directory soak
-	@$(MAKE) --no-print-directory soak-turns
+	@failed=; for form in nightly-kills chaos fuzz soak soak-turns nightly-drift; do \
+		$(MAKE) --no-print-directory $$form || failed+=" $$form"; \
+	done; test -z "$$failed" || { echo "failed:$$failed" >&2; exit 1; }
 
 # Fifty turns for each kind of fault of a remote.
 nightly-kills:

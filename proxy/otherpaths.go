@@ -1,6 +1,10 @@
 package proxy
 
-import "strings"
+import (
+	"strings"
+
+	"codex-proxy/proxy/openai"
+)
 
 // azurePrefix begins the paths of Azure OpenAI: /openai/v1/…, /openai/deployments/MODEL/… and, with ?api-version=,
 // /openai/responses and the like. Source: Azure OpenAI REST API reference.
@@ -15,7 +19,9 @@ func (rs routes) canonical(path string) (meant, model string) {
 	}
 	meant = strings.TrimRight(path, "/")
 	if rest, azure := strings.CutPrefix(meant, azurePrefix); azure {
-		meant, model = ofAzure(rest)
+		if meant, model = ofAzure(rest); strings.HasPrefix(meant, "/v1/messages") || len(model) > openai.MaxModelName {
+			return path, ""
+		}
 	}
 	if strings.HasPrefix(meant, "/v1/") && !strings.HasPrefix(meant, "/v1/remotes") && rs.has(meant) {
 		return meant, model

@@ -23,6 +23,7 @@ type Watcher struct {
 	mu      sync.Mutex
 	watches map[int32]map[*Watch]struct{} // by their descriptors; those of one file have one descriptor
 	polled  map[*Watch]struct{}
+	needed  chan struct{} // has room for one: there are polled ones
 	closed  bool
 }
 
@@ -44,7 +45,7 @@ func (w *Watch) Changed() <-chan struct{} { return w.changed }
 func New() (*Watcher, error) { return newWatcher(unix.InotifyInit1) }
 
 func newWatcher(instance func(flags int) (int, error)) (*Watcher, error) {
-	w := &Watcher{watches: map[int32]map[*Watch]struct{}{}, polled: map[*Watch]struct{}{}}
+	w := &Watcher{watches: map[int32]map[*Watch]struct{}{}, polled: map[*Watch]struct{}{}, needed: make(chan struct{}, 1)}
 	fd, err := instance(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	switch {
 	case err == nil:
@@ -75,20 +76,30 @@ func (w *Watcher) Run(ctx context.Context) error {
 	return w.read(ctx)
 }
 
-// poll wakes those that the kernel does not.
+// poll wakes those that the kernel does not, and sleeps while there are none.
 func (w *Watcher) poll(ctx context.Context) {
-	tick := time.NewTicker(pollEvery)
-	defer tick.Stop()
 	for {
 		select {
-		case <-tick.C:
+		case <-w.needed:
 		case <-ctx.Done():
 			return
 		}
-		w.mu.Lock()
-		wake(w.polled)
-		w.mu.Unlock()
+		for w.wakePolled() {
+			select {
+			case <-time.After(pollEvery):
+			case <-ctx.Done():
+				return
+			}
+		}
 	}
+}
+
+// wakePolled reports whether there are any.
+func (w *Watcher) wakePolled() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	wake(w.polled)
+	return len(w.polled) > 0
 }
 
 // read wakes those that the kernel reports changes of.
@@ -193,6 +204,10 @@ func (w *Watcher) addPolled(added *Watch, path string, mask uint32) (*Watch, err
 	}
 	added.descriptor = polled
 	w.polled[added] = struct{}{}
+	select {
+	case w.needed <- struct{}{}:
+	default: // poll will look anyway
+	}
 	return added, nil
 }
 

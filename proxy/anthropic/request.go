@@ -195,11 +195,14 @@ func (req *MessageRequest) Asked() openai.Asked {
 
 // Images are the images in the messages.
 func (req *MessageRequest) Images() (list []openai.PlacedImage) {
+	latest := len(req.Messages) - 1
+	for latest > 0 && req.Messages[latest].Role == roleSystem {
+		latest--
+	}
 	for i, m := range req.Messages {
-		latest := i == len(req.Messages)-1
 		for _, b := range m.Blocks {
 			if b.Image != nil {
-				list = append(list, openai.PlacedImage{At: b.At, Image: b.Image, New: latest})
+				list = append(list, openai.PlacedImage{At: b.At, Image: b.Image, New: i == latest})
 			}
 			for _, p := range b.Parts {
 				if p.Image != nil {

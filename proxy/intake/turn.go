@@ -22,7 +22,7 @@ func Tools(list []openai.ClientTool) []appserver.Tool {
 func AppendContents(list []history.Content, parts []openai.Part, kind string) []history.Content {
 	for _, p := range parts {
 		switch {
-		case p.Image != nil && p.Image.Omitted():
+		case p.Image != nil && (p.Image.Omitted() || p.Image.Remote()): // codex would fetch it
 			list = append(list, history.Content{Type: kind, Text: openai.OmittedImage})
 		case p.Image != nil:
 			list = append(list, history.Content{Type: "input_image", ImageURL: p.Image.URL, Detail: p.Image.Detail})

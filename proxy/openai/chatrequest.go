@@ -36,13 +36,27 @@ type ChatRequest struct {
 	OfResponse   bool     // the body was one of a response
 }
 
+// latestOf is the index of the last message of the user, for which the answer is; -1: there is none.
+func latestOf(messages []Message) int {
+	for i, m := range slices.Backward(messages) {
+		switch m.Role {
+		case "user":
+			return i
+		case "system", "developer":
+		default:
+			return -1
+		}
+	}
+	return -1
+}
+
 // Images are the images in the messages.
 func (req *ChatRequest) Images() (list []PlacedImage) {
+	latest := latestOf(req.Messages)
 	for i, m := range req.Messages {
-		latest := i == len(req.Messages)-1 && m.Role == "user"
 		for _, p := range m.Parts {
 			if p.Image != nil {
-				list = append(list, PlacedImage{At: p.At, Image: p.Image, New: latest})
+				list = append(list, PlacedImage{At: p.At, Image: p.Image, New: i == latest})
 			}
 		}
 	}

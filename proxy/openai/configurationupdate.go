@@ -28,9 +28,9 @@ type asked struct{ effort, format bool }
 // addUpdate adds a configuration_update of the input. It counts before the parameters of the request, and a later one
 // before it.
 func (req *ResponseRequest) addUpdate(raw rawItem, at string) error {
-	update := raw.Update
-	if update == nil {
-		update = &Update{}
+	update, err := raw.update(at)
+	if err != nil {
+		return err
 	}
 	req.appendItem(at, Item{Type: itemUpdate, ID: raw.ID, Update: update})
 	if effort := update.effort(); effort != "" {
@@ -49,14 +49,34 @@ func (req *ResponseRequest) addUpdate(raw rawItem, at string) error {
 	return req.applyFormat(update.Text.Format, at+".text.format")
 }
 
+// update is the content of a configuration_update.
+func (raw *rawItem) update(at string) (*Update, error) {
+	update := &Update{}
+	for _, member := range []struct {
+		name  string
+		value json.RawMessage
+		to    any
+	}{{"reasoning", raw.Reasoning, &update.Reasoning}, {"text", raw.Text, &update.Text}} {
+		if isNull(member.value) {
+			continue
+		}
+		if err := unmarshal(member.value, member.to); err != nil {
+			at := at + "." + member.name
+			return nil, Invalid("invalid_type", at, at+" must be an object, as the reference has it")
+		}
+	}
+	return update, nil
+}
+
 // ApplyUpdates applies the items configuration_update of an earlier part of the conversation, which have been checked
 // before, as far as the request has no such setting itself.
 func (req *ResponseRequest) ApplyUpdates(earlier []Item) {
+	fixed := req.Reasoning.Effort != "" // by the request, or by the alias of its model
 	for _, item := range earlier {
 		if item.Update == nil || item.Type != itemUpdate {
 			continue
 		}
-		if effort := item.Update.effort(); effort != "" && !req.asked.effort {
+		if effort := item.Update.effort(); effort != "" && !fixed {
 			req.Reasoning.Effort = effort
 		}
 		if item.Update.Text != nil && !req.asked.format {

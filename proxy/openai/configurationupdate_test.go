@@ -35,7 +35,7 @@ func TestConfigurationUpdate(t *testing.T) {
 	}
 	for body, param := range map[string]string{
 		`"reasoning":{"effort":"huge"}`:       "input[0].reasoning.effort",
-		`"reasoning":{"effort":1}`:            "input[0]",
+		`"reasoning":{"effort":1}`:            "input[0].reasoning",
 		`"text":{}`:                           "input[0].text.format",
 		`"text":{"format":{"type":"poetry"}}`: "input[0].text.format.type",
 	} {
@@ -68,4 +68,13 @@ func TestPromptCacheOptions(t *testing.T) {
 	_, err = DecodeResponseCreate([]byte(`{"type":"response.create","model":"m","input":"q","generate":true,` +
 		`"prompt_cache_options":{"prewarm":true}}`))
 	require.NoError(t, err)
+}
+
+// Clients replay messages with members of their own, such as the reasoning of another gateway.
+func TestOtherItemsMayHaveThoseMembers(t *testing.T) {
+	for _, item := range []string{`{"type":"message","role":"assistant","content":"x","reasoning":"why","text":"y"}`,
+		`{"role":"user","content":"x","text":1}`} {
+		_, err := DecodeResponse([]byte(`{"model":"m","input":[` + item + `]}`))
+		assert.NoError(t, err, item)
+	}
 }

@@ -166,7 +166,10 @@ func (raw rawConversationRequest) validate() (_ *ConversationRequest, err error)
 // Images are the images in the items.
 func (req *ConversationRequest) Images() (list []PlacedImage) {
 	for _, in := range req.Items {
-		list = append(list, in.Images(in.At)...)
+		for _, p := range in.Images(in.At) {
+			p.New = true // an item is kept whole, or refused
+			list = append(list, p)
+		}
 	}
 	return list
 }

@@ -33,7 +33,7 @@ func decodeDataURL(at, url string) (raw []byte, canonical string, err error) {
 	if head != dataScheme+kind+";base64" || !isPlainBase64(data) {
 		canonical = plainBase64(dataScheme+kind+base64Mark, data)
 	}
-	raw, err = base64.StdEncoding.DecodeString(canonical[len(dataScheme+kind+base64Mark):])
+	raw, err = base64.StdEncoding.Strict().DecodeString(canonical[len(dataScheme+kind+base64Mark):])
 	if err != nil {
 		return nil, "", Invalid("invalid_image_url", at, at+" is not valid base64")
 	}

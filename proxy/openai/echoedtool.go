@@ -1,6 +1,14 @@
 package openai
 
-import "encoding/json"
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
 
 // echoedTools are tools as a response repeats them: as the client sent them, with the members that OpenAI's schema
 // requires. Typed clients, such as those for PHP, Rust and Kotlin, refuse a function without them.
@@ -41,7 +49,7 @@ func echoedTool(tool json.RawMessage) json.RawMessage {
 		if isNull(raw.Description) {
 			added["description"] = json.RawMessage(`""`)
 		}
-		if tools, err := json.Marshal(echoedTools(raw.Tools)); err == nil {
+		if tools, err := Encode(echoedTools(raw.Tools)); err == nil {
 			added["tools"] = tools
 		}
 	}
@@ -50,21 +58,45 @@ func echoedTool(tool json.RawMessage) json.RawMessage {
 
 func isNull(value json.RawMessage) bool { return len(value) == 0 || string(value) == "null" }
 
-// withMembers sets members of an object.
+// withMembers adds members to the end of an object, or sets those that it has. Most objects lack them: then nothing of
+// it is decoded.
 func withMembers(object json.RawMessage, members map[string]json.RawMessage) json.RawMessage {
-	if len(members) == 0 {
+	var present map[string]valuePrefix
+	if len(members) == 0 || unmarshal(object, &present) != nil {
 		return object
 	}
-	all := map[string]json.RawMessage{}
-	if json.Unmarshal(object, &all) != nil {
+	var whole bytes.Buffer
+	enc := jsontext.NewEncoder(&whole, jsontext.EscapeForHTML(false), jsontext.AllowDuplicateNames(true))
+	dec := jsontext.NewDecoder(bytes.NewReader(object), jsontext.AllowDuplicateNames(true))
+	_, _ = dec.ReadToken() // the object has been read
+	err := enc.WriteToken(jsontext.BeginObject)
+	for err == nil && dec.PeekKind() == '"' {
+		err = copyMember(enc, dec, members)
+	}
+	for _, name := range slices.Sorted(maps.Keys(members)) {
+		if _, there := present[name]; !there && err == nil {
+			err = errors.Join(enc.WriteToken(jsontext.String(name)), enc.WriteValue(jsontext.Value(members[name])))
+		}
+	}
+	if err = errors.Join(err, enc.WriteToken(jsontext.EndObject)); err != nil {
 		return object
 	}
-	for name, value := range members {
-		all[name] = value
-	}
-	whole, err := json.Marshal(all)
+	return bytes.TrimSpace(whole.Bytes())
+}
+
+// copyMember copies a member of an object, with the value of members if it is there.
+func copyMember(enc *jsontext.Encoder, dec *jsontext.Decoder, members map[string]json.RawMessage) error {
+	name, err := dec.ReadToken()
 	if err != nil {
-		return object
+		return err
 	}
-	return whole
+	key := name.String()
+	value, err := dec.ReadValue()
+	if err != nil {
+		return err
+	}
+	if set, ok := members[key]; ok {
+		value = jsontext.Value(set)
+	}
+	return errors.Join(enc.WriteToken(jsontext.String(key)), enc.WriteValue(value))
 }

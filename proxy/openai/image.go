@@ -45,7 +45,7 @@ type PlacedImage struct {
 }
 
 // OmittedImage is the text in the place of an image that is left out.
-const OmittedImage = "(An image was here. It is left out, because the images of the conversation are too large or too many.)"
+const OmittedImage = "(An image was here. It is left out: it cannot be had any more, or the images of the conversation are too large or too many.)"
 
 // Omit leaves the image out of the turn.
 func (i *Image) Omit() { i.omitted = true }
@@ -108,6 +108,7 @@ func (i *Image) check(at string) error {
 	}
 	i.URL = url
 	h, ok := imagecost.ReadHeader(raw)
+	i.decoding = max(1, h.Decoding(len(raw)))
 	switch {
 	case !ok:
 		return Invalid("invalid_image_url", at, at+" does not hold a png, jpeg, gif or webp image")
@@ -116,7 +117,7 @@ func (i *Image) check(at string) error {
 			fmt.Sprintf("%s is an image of %d × %d pixels; the limit is %d", at, h.Width, h.Height, maxPixels))
 		return nil
 	}
-	if i.decoding = h.Decoding(len(raw)); i.decoding > maxDecoding {
+	if i.decoding > maxDecoding {
 		i.tooLarge = Invalid("image_too_large", at, fmt.Sprintf(
 			"%s is an image of %d × %d pixels, for which a worker needs %d MiB of memory; "+
 				"the limit is %d: scale it down",

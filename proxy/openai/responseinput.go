@@ -34,7 +34,8 @@ type rawItem struct {
 	Input     string                       `json:"input"`
 	Output    content                      `json:"output"`
 	Tools     boundedList[json.RawMessage] `json:"tools"`
-	Update    *Update                      `json:",embed"`
+	Reasoning json.RawMessage              `json:"reasoning"` // of a configuration_update; others may have any
+	Text      json.RawMessage              `json:"text"`      // likewise
 }
 
 // rawInput is a string or a list of items.
@@ -128,10 +129,27 @@ func (req *ResponseRequest) addItems(in *rawInput) error {
 
 // Images are the images in the input.
 func (req *ResponseRequest) Images() (list []PlacedImage) {
-	for _, in := range req.Input {
-		list = append(list, in.Images(in.At)...)
+	latest := req.Latest()
+	for i, in := range req.Input {
+		for _, p := range in.Images(in.At) {
+			p.New = i == latest
+			list = append(list, p)
+		}
 	}
 	return list
+}
+
+// Latest is the index of the last message of the user in the input, for which the answer is; -1: there is none.
+func (req *ResponseRequest) Latest() int {
+	for i, in := range slices.Backward(req.Input) {
+		switch {
+		case in.Type == itemMessage && in.Role == "user":
+			return i
+		case in.Type != itemMessage && in.Type != itemUpdate || in.Role == "assistant":
+			return -1
+		}
+	}
+	return -1
 }
 
 func (req *ResponseRequest) appendItem(at string, item Item) {

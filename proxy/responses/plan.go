@@ -93,7 +93,7 @@ func (p *plan) addItems(items []openai.Item, conversation []item) error {
 
 // imagesOf returns the images of a conversation, which ends with the input of the request.
 func imagesOf(req *openai.ResponseRequest, items []openai.Item) (list []openai.PlacedImage) {
-	history := len(items) - len(req.Input)
+	history, latest := len(items)-len(req.Input), req.Latest()
 	for i, item := range items {
 		placed := item.Images("")
 		switch {
@@ -104,7 +104,7 @@ func imagesOf(req *openai.ResponseRequest, items []openai.Item) (list []openai.P
 		default:
 			placed = item.Images(req.Input[i-history].At)
 			for n := range placed {
-				placed[n].New = i == len(items)-1 && item.Type == "message"
+				placed[n].New = i-history == latest
 			}
 		}
 		list = append(list, placed...)
@@ -194,7 +194,7 @@ func partsOf(parts []openai.ItemPart) []history.Content {
 	for _, p := range parts {
 		c := history.Content{Type: p.Type, Text: p.Text}
 		switch {
-		case p.Image != nil && p.Image.Omitted():
+		case p.Image != nil && (p.Image.Omitted() || p.Image.Remote()): // codex would fetch it
 			c = history.Content{Type: "input_text", Text: openai.OmittedImage}
 		case p.Image != nil:
 			c.ImageURL, c.Detail = p.Image.URL, p.Image.Detail

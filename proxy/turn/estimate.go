@@ -16,42 +16,48 @@ import (
 const (
 	// held is how many bytes of the input, and of the output, are kept until the end to be counted then. An answer that
 	// ends with codex's own count costs no more than that memory.
-	held = 64 << 10
-	// perToken is how many bytes of a longer input count as a token, the rule of thumb of OpenAI for English texts.
+	held = 32 << 10
+	// perToken is how many bytes beyond that count as a token, the rule of thumb of OpenAI for English texts.
 	perToken = 4
 	// perImage are the tokens of an image in a longer input: of a screenshot of 1080 rows, as codex scales it.
 	perImage = 2000
-	// estimateTimeout bounds the counting.
-	estimateTimeout = 5 * time.Second
+	// estimateTimeout bounds the counting, for which a client may wait; then the rule of thumb holds.
+	estimateTimeout = 200 * time.Millisecond
 )
 
 // estimate is what a turn has used as far as it is known without codex. It belongs to the goroutine of Run.
 type estimate struct {
-	began  bool                  // codex has the turn
-	input  appserver.TurnRequest // the whole input, if it is short
-	tokens int64                 // of the input, if it is not
-	text   []byte                // output that is not counted yet
-	output int64                 // tokens of the rest
+	began     bool                  // codex has the turn
+	committed bool                  // the input is known
+	input     appserver.TurnRequest // the whole input, if it is short
+	rough     int64                 // tokens of the input by the rule of thumb
+	text      []byte                // the beginning of the output
+	more      int64                 // bytes of output behind it
 }
 
 // commit keeps what is needed of a request whose items are released.
 func (e *estimate) commit(turn *appserver.TurnRequest) {
-	size := 0
+	size := len(turn.OutputSchema)
 	for _, item := range turn.Items {
 		size += len(item)
+	}
+	for _, tool := range turn.Tools {
+		size += len(tool.Name) + len(tool.Description) + len(tool.InputSchema)
 	}
 	if turn.BaseInstructions != nil {
 		size += len(*turn.BaseInstructions)
 	}
+	e.committed, e.rough = true, roughly(size, turn.Items)
 	if size <= held {
 		e.input = *turn
-		return
 	}
-	e.tokens = roughly(size, turn.Items)
 }
 
-// roughly is the number of tokens of a long input, without a look at each of its words.
+// roughly is the number of tokens of an input, without a look at each of its words.
 func roughly(size int, items []history.Item) (tokens int64) {
+	if size == 0 {
+		return 0
+	}
 	mark := []byte(`"image_url":"data:`)
 	for _, item := range items {
 		for rest := []byte(item); ; {
@@ -64,67 +70,66 @@ func roughly(size int, items []history.Item) (tokens int64) {
 			size, tokens, rest = size-end, tokens+perImage, rest[end:]
 		}
 	}
-	return tokens + int64(size)/perToken
+	return tokens + int64(size)/perToken + 1
 }
 
 // delivered adds a piece of output.
-func (e *estimate) delivered(ctx context.Context, text string) {
-	if e.text = append(e.text, text...); len(e.text) > held {
-		e.count(ctx)
+func (e *estimate) delivered(text string) {
+	if kept := min(len(text), held-len(e.text)); kept > 0 {
+		e.text, text = append(e.text, text[:kept]...), text[kept:]
 	}
+	e.more += int64(len(text))
 }
 
-// count counts the output so far. An error leaves the rule of thumb.
-func (e *estimate) count(ctx context.Context) {
+// counted forgets output that codex has counted.
+func (e *estimate) counted() { e.text, e.more = e.text[:0], 0 }
+
+// output is the tokens of the output since codex's last count.
+func (e *estimate) output(ctx context.Context) int64 {
 	if len(e.text) == 0 {
-		return
+		return 0
 	}
 	n, err := tokens.Count(ctx, string(e.text))
 	if err != nil {
-		n = int64(len(e.text)) / perToken
+		n = int64(len(e.text))/perToken + 1
 	}
-	e.output, e.text = e.output+n, e.text[:0]
+	return n + e.more/perToken
 }
 
-// usage is the estimate of what the turn used. turn is its request, unless that is released.
-func (e *estimate) usage(ctx context.Context, turn *appserver.TurnRequest) *appserver.Usage {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), estimateTimeout)
-	defer cancel()
-	e.count(ctx)
-	if e.tokens == 0 && len(e.input.Items) == 0 {
+// inputTokens are the tokens of the input. turn is the request, unless that is released.
+func (e *estimate) inputTokens(ctx context.Context, turn *appserver.TurnRequest) int64 {
+	if !e.committed {
 		e.commit(turn)
 	}
-	input := e.tokens
-	if input == 0 {
-		var err error
-		if input, err = tokens.Turn(ctx, &e.input); err != nil {
-			input = 0
+	if len(e.input.Items) > 0 {
+		if n, err := tokens.Turn(ctx, &e.input); err == nil {
+			return n
 		}
 	}
-	return &appserver.Usage{InputTokens: input, OutputTokens: e.output, TotalTokens: input + e.output}
-}
-
-// rest is what came after codex's last count.
-func (e *estimate) rest(ctx context.Context) *appserver.Usage {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), estimateTimeout)
-	defer cancel()
-	e.count(ctx)
-	return &appserver.Usage{OutputTokens: e.output, TotalTokens: e.output}
+	return e.rough
 }
 
 // charge estimates the usage of a turn that ended with err and without codex's count, if it cost something: the client
-// has had output, or left while the model was at work.
+// has had output, or left while the model was at work. It counts once.
 func (t *run) charge(ctx context.Context, err error) {
-	e := &t.estimate
-	switch {
-	case !e.began:
-		return
-	case t.Report.Usage != nil: // of the responses before the last one
-		sum := t.Report.Usage.Plus(*e.rest(ctx))
-		t.Report.Usage = &sum
+	e := t.estimate
+	t.estimate = estimate{}
+	if !e.began {
 		return
 	}
-	if len(e.text) > 0 || e.output > 0 || ctx.Err() != nil || errors.Is(err, ErrEnough) || errors.Is(err, ErrClientGone) {
-		t.Report.Usage = e.usage(ctx, t.Turn)
+	cost := len(e.text) > 0 || ctx.Err() != nil || errors.Is(err, ErrEnough) || errors.Is(err, ErrClientGone)
+	if t.Report.Usage == nil && !cost {
+		return
 	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), estimateTimeout)
+	defer cancel()
+	used := appserver.Usage{OutputTokens: e.output(ctx)}
+	if t.Report.Usage == nil {
+		used.InputTokens = e.inputTokens(ctx, t.Turn)
+	}
+	used.TotalTokens = used.InputTokens + used.OutputTokens
+	if t.Report.Usage != nil { // of the responses of the model before the last one
+		used = t.Report.Usage.Plus(used)
+	}
+	t.Report.Usage = &used
 }

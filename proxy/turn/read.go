@@ -54,11 +54,11 @@ func (r *reader) deliver(ctx context.Context, event appserver.Event) error {
 		if err := r.reserve(ctx, len(e.Text)); err != nil {
 			return err
 		}
-		r.estimate.delivered(ctx, e.Text)
+		r.estimate.delivered(e.Text)
 		return r.sink.Text(e.ItemID, e.Text)
 	case appserver.ReasoningDelta:
 		r.span.Once(firstToken)
-		r.estimate.delivered(ctx, e.Text)
+		r.estimate.delivered(e.Text)
 		if !r.Reasoning {
 			return nil
 		}
@@ -75,7 +75,7 @@ func (r *reader) deliver(ctx context.Context, event appserver.Event) error {
 		return r.sink.Item(e)
 	case appserver.UsageUpdated:
 		r.Report.Usage = &e.Usage
-		r.estimate.text, r.estimate.output = r.estimate.text[:0], 0 // codex has counted it
+		r.estimate.counted()
 	case appserver.Retrying:
 		if e.Err.Account().Rotates() && r.mayRotate() { // codex 0.169 would try five times, for 6 s
 			return e.Err
@@ -96,7 +96,7 @@ func (r *reader) reserve(ctx context.Context, bytes int) error {
 func (t *run) produced(item appserver.ResponseItem) {
 	if item.Type != "message" && item.Type != "reasoning" {
 		t.acted = true
-		t.estimate.text = append(t.estimate.text, item.Item...)
+		t.estimate.delivered(string(item.Item))
 	}
 	t.items = append(t.items, item)
 }

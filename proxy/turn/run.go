@@ -163,12 +163,10 @@ func (t *run) attempt(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if finish == Enough { // without its last items a thread may not continue
-		closeTurn(ctx, turn, nil)
+	if finish == Enough {
 		t.charge(ctx, ErrEnough)
-		kept = true
-	} else {
-		kept = t.continuation.keep(repeated(t.items), turn, t.Report.Worker)
 	}
+	// Without its last items a thread may not continue: its turn is closed.
+	kept = finish != Enough && t.continuation.keep(repeated(t.items), turn, t.Report.Worker)
 	return t.sink.Finish(ctx, finish)
 }

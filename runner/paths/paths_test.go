@@ -15,7 +15,7 @@ func TestUnitHasThesePaths(t *testing.T) {
 	require.NoError(t, err)
 	for _, line := range []string{
 		"ExecStartPre=+" + UnitProgram + " session-prepare %i",
-		"ExecStart=" + UnitProgram + " session-exec",
+		"ExecStart=/usr/bin/env --block-signal=RTMIN+2 " + UnitProgram + " session-exec",
 		"ExecStopPost=+" + UnitProgram + " session-ended %i",
 		"StateDirectory=" + strings.TrimPrefix(SessionStates, "/var/lib/") + "/%i",
 		"LoadCredential=" + strings.TrimSuffix(CredentialPrefix, "_") + ":" + Secrets + "/%i",

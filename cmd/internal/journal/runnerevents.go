@@ -17,6 +17,18 @@ func runnerEvents() []event {
 			"Command @CODEX_COMMAND@ of the session @CODEX_SESSION@: @CODEX_OUTCOME@. @CODEX_TEXT@\n" +
 				"`codex-runner show @CODEX_SESSION@` has what it used, and its limits; `journalctl\n" +
 				"_SYSTEMD_INVOCATION_ID=@CODEX_INVOCATION@` has the entries of its unit."},
+		{"command-overrun", "7f3e0c1b52d94b0e9a7c6d2f8e41a935", "a command does not end, stopping its unit",
+			"A command did not end in time, and systemd stops its unit",
+			"Command @CODEX_COMMAND@ of the session @CODEX_SESSION@ has outlived its timeout or a cancel: it\n" +
+				"may have stopped the main process of its unit. `codex-runner show @CODEX_SESSION@` says how it\n" +
+				"ended."},
+		{"command-unstopped", "c2a90d6e4b784f6fb1d35a8e07f92c14", "cannot stop the unit of a command",
+			"The unit of a command could not be stopped",
+			"CODEX_ERROR has the reason. `systemctl stop codex-session@@CODEX_SESSION@.service` stops it."},
+		{"systemd-silent", "e85b7f42a1c3469d8d0e6b93f5c7a208", "systemd does not answer, asking again",
+			"systemd does not answer",
+			"The bus or systemd itself is away, as during a restart of dbus or a `systemctl daemon-reexec`.\n" +
+				"Commands stay as they are, and the service asks again until there is an answer."},
 		{"session-closed", "6c6487943c7b4e12b5cf32591b96057b", "a session is closed",
 			"A session is closed",
 			"It takes no commands any more. Its record, its logs and its artifacts stay for `retention`\n" +
