@@ -17,9 +17,12 @@ type Window struct {
 	ResetsAt  time.Time `json:"resets_at,omitzero"`
 }
 
+// longest bounds a window, in minutes: ten years, which a time.Duration holds.
+const longest = 10 * 366 * 24 * 60
+
 // NewWindow is the window of that many minutes.
 func NewWindow(minutes int64, usedRatio float64, resetsAt time.Time) Window {
-	minutes = rounded(minutes)
+	minutes = rounded(min(max(minutes, 0), longest))
 	return Window{Name: windowName(minutes), Length: time.Duration(minutes) * time.Minute,
 		UsedRatio: min(max(usedRatio, 0), 1), ResetsAt: resetsAt}
 }

@@ -13,6 +13,8 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"codex-proxy/internal/unixtime"
 )
 
 // Login is what a worker lends: an access token, which is of use to nobody after ExpiresAt. The refresh token stays with
@@ -36,7 +38,7 @@ func (l Login) LogValue() slog.Value { return slog.StringValue(l.String()) }
 
 // Lasts reports whether the token is of use for so long after now.
 func (l Login) Lasts(now time.Time, d time.Duration) bool {
-	return l.AccessToken != "" && (l.ExpiresAt == 0 || now.Add(d).Before(time.Unix(l.ExpiresAt, 0)))
+	return l.AccessToken != "" && (l.ExpiresAt == 0 || now.Add(d).Before(unixtime.Of(l.ExpiresAt)))
 }
 
 // Digest names a token without telling it.

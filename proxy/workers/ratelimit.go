@@ -3,6 +3,7 @@ package workers
 import (
 	"time"
 
+	"codex-proxy/internal/unixtime"
 	"codex-proxy/proxy/accounts"
 	"codex-proxy/proxy/appserver"
 )
@@ -21,11 +22,8 @@ func windowsOf(l appserver.RateLimits) []accounts.Window {
 		if w == nil || w.WindowDurationMins <= 0 {
 			continue
 		}
-		var resets time.Time
-		if w.ResetsAt != 0 {
-			resets = time.Unix(w.ResetsAt, 0).UTC()
-		}
-		windows = append(windows, accounts.NewWindow(w.WindowDurationMins, float64(w.UsedPercent)/100, resets))
+		windows = append(windows,
+			accounts.NewWindow(w.WindowDurationMins, float64(w.UsedPercent)/100, unixtime.Of(w.ResetsAt)))
 	}
 	return windows
 }

@@ -71,5 +71,5 @@ func expiryOf(token string) int64 {
 	if err != nil || json.Unmarshal(payload, &claims) != nil {
 		return 0
 	}
-	return int64(claims.Expiry)
+	return int64(min(max(claims.Expiry, 0), 1<<62)) // a larger one has no whole number
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"codex-proxy/internal/unixtime"
 	"codex-proxy/proxy/accounts"
 	"codex-proxy/proxy/logins"
 	"codex-proxy/units"
@@ -147,7 +148,7 @@ func (l *loans) lend(_ context.Context, remote string, ask logins.Ask) (logins.L
 	switch ask.Refused {
 	case logins.UsageLimit:
 		if l.holds(remote, ask.Hold) {
-			l.book.Refuse(ask.Hold, unixTime(ask.ResetsAt), now)
+			l.book.Refuse(ask.Hold, unixtime.Of(ask.ResetsAt), now)
 		}
 	case logins.Unauthorized:
 		l.book.Doubt(ask.Hold, now)
@@ -198,13 +199,6 @@ func (l *loans) holds(remote, account string) bool {
 	defer l.mu.Unlock()
 	known := l.borrowers[remote]
 	return known.now.Account == "" || known.now.Account == account || known.before.Account == account
-}
-
-func unixTime(seconds int64) time.Time {
-	if seconds <= 0 {
-		return time.Time{}
-	}
-	return time.Unix(seconds, 0)
 }
 
 // choose is the choice of the accounts for the ask, without those that are out. It is under the lock.

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"codex-proxy/internal/unixtime"
 	"codex-proxy/proxy/logins"
 	"codex-proxy/proxy/remotes"
 )
@@ -135,7 +136,7 @@ func (b *Borrower) lease(ctx context.Context, ask logins.Ask) *logins.Error {
 	refused := errorOf(err)
 	if err == nil && ask.Refused == logins.UsageLimit && g.Account == held.account {
 		refused = &logins.Error{Code: logins.QuotaExhausted, Message: "account " + g.Account + " has no quota left",
-			RetryAt: unix(ask.ResetsAt)}
+			RetryAt: unixtime.Of(ask.ResetsAt)}
 	}
 	b.mu.Lock()
 	b.asked, b.used = time.Now(), false
@@ -174,13 +175,6 @@ func errorOf(err error) *logins.Error {
 	e := &logins.Error{Code: logins.Unavailable, Message: err.Error()}
 	_ = errors.As(err, &e)
 	return e
-}
-
-func unix(seconds int64) time.Time {
-	if seconds == 0 {
-		return time.Time{}
-	}
-	return time.Unix(seconds, 0)
 }
 
 // Settle asks whether another account serves: after a turn, if the service has said so, if none does, or if a turn waits
