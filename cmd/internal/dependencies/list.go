@@ -28,25 +28,27 @@ func (d *Dependencies) List(ctx context.Context, _ string) error {
 }
 
 func (d *Dependencies) collect(ctx context.Context) (list, error) {
-	l := list{Dependencies: []row{}}
 	names, err := dependency.Names(d.Settings)
-	if err != nil {
-		return l, err
+	switch {
+	case err != nil && len(names) == 0:
+		return list{}, err
+	case err != nil: // there are more files than systemd gets units for
+		d.warn("%v", err)
 	}
 	required := d.required()
 	names = append(names, requires.Names(required)...)
 	slices.Sort(names)
 	known := d.known(ctx)
-	for _, name := range slices.Compact(names) {
+	rows, err := listing.Each(ctx, slices.Compact(names), func(ctx context.Context, name string) (row, error) {
 		unit, err := d.describe(ctx, units.Dependency(name))
 		if err != nil {
-			return l, err
+			return row{}, err
 		}
 		r := rowOf(name, d.fileOf(name), requires.Of(required, name), unit)
 		r.counted(known)
-		l.Dependencies = append(l.Dependencies, r)
-	}
-	return l, nil
+		return r, nil
+	})
+	return list{Dependencies: rows}, err
 }
 
 // required is what the settings require. A fault of a file is printed: it hides what that file requires.

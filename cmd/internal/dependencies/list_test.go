@@ -3,6 +3,7 @@ package dependencies
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"testing"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"codex-proxy/cmd/internal/listing"
+	"codex-proxy/cmd/internal/settingsfile"
 	"codex-proxy/probes"
 	"codex-proxy/units"
 	"codex-proxy/units/unitstest"
@@ -147,4 +149,18 @@ func TestWhatTheServiceHasCounted(t *testing.T) {
 	r.counted([]probes.Dependency{{Name: "a", Reason: probes.DependencyStarting, Since: now.Add(-2 * time.Hour)}})
 	assert.Equal(t, now.Add(-time.Hour), r.Since, "of another state")
 	assert.Equal(t, uint64(4), r.RestartsTotal)
+}
+
+// systemd gets no units for more files: the list shows the others, and says so.
+func TestListOfMoreFilesThanMayBe(t *testing.T) {
+	b := newBed(t)
+	for i := range settingsfile.MaxFiles + 2 {
+		b.write(t, fmt.Sprintf("d%03d", i), "no = settings\n")
+	}
+	l, err := b.collect(t.Context())
+	require.NoError(t, err)
+	require.Len(t, l.Dependencies, settingsfile.MaxFiles)
+	assert.Equal(t, "d255", l.Dependencies[255].Name)
+	assert.NotEmpty(t, l.Dependencies[0].Error)
+	assert.Contains(t, b.stderr.String(), "d256 and those after it are left out")
 }

@@ -49,19 +49,16 @@ func (r *Remotes) List(ctx context.Context, _ string) error {
 }
 
 func (r *Remotes) collect(ctx context.Context) (list, error) {
-	l := list{Remotes: []row{}}
 	names, err := remote.Names(r.Settings)
-	if err != nil {
-		return l, err
+	switch {
+	case err != nil && len(names) == 0:
+		return list{}, err
+	case err != nil && !r.warned: // there are more files than systemd gets units for
+		r.print("%v", err)
+		r.warned = true
 	}
-	for _, name := range names {
-		row, err := r.row(ctx, name)
-		if err != nil {
-			return l, err
-		}
-		l.Remotes = append(l.Remotes, row)
-	}
-	return l, nil
+	rows, err := listing.Each(ctx, names, r.row)
+	return list{Remotes: rows}, err
 }
 
 func (r *Remotes) row(ctx context.Context, name string) (row, error) {

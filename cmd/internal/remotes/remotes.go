@@ -35,6 +35,8 @@ type Remotes struct {
 	Thread string  // of Send and Continue; empty: the last one, or the one that was cut
 	Stdout io.Writer
 	Stderr io.Writer // for people
+
+	warned bool // a watch has shown that there are too many files
 }
 
 func (r *Remotes) fileOf(name string) string { return filepath.Join(r.Settings, name+".toml") }

@@ -3,6 +3,7 @@ package remotes
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"net"
 	"net/http"
 	"os"
@@ -252,4 +253,17 @@ d  closed since 14:00, 1h0m; systemctl start codex-remote@d.socket opens it
 e  backing_off
   unit      codex-remote@e.service, activating (auto-restart)
 `, out.String())
+}
+
+// systemd gets no units for more files: the list shows the others, and says so.
+func TestListOfMoreFilesThanMayBe(t *testing.T) {
+	b := newBed(t)
+	for i := range remote.MaxFiles + 2 {
+		require.NoError(t, os.WriteFile(b.fileOf(fmt.Sprintf("r%03d", i)), []byte("no = settings\n"), 0o644))
+	}
+	l, err := b.collect(t.Context())
+	require.NoError(t, err)
+	require.Len(t, l.Remotes, remote.MaxFiles)
+	assert.Equal(t, "r255", l.Remotes[255].Name)
+	assert.Contains(t, b.stderr.String(), "r256 and those after it are left out")
 }
