@@ -230,7 +230,10 @@ func (f *follower) explain(r *http.Request, err error) error {
 }
 
 func (f *follower) exists(ctx context.Context) bool {
-	if _, err := f.Store.InFlight(ctx, f.owner, f.id); err == nil || f.running.find(f.id, f.owner) != nil {
+	if _, err := f.Store.InFlight(ctx, f.owner, f.id); err == nil {
+		return true
+	}
+	if run := f.running.find(f.id, f.owner); run != nil && !run.isOver() { // one that is over may be deleted already
 		return true
 	}
 	_, err := f.Store.ObjectSize(ctx, f.owner, f.id)
