@@ -121,6 +121,7 @@ var messageEffects = map[string][]effect{
 		{value: `{"format":{"type":"json_schema",` + strictForm + `}}`, sent: `"additionalProperties":false`}},
 	"output_format":  {{value: `{"type":"json_schema",` + strictForm + `}`, sent: `"additionalProperties":false`}},
 	"service_tier":   {{value: `"auto"`}, {value: `"standard_only"`}},
+	"safeguards":     {{value: `[{"type":"dangerous_tool_use"}]`}},
 	"speed":          {{value: `"fast"`, sent: `"service_tier":"priority"`}, {value: `"standard"`}},
 	"stop_sequences": {{value: `["model"]`, answered: `"stop_sequence":"model"`}},
 	"thinking": {{value: `{"type":"enabled","budget_tokens":2000}`, sent: `"effort":"low"`, answered: `"thinking":"hm"`},
