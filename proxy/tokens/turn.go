@@ -20,6 +20,9 @@ const (
 // Count is the number of tokens of a text. The error is the cause of ctx.
 func Count(ctx context.Context, text string) (int64, error) { return o200k.Count(ctx, text) }
 
+// Loaded reports whether Count begins at once, without loading its vocabulary.
+func Loaded() bool { return o200k.Loaded() }
+
 // Turn estimates the tokens of a turn's input: of everything that the model gets. The error is the cause of ctx, unless
 // the turn is not as package history makes it.
 func Turn(ctx context.Context, turn *appserver.TurnRequest) (int64, error) {

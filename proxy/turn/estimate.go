@@ -84,24 +84,25 @@ func (e *estimate) delivered(text string) {
 // counted forgets output that codex has counted.
 func (e *estimate) counted() { e.text, e.more = e.text[:0], 0 }
 
-// output is the tokens of the output since codex's last count.
-func (e *estimate) output(ctx context.Context) int64 {
+// output is the tokens of the output since codex's last count: of the words that are kept, if they are to be exact.
+func (e *estimate) output(ctx context.Context, exact bool) int64 {
 	if len(e.text) == 0 {
 		return 0
 	}
-	n, err := tokens.Count(ctx, string(e.text))
-	if err != nil {
-		n = int64(len(e.text))/perToken + 1
+	if exact {
+		if n, err := tokens.Count(ctx, string(e.text)); err == nil {
+			return n + e.more/perToken
+		}
 	}
-	return n + e.more/perToken
+	return (int64(len(e.text))+e.more)/perToken + 1
 }
 
 // inputTokens are the tokens of the input. turn is the request, unless that is released.
-func (e *estimate) inputTokens(ctx context.Context, turn *appserver.TurnRequest) int64 {
+func (e *estimate) inputTokens(ctx context.Context, turn *appserver.TurnRequest, exact bool) int64 {
 	if !e.committed {
 		e.commit(turn)
 	}
-	if len(e.input.Items) > 0 {
+	if exact && len(e.input.Items) > 0 {
 		if n, err := tokens.Turn(ctx, &e.input); err == nil {
 			return n
 		}
@@ -121,11 +122,14 @@ func (t *run) charge(ctx context.Context, err error) {
 	if t.Report.Usage == nil && !cost {
 		return
 	}
+	// A client that waits for an error gets it at once: the words are counted only if the vocabulary is there. A service
+	// that stops must not load it first.
+	exact := errors.Is(err, ErrEnough) || errors.Is(err, ErrClientGone) || tokens.Loaded()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), estimateTimeout)
 	defer cancel()
-	used := appserver.Usage{OutputTokens: e.output(ctx)}
+	used := appserver.Usage{OutputTokens: e.output(ctx, exact)}
 	if t.Report.Usage == nil {
-		used.InputTokens = e.inputTokens(ctx, t.Turn)
+		used.InputTokens = e.inputTokens(ctx, t.Turn, exact)
 	}
 	used.TotalTokens = used.InputTokens + used.OutputTokens
 	if t.Report.Usage != nil { // of the responses of the model before the last one

@@ -21,7 +21,7 @@ func estimated(t *testing.T, turn appserver.TurnRequest) *estimate {
 func TestEstimateOfAShortInputIsExact(t *testing.T) {
 	e := estimated(t, appserver.TurnRequest{Items: []history.Item{history.TextMessage("user", "hello world")}})
 	require.NotEmpty(t, e.input.Items)
-	assert.EqualValues(t, 8, e.inputTokens(t.Context(), nil))
+	assert.EqualValues(t, 8, e.inputTokens(t.Context(), nil, true))
 }
 
 // Beyond a bound nothing is kept, whatever the input is made of.
@@ -40,7 +40,7 @@ func TestEstimateOfALongInput(t *testing.T) {
 	} {
 		e := estimated(t, tc.turn)
 		assert.Empty(t, e.input.Items, name)
-		n := e.inputTokens(t.Context(), nil)
+		n := e.inputTokens(t.Context(), nil, true)
 		assert.GreaterOrEqual(t, n, tc.least, name)
 		assert.LessOrEqual(t, n, tc.most, name)
 	}
@@ -52,9 +52,9 @@ func TestEstimateOfALongOutputKeepsItsBeginning(t *testing.T) {
 		e.delivered(strings.Repeat("word ", 2000))
 	}
 	assert.Len(t, e.text, held)
-	assert.Greater(t, e.output(t.Context()), int64(200_000))
+	assert.Greater(t, e.output(t.Context(), true), int64(200_000))
 	e.counted()
-	assert.Zero(t, e.output(t.Context()))
+	assert.Zero(t, e.output(t.Context(), true))
 }
 
 func TestATurnIsChargedOnce(t *testing.T) {

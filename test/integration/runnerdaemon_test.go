@@ -250,12 +250,12 @@ func TestRunnerDaemon(t *testing.T) {
 
 // rights tries what the daemon's user may do, by the request that systemd sends to polkit, and a few requests to systemd.
 func (b *daemonBed) rights(t *testing.T) {
-	id, key := strings.Repeat("z", 16), strings.Repeat("0", 16)
+	id, key, environment := strings.Repeat("z", 16), strings.Repeat("0", 16), strings.Repeat("0", 64)
 	may := map[string][]string{
 		paths.SessionUnit(id): {"start", "stop", "set-property"}, paths.OnlineUnit(id): {"start", "stop", "set-property"},
-		paths.RepositoryUnit(key): {"start", "stop", "set-property"}, paths.EnvironmentUnit(key): {"start", "stop", "set-property"},
+		paths.RepositoryUnit(key): {"start", "stop", "set-property"}, paths.EnvironmentUnit(environment): {"start", "stop", "set-property"},
 		paths.SweepUnit("session", id): {"start"}, paths.SweepUnit("repository", key): {"start"},
-		paths.SweepUnit("environment", key): {"start"}, paths.SweepUnit("slot", "9999"): {"start"},
+		paths.SweepUnit("environment", key): {"start"}, paths.SweepUnit("environment", environment): {"start"}, paths.SweepUnit("slot", "9999"): {"start"},
 		paths.SweepUnit("slot", "0"): nil, paths.SweepUnit("session", key+"1"): nil, paths.SweepUnit("etc", id): nil,
 		"codex-session@.service": nil, "x" + paths.SessionUnit(id): nil, paths.SessionUnit(id) + ".d": nil,
 		paths.RepositoryUnit(id): nil, runnerService: nil, "codex-sessions.slice": nil, "dbus.service": nil, "": nil,

@@ -53,14 +53,15 @@ const (
 // Instances of templates that need not exist.
 const (
 	anyID  = "aaaaaaaaaaaaaaaa"
-	anyKey = "0000000000000000"
+	anyKey = "0000000000000000"             // of a mirror
+	anyEnv = "0000000000000000000000000000" // of an environment
 )
 
 // templates are the units that the daemon starts.
 func templates() []string {
 	return []string{
-		paths.SessionUnit(anyID), paths.OnlineUnit(anyID), paths.RepositoryUnit(anyKey), paths.EnvironmentUnit(anyKey),
-		paths.OnlineEnvironmentUnit(anyKey), paths.SweepUnit("session", anyID),
+		paths.SessionUnit(anyID), paths.OnlineUnit(anyID), paths.RepositoryUnit(anyKey), paths.EnvironmentUnit(anyEnv),
+		paths.OnlineEnvironmentUnit(anyEnv), paths.SweepUnit("session", anyID),
 	}
 }
 

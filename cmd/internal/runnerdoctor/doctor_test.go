@@ -82,7 +82,7 @@ func newBed(t *testing.T) *bed {
 	b.file(paths.Socket, "", 0o660)
 	b.chmod(paths.StateDir, 0o700)
 	b.chmod(paths.RuntimeDir, 0o755)
-	b.chmod(paths.EnvironmentStates, 0o711)
+	b.chmod(paths.EnvironmentStates, 0o700)
 	b.chmod(paths.PrivateStates, 0o700)
 	st, err := store.Open(t.Context(), b.path(paths.StateDir, store.FileName))
 	require.NoError(t, err)
@@ -200,7 +200,7 @@ func TestFaults(t *testing.T) {
 		"no uv": {func(b *bed) { b.missing["uv"] = errors.New("this host has no uv: install uv from PyPI") },
 			"warn tools", "environments of uv: cannot be made: this host has no uv", "install uv from PyPI"},
 		"open logs":           {func(b *bed) { b.chmod(paths.StateDir, 0o755) }, "fail directories", "has mode 0755, not 0700", "chmod 0700"},
-		"closed environments": {func(b *bed) { b.chmod(paths.EnvironmentStates, 0o700) }, "fail directories", "not 0711", "chmod 0711"},
+		"open environments": {func(b *bed) { b.chmod(paths.EnvironmentStates, 0o711) }, "fail directories", "not 0700", "chmod 0700"},
 		"no environments":     {func(b *bed) { os.RemoveAll(b.path(paths.EnvironmentStates)) }, "fail directories", "no such file", "systemd-tmpfiles"},
 		"other owner":         {func(b *bed) { b.uid["root"] = daemonUID + 1 }, "fail directories", "belongs to the user", "chown root:"},
 		"no database":         {func(b *bed) { b.file(paths.StateDir+"/"+store.FileName, strings.Repeat("x", 1<<13), 0o600) }, "fail store", "runner.db", "begins a new one"},

@@ -98,7 +98,7 @@ func checkDirectories(_ context.Context, s *survey) []checkup.Finding {
 	}
 	all := []directory{
 		{paths.StateDir, account, 0o700, 0o700}, {paths.RuntimeDir, account, 0o755, 0o755},
-		{paths.PrivateStates, "root", 0o700, 0o700}, {paths.EnvironmentStates, "root", 0o711, 0o711},
+		{paths.PrivateStates, "root", 0o700, 0o700}, {paths.EnvironmentStates, "root", 0o700, 0o700},
 	}
 	var found []checkup.Finding
 	for _, d := range all {

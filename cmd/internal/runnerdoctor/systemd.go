@@ -109,7 +109,7 @@ func checkPolkit(ctx context.Context, s *survey) []checkup.Finding {
 	}{
 		{paths.SessionUnit(anyID), "start", true}, {paths.SessionUnit(anyID), "set-property", true},
 		{paths.OnlineUnit(anyID), "start", true}, {paths.RepositoryUnit(anyKey), "start", true},
-		{paths.EnvironmentUnit(anyKey), "start", true}, {paths.SweepUnit("session", anyID), "start", true},
+		{paths.EnvironmentUnit(anyEnv), "start", true}, {paths.SweepUnit("session", anyID), "start", true},
 		{serviceUnit, "restart", false}, {"dbus.service", "restart", false},
 	} {
 		may, err := s.Systemd.MayManage(ctx, uid, q.unit, q.verb)

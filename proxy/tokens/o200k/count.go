@@ -48,6 +48,20 @@ func (t *tokenizer) count(ctx context.Context, text string) (tokens int64, err e
 	return tokens, nil
 }
 
+// Loaded reports whether Count has its vocabulary, which takes a tenth of a second to load, and is dropped when nothing
+// counts for a while. It is false while another count is at work.
+func Loaded() bool { return shared.ready() }
+
+func (t *tokenizer) ready() bool {
+	select {
+	case t.turns <- struct{}{}:
+		defer func() { <-t.turns }()
+		return t.merger != nil
+	default:
+		return false
+	}
+}
+
 // counter counts a text slice by slice.
 type counter struct {
 	piece   string // the rest of the piece that was begun
