@@ -199,13 +199,13 @@ func TestFaults(t *testing.T) {
 		"no git":        {func(b *bed) { b.git = errors.New("this host has no git") }, "fail tools", "has no git", "apt install git"},
 		"no uv": {func(b *bed) { b.missing["uv"] = errors.New("this host has no uv: install uv from PyPI") },
 			"warn tools", "environments of uv: cannot be made: this host has no uv", "install uv from PyPI"},
-		"open logs":           {func(b *bed) { b.chmod(paths.StateDir, 0o755) }, "fail directories", "has mode 0755, not 0700", "chmod 0700"},
+		"open logs":         {func(b *bed) { b.chmod(paths.StateDir, 0o755) }, "fail directories", "has mode 0755, not 0700", "chmod 0700"},
 		"open environments": {func(b *bed) { b.chmod(paths.EnvironmentStates, 0o711) }, "fail directories", "not 0700", "chmod 0700"},
-		"no environments":     {func(b *bed) { os.RemoveAll(b.path(paths.EnvironmentStates)) }, "fail directories", "no such file", "systemd-tmpfiles"},
-		"other owner":         {func(b *bed) { b.uid["root"] = daemonUID + 1 }, "fail directories", "belongs to the user", "chown root:"},
-		"no database":         {func(b *bed) { b.file(paths.StateDir+"/"+store.FileName, strings.Repeat("x", 1<<13), 0o600) }, "fail store", "runner.db", "begins a new one"},
-		"low disk":            {func(b *bed) { b.free = 1 << 30 }, "warn disk", "1024 of 204800 MiB are free", "codex-runner prune"},
-		"full disk":           {func(b *bed) { b.free = 1 << 20 }, "fail disk", "commands fail", "make room"},
+		"no environments":   {func(b *bed) { os.RemoveAll(b.path(paths.EnvironmentStates)) }, "fail directories", "no such file", "systemd-tmpfiles"},
+		"other owner":       {func(b *bed) { b.uid["root"] = daemonUID + 1 }, "fail directories", "belongs to the user", "chown root:"},
+		"no database":       {func(b *bed) { b.file(paths.StateDir+"/"+store.FileName, strings.Repeat("x", 1<<13), 0o600) }, "fail store", "runner.db", "begins a new one"},
+		"low disk":          {func(b *bed) { b.free = 1 << 30 }, "warn disk", "1024 of 204800 MiB are free", "codex-runner prune"},
+		"full disk":         {func(b *bed) { b.free = 1 << 20 }, "fail disk", "commands fail", "make room"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBed(t)
