@@ -50,9 +50,10 @@ func (r remote) write(text string) {
 type person struct {
 	*rpc.Conn
 	remote
-	notes  chan rpc.Message
-	thread string        // of shell
-	ended  chan struct{} // closed at the end of the connection
+	notes    chan rpc.Message
+	thread   string        // of shell
+	commands int           // that were run there
+	ended    chan struct{} // closed at the end of the connection
 }
 
 // attach connects to the people's socket, which starts the remote.
@@ -132,24 +133,27 @@ func (p *person) until(method string) json.RawMessage {
 // shell runs a script as far as a person can go, without codex's own sandbox, and returns its output.
 func (p *person) shell(script string, args ...string) string {
 	p.t.Helper()
-	p.run(script, args...)
-	for {
+	mark := p.run(script, args...)
+	for { // a command that nobody waits for may end meanwhile
 		var done struct {
 			Item struct {
-				Type   string `json:"type"`
-				Output string `json:"aggregatedOutput"`
+				Type    string `json:"type"`
+				Command string `json:"command"`
+				Output  string `json:"aggregatedOutput"`
 			} `json:"item"`
 		}
 		require.NoError(p.t, json.Unmarshal(p.until("item/completed"), &done))
-		if done.Item.Type == "commandExecution" {
+		if done.Item.Type == "commandExecution" && strings.Contains(done.Item.Command, mark) {
 			return strings.TrimSpace(done.Item.Output)
 		}
 	}
 }
 
-// run is shell without a wait for the end.
-func (p *person) run(script string, args ...string) {
+// run is shell without a wait for the end. mark is in the command.
+func (p *person) run(script string, args ...string) (mark string) {
 	p.t.Helper()
+	p.commands++
+	mark = fmt.Sprintf("command-%d-of-a-person", p.commands)
 	if p.thread == "" {
 		p.thread = p.newThread()
 	}
@@ -157,5 +161,6 @@ func (p *person) run(script string, args ...string) {
 		args[i] = "'" + arg + "'"
 	}
 	p.call("thread/shellCommand", map[string]any{"threadId": p.thread,
-		"command": "set -- " + strings.Join(args, " ") + "\n{ " + script + "\n} 2>&1; true"}, nil)
+		"command": "set -- " + strings.Join(args, " ") + "\n{ " + script + "\n} 2>&1; : " + mark}, nil)
+	return mark
 }
