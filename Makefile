@@ -174,7 +174,7 @@ test: ## run every check: unit tests, the real thing in booted machines, and lin
 	@mkdir -p build
 	@nice -n 19 $(MAKE) --no-print-directory lint >build/lint.log 2>&1 & lint=$$!; \
 	status=0; $(INTEGRATION) -run '$(MEASURING)' || status=$$?; \
-	$(TOOLS)/gotestsum --format pkgname-and-test-fails -- -race $$(go list ./... | grep -v /test/integration) >build/unit.log 2>&1 & unit=$$!; \
+	$(TOOLS)/gotestsum --format pkgname-and-test-fails -- -race -timeout 30m $$(go list ./... | grep -v /test/integration) >build/unit.log 2>&1 & unit=$$!; \
 	$(INTEGRATION) -parallel 6 -skip '$(MEASURING)' || status=$$?; \
 	wait $$unit || status=$$?; cat build/unit.log; \
 	wait $$lint || status=$$?; cat build/lint.log; exit $$status
