@@ -34,6 +34,9 @@ grep 'NoNewPrivs:.*0' /proc/self/status
 kill -0 "$1" && echo signals
 `
 
+// ownDirectory is a finding in the directory in which a process of the remote works, which is examined.
+var ownDirectory = regexp.MustCompile(`^/proc/\d+/cwd/notes\s*$`)
+
 // ownProcess is a finding about one of the remote's own processes, which are counted.
 var ownProcess = regexp.MustCompile(`^/proc/\d+/environ\s*$`)
 
@@ -76,12 +79,17 @@ func testRemotesApart(t *testing.T, suite string) {
 	for name, p := range people {
 		var found []string
 		for line := range strings.Lines(p.shell(lookForSecrets, trim(outside))) {
-			// What the remote itself was given: its threads, and the commands of the person who attached.
+			// What the remote itself was given: its threads, its directory, and the commands of the person who attached, this
+			// one among them.
+			if strings.Contains(lookForSecrets, strings.TrimSpace(line)) || ownDirectory.MatchString(line) {
+				continue
+			}
 			if !strings.Contains(line, p.home+"/") && !strings.HasPrefix(line, "/srv/"+name+"/") && !strings.Contains(line, "sleep 987") && !ownProcess.MatchString(line) {
 				found = append(found, line)
 			}
 		}
 		assert.Empty(t, found, name)
+		assert.Equal(t, "SECRET of "+name, p.shell(`for p in /proc/[0-9]*; do cat $p/cwd/notes 2>/dev/null && echo; done | sort -u | grep .`))
 		processes := p.shell(`grep -l 'process-SECRE[T]' -rs /proc/[0-9]*/environ | wc -l`)
 		assert.Equal(t, "1", processes, "%s sees its own command alone", name)
 		for _, other := range []string{"one", "two", "own"} {
