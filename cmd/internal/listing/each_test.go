@@ -28,7 +28,7 @@ func TestRowsAreMadeSeveralAtATime(t *testing.T) {
 		rows, err := Each(t.Context(), names(250), func(_ context.Context, name string) (string, error) {
 			most.Store(max(most.Load(), now.Add(1)))
 			defer now.Add(-1)
-			time.Sleep(40 * time.Millisecond)
+			<-time.After(40 * time.Millisecond)
 			return name, nil
 		})
 		require.NoError(t, err)
