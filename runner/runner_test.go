@@ -29,7 +29,7 @@ import (
 )
 
 // patience bounds every wait for an event.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 var alice = wire.Owner{UID: 1000, Name: "alice"}
 

@@ -83,13 +83,13 @@ func (s *boundedList[T]) UnmarshalJSONFrom(from *jsontext.Decoder) error {
 	return err
 }
 
-// growth is by how many elements the capacity of a list grows for its next element: a full list doubles. append would
-// copy a long list twice as often.
+// growth is by how many elements the capacity of a list grows for its next element: a full list doubles, up to what is
+// decoded of it. append would copy a long list twice as often.
 func growth[T any](list []T) int {
 	if len(list) < cap(list) {
 		return 1
 	}
-	return max(1, len(list))
+	return max(1, min(len(list), maxList+1-len(list)))
 }
 
 // decodeBody decodes a body, which must be an object, and explains every kind of invalid JSON.

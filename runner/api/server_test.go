@@ -32,7 +32,7 @@ import (
 )
 
 // patience bounds every wait for an event.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // bed is a daemon on a socket, whose answers the OpenAPI document judges.
 type bed struct {

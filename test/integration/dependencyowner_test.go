@@ -222,7 +222,7 @@ func testDependencyStarts(t *testing.T, suite string) {
 		took = append(took, d.start())
 	}
 	t.Logf("a start of what runs: median %s", took.quantile(0.5))
-	assert.Less(t, took.quantile(0.5), bound/6)
+	assert.Less(t, took.quantile(0.5), bound/18)
 	assert.Equal(t, server, d.server())
 	assert.Equal(t, "0", d.show(d.unit, "NRestarts")["NRestarts"])
 }
@@ -259,7 +259,7 @@ func testDependencyCrashLoop(t *testing.T, suite string) {
 	d.untilRestart("6") // the delay is 10 s
 	took := d.stop()
 	t.Logf("a stop inside the restart delay took %s", took)
-	assert.Less(t, took, bound/6)
+	assert.Less(t, took, bound/18)
 	shown := d.show(d.unit, "ActiveState", "Job")
 	assert.Equal(t, map[string]string{"ActiveState": "inactive", "Job": ""}, shown, "nothing is left to do")
 

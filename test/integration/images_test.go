@@ -110,7 +110,7 @@ func (b *bed) inline(url string) (string, error) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.t.Context(), bound)
 	defer cancel()
-	limits := fetch.Limits{Bytes: 10 << 20, Time: bound / 3} // a fetch may take twice that, before bound
+	limits := fetch.Limits{Bytes: 10 << 20, Time: bound / 9} // a fetch may take twice that, before bound
 	socket := fmt.Sprintf("/proc/%d/root/run/codex-proxy/fetch.socket", b.PID())
 	return fetch.NewClient(socket, limits, prometheus.NewRegistry(), slog.New(slog.DiscardHandler)).Inline(ctx, url)
 }

@@ -273,7 +273,7 @@ func testUsage(t *testing.T, suite string) {
 // withinADay waits for the end of a day of the limits that is about to end.
 func withinADay() {
 	const day = 24 * time.Hour // of UTC
-	if left := time.Until(time.Now().Truncate(day).Add(day)); left < 2*bound {
+	if left := time.Until(time.Now().Truncate(day).Add(day)); left < bound {
 		<-time.After(left)
 	}
 }

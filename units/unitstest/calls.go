@@ -79,14 +79,7 @@ func (m *Systemd) get(conn *dbus.Conn, msg *dbus.Message) {
 		reply(conn, msg, dbus.MakeVariant(kind))
 		return
 	}
-	for _, u := range m.units {
-		if unitPath(u.name) == path(msg) {
-			u.get(conn, msg)
-			return
-		}
-	}
-	name := unescape(path(msg))
-	m.lookup(name).get(conn, msg)
+	m.lookup(unescape(path(msg))).get(conn, msg)
 }
 
 func (m *Systemd) getVersion(conn *dbus.Conn, msg *dbus.Message) {

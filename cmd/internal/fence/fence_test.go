@@ -22,7 +22,7 @@ import (
 )
 
 // patience bounds all waits.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // someone is a user without privileges, who owns what the tests put up.
 const someone = 45678

@@ -19,7 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-const patience = 30 * time.Second
+const patience = time.Minute
 
 func bounded(t testing.TB) context.Context {
 	t.Helper()

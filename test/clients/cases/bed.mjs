@@ -16,8 +16,8 @@ export const origin = "http://127.0.0.1:8787";
 export const baseURL = `${origin}/v1`;
 const endpoint = "http://127.0.0.1:18080";
 
-export const client = (options = {}) => new OpenAI({ baseURL, apiKey: process.env.API_KEY, maxRetries: 0, timeout: 30_000, ...options });
-export const anthropic = (options = {}) => new Anthropic({ baseURL: origin, apiKey: process.env.API_KEY, maxRetries: 0, timeout: 30_000, ...options });
+export const client = (options = {}) => new OpenAI({ baseURL, apiKey: process.env.API_KEY, maxRetries: 0, timeout: 120_000, ...options });
+export const anthropic = (options = {}) => new Anthropic({ baseURL: origin, apiKey: process.env.API_KEY, maxRetries: 0, timeout: 120_000, ...options });
 
 const received = async (word) => {
   const { requests } = await (await fetch(`${endpoint}/_requests`)).json();
@@ -28,9 +28,9 @@ const received = async (word) => {
 // word, oldest first.
 export const turns = async (word) => (await received(word)).map((r) => r.body.raw);
 
-// until waits for the condition, for a minute at most.
+// until waits for the condition, for three minutes at most: the machine may be busy.
 export async function until(condition) {
-  for (const end = Date.now() + 60_000; !(await condition()); await new Promise((done) => setTimeout(done, 50))) {
+  for (const end = Date.now() + 180_000; !(await condition()); await new Promise((done) => setTimeout(done, 50))) {
     assert.ok(Date.now() < end, `${condition} was waited for in vain`);
   }
 }

@@ -4,7 +4,7 @@ import { text } from "node:stream/consumers";
 import Anthropic from "@anthropic-ai/sdk";
 import { baseURL, client, model } from "./bed.mjs";
 
-const options = { maxRetries: 1, timeout: 60_000 };
+const options = { maxRetries: 1, timeout: 120_000 };
 const openAI = client(options);
 const anthropic = new Anthropic({ baseURL: baseURL.replace("/v1", ""), apiKey: process.env.API_KEY, ...options });
 

@@ -4,7 +4,7 @@ import { openAICompatible } from "@genkit-ai/compat-oai";
 import { GenkitError, genkit, z } from "genkit";
 import { baseURL, cut, loop, model, parallel, pixel, results, rome, turns, weather } from "./bed.mjs";
 
-const plugin = (more = {}) => openAICompatible({ name: "codex", baseURL, apiKey: process.env.API_KEY, maxRetries: 0, timeout: 30_000, ...more });
+const plugin = (more = {}) => openAICompatible({ name: "codex", baseURL, apiKey: process.env.API_KEY, maxRetries: 0, timeout: 120_000, ...more });
 const ai = genkit({ plugins: [plugin()], model: `codex/${model}` });
 const getWeather = ai.defineTool({ name: "get_weather", description: weather.description, inputSchema: z.object({ city: z.string() }), outputSchema: z.string() }, async ({ city }) => `sunny in ${city}`);
 const City = z.object({ city: z.string(), population: z.number().int() });

@@ -7,7 +7,7 @@ import { createAgent, providerStrategy, tool, toolStrategy } from "langchain";
 import { City, baseURL, cut, loop, model, parallel, pixel, results, rome, thinker, turns, weather } from "./bed.mjs";
 
 const llm = (more = {}) =>
-  new ChatOpenAI({ model, apiKey: process.env.API_KEY, configuration: { baseURL }, maxRetries: 0, timeout: 30_000, ...more });
+  new ChatOpenAI({ model, apiKey: process.env.API_KEY, configuration: { baseURL }, maxRetries: 0, timeout: 120_000, ...more });
 
 const getWeather = tool(({ city }) => `sunny in ${city}`, { name: "get_weather", description: weather.description, schema: weather.parameters });
 const assertBoth = (turn) => assert.deepEqual(results(turn), [["Paris", "sunny in Paris"], ["Rome", "sunny in Rome"]]);

@@ -6,7 +6,7 @@ import { Agent, OpenAIProvider, Runner, tool } from "@openai/agents";
 import { client, model, weather } from "./bed.mjs";
 
 const calls = Number(process.argv[2]);
-const openai = client({ timeout: 60_000 });
+const openai = client({ timeout: 120_000 });
 const cities = Array.from({ length: calls }, (_, i) => `City-${i}`);
 const script = (name) =>
   `session-npm-${name} ${cities.map((city) => `[[reasoning hm]] [[call get_weather {"city":"${city}"}]] [[then]]`).join(" ")} [[text the]] [[text end]]`;

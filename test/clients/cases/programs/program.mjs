@@ -8,7 +8,7 @@ import { fileURLToPath } from "node:url";
 
 export const installed = fileURLToPath(new URL("../../node_modules/", import.meta.url));
 export const calculator = fileURLToPath(new URL("calculator.mjs", import.meta.url));
-const bound = 180_000;
+const bound = 400_000;
 
 // place is a new home and a new work directory with these files; names begin with
 // home/ or work/.

@@ -100,5 +100,5 @@ def images(turn):
 
 def _call(method, url, body=None):
     data = None if body is None else json.dumps(body).encode()
-    with urllib.request.urlopen(urllib.request.Request(url, data, method=method), timeout=60) as answer:
+    with urllib.request.urlopen(urllib.request.Request(url, data, method=method), timeout=180) as answer:
         return json.loads(answer.read() or "null")

@@ -11,12 +11,12 @@ import openai
 
 model = "gpt-test"
 parameters = {"type": "object", "properties": {"city": {"type": "string"}}}
-client = openai.OpenAI(max_retries=1, timeout=60)
+client = openai.OpenAI(max_retries=1, timeout=180)
 claude = anthropic.Anthropic(
     base_url=os.environ["OPENAI_BASE_URL"].removesuffix("/v1"),
     api_key=os.environ["OPENAI_API_KEY"],
     max_retries=1,
-    timeout=60,
+    timeout=180,
 )
 
 

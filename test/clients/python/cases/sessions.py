@@ -13,7 +13,7 @@ from bed import model
 
 calls = int(sys.argv[1])
 cities = [f"City-{i}" for i in range(calls)]
-client = AsyncOpenAI(max_retries=0, timeout=60)
+client = AsyncOpenAI(max_retries=0, timeout=180)
 parameters = {
     "type": "object",
     "properties": {"city": {"type": "string"}},

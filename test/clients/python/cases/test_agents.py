@@ -45,7 +45,7 @@ def get_weather(city: str) -> str:
 
 
 def of(api, name=model, **options):
-    return kinds[api](name, AsyncOpenAI(**{"max_retries": 0, "timeout": 60, **options}))
+    return kinds[api](name, AsyncOpenAI(**{"max_retries": 0, "timeout": 180, **options}))
 
 
 def asked(api, content, **options):

@@ -37,7 +37,7 @@ image = {"type": "image", "source": {"type": "base64", "media_type": "image/png"
 
 
 def client(**options):
-    return Anthropic(**{"max_retries": 0, "timeout": 60, **options})
+    return Anthropic(**{"max_retries": 0, "timeout": 180, **options})
 
 
 def ask(prompt, **more):

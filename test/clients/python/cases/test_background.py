@@ -9,7 +9,7 @@ from bed import model, release, run, run_example, turns
 
 
 def client(**options):
-    return OpenAI(**{"max_retries": 0, "timeout": 60, **options})
+    return OpenAI(**{"max_retries": 0, "timeout": 180, **options})
 
 
 def begin(prompt, **more):

@@ -39,7 +39,7 @@ both_apis = pytest.mark.parametrize("api", ["chat", "responses"])
 
 
 def chat(**options):
-    return ChatOpenAI(**{"model": model, "max_retries": 0, "timeout": 60, **options})
+    return ChatOpenAI(**{"model": model, "max_retries": 0, "timeout": 180, **options})
 
 
 def of(api, **options):

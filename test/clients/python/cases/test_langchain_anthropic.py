@@ -32,7 +32,7 @@ thinking = {"thinking": {"type": "enabled", "budget_tokens": 1024}, "max_tokens"
 
 
 def chat(**options):
-    return ChatAnthropic(**{"model": claude, "max_retries": 0, "timeout": 60, **options})
+    return ChatAnthropic(**{"model": claude, "max_retries": 0, "timeout": 180, **options})
 
 
 def test_invoke(word):

@@ -43,16 +43,16 @@ class City(BaseModel):
 
 def ask(content, **options):
     messages = content if isinstance(content, list) else [{"role": "user", "content": content}]
-    return litellm.completion(**{"model": name, "messages": messages, "max_retries": 0, "timeout": 60, **options})
+    return litellm.completion(**{"model": name, "messages": messages, "max_retries": 0, "timeout": 180, **options})
 
 
 def aask(content, **options):
     messages = [{"role": "user", "content": content}]
-    return litellm.acompletion(**{"model": name, "messages": messages, "max_retries": 0, "timeout": 60, **options})
+    return litellm.acompletion(**{"model": name, "messages": messages, "max_retries": 0, "timeout": 180, **options})
 
 
 def respond(content, **options):
-    return litellm.responses(**{"model": name, "input": content, "max_retries": 0, "timeout": 60, **options})
+    return litellm.responses(**{"model": name, "input": content, "max_retries": 0, "timeout": 180, **options})
 
 
 def test_completion(word):

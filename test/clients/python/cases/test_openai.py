@@ -29,7 +29,7 @@ two_calls = ['call get_weather {"city":"Paris"}', 'call get_weather {"city":"Rom
 
 
 def client(**options):
-    return OpenAI(**{"max_retries": 0, "timeout": 60, **options})
+    return OpenAI(**{"max_retries": 0, "timeout": 180, **options})
 
 
 def user(*content):

@@ -46,7 +46,7 @@ encrypted = ["reasoning.encrypted_content"]
 
 
 def client():
-    return OpenAI(max_retries=0, timeout=60, _strict_response_validation=True)
+    return OpenAI(max_retries=0, timeout=180, _strict_response_validation=True)
 
 
 def user(text):
@@ -183,7 +183,7 @@ def test_failed_stream(word):
 def raw_events(path, body):
     headers = {"Content-Type": "application/json", "Authorization": f"Bearer {api_key}"}
     request = urllib.request.Request(base_url + path, json.dumps(body).encode(), headers)
-    with urllib.request.urlopen(request, timeout=60) as answer:
+    with urllib.request.urlopen(request, timeout=180) as answer:
         for line in answer:
             if line.startswith(b"data: ") and line != b"data: [DONE]\n":
                 yield json.loads(line[6:])
