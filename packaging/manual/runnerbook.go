@@ -63,7 +63,7 @@ var runnerBook = book{
 	files: [][2]string{
 		{"/etc/codex-runner/runner.toml", "Settings of the daemon."},
 		{"/run/codex-runner/api.sock", "The API, which the commands for people use."},
-		{"/run/codex-runner/codex-runner.prom", "Metrics for node exporter."},
+		{"/run/codex-runner/daemon/codex-runner.prom", "Metrics for node exporter."},
 		{"/var/lib/codex-runner", "Sessions: their commands, output and artifacts."},
 	},
 }

@@ -244,7 +244,7 @@ func (c *Config) check() error {
 }
 
 // hidden are the directories of the host that builds and sessions do not see.
-var hidden = []string{"/home", "/root", "/run/user", "/tmp", "/var/tmp", "/dev/shm", paths.StateDir, paths.RuntimeDir}
+var hidden = []string{"/home", "/root", "/run/user", "/tmp", "/var/tmp", "/dev/shm", paths.StateDir, paths.Run}
 
 func checkEnvironments(e runner.Environments) error {
 	switch {

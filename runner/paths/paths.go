@@ -16,10 +16,12 @@ import (
 const (
 	// StateDir is StateDirectory= of codex-runner.service. The daemon may write anything there.
 	StateDir = "/var/lib/codex-runner"
-	// RuntimeDir is RuntimeDirectory= of codex-runner.service, likewise.
-	RuntimeDir = "/run/codex-runner"
+	// Run is root's: nobody else can replace the socket there.
+	Run = "/run/codex-runner"
 	// Socket is the API, ListenStream= of codex-runner.socket.
-	Socket = RuntimeDir + "/api.sock"
+	Socket = Run + "/api.sock"
+	// RuntimeDir is RuntimeDirectory= of codex-runner.service. The daemon may write anything there as well.
+	RuntimeDir = Run + "/daemon"
 	// Secrets has a directory for each session, LoadCredential= of its unit: a file there is the credential
 	// secrets_NAME.
 	Secrets = RuntimeDir + "/secrets"

@@ -23,7 +23,7 @@ func TestUnitHasThesePaths(t *testing.T) {
 		"BindReadOnlyPaths=-" + Sessions + "/%i/" + RepositoryLink + ":" + Repository,
 		"BindReadOnlyPaths=-" + Sessions + "/%i/" + EnvironmentsLink + ":" + Environments,
 		"WorkingDirectory=-" + Workspace,
-		"InaccessiblePaths=-" + StateDir + " -" + RuntimeDir + " -" + Sessions + " -" + Workspaces,
+		"InaccessiblePaths=-" + StateDir + " -" + Run + " -" + Sessions + " -" + Workspaces,
 	} {
 		assert.Contains(t, string(text), "\n"+line+"\n")
 	}
@@ -53,6 +53,22 @@ func TestJobsHaveThesePaths(t *testing.T) {
 			assert.Contains(t, string(text), "\n"+line+"\n", unit)
 		}
 	}
+}
+
+// The socket lies outside of what the service may write.
+func TestServiceHasThesePaths(t *testing.T) {
+	for unit, lines := range map[string][]string{
+		"codex-runner.socket": {"ListenStream=" + Socket},
+		"codex-runner.service": {"StateDirectory=" + strings.TrimPrefix(StateDir, "/var/lib/"),
+			"RuntimeDirectory=" + strings.TrimPrefix(RuntimeDir, "/run/")},
+	} {
+		text, err := os.ReadFile("../../packaging/systemd/" + unit)
+		require.NoError(t, err)
+		for _, line := range lines {
+			assert.Contains(t, string(text), "\n"+line+"\n", unit)
+		}
+	}
+	assert.NotContains(t, Socket, RuntimeDir)
 }
 
 func TestCheckKey(t *testing.T) {

@@ -142,7 +142,7 @@ func TestRunnerIsolation(t *testing.T) {
 		var id, pid = b.victim.ID, strconv.Itoa(b.pid)
 		control := []string{
 			"read /var/lib/private/codex-session/" + id + "/mark", "read /var/lib/codex-runner/sessions/" + id + "/1/output",
-			"read /run/codex-runner/secrets/" + id + "/TOKEN", "read /proc/" + pid + "/environ", "read /proc/" + pid + "/cwd/mark",
+			"read /run/codex-runner/daemon/secrets/" + id + "/TOKEN", "read /proc/" + pid + "/environ", "read /proc/" + pid + "/cwd/mark",
 			"read /tmp/systemd-private-*/tmp/mark", "find the mark in /proc", "signal " + pid, "trace " + pid, "memory of " + pid,
 			"connect to /run/codex-runner/api.sock", "connect to /run/dbus/system_bus_socket", "connect to /run/codex-proxy/*",
 			"connect to @host", "connect to 127.0.0.1:8787", "read /run/codex-proxy/*", "a program with the set-user-ID bit",

@@ -1,5 +1,5 @@
 # What TestRunnerLimits runs in an emulated machine, in the place of codex-runner.service.
-state=/var/lib/codex-runner run=/run/codex-runner
+state=/var/lib/codex-runner run=/run/codex-runner/daemon
 systemd-sysusers --inline "u codex-runner -"
 systemd-tmpfiles --create codex-runner.conf
 install -d -o codex-runner -g codex-runner -m 0700 $state $state/sessions $run/sessions $run/secrets

@@ -105,6 +105,9 @@ func (b *bed) assertRunner() {
 	require.ErrorContains(t, err, "exit status 3", stderr)
 	assert.Regexp(t, `^\d{5}\n$`, out, "a user of its own")
 	assert.Contains(t, b.MustRun(t, "codex-runner", "status"), "ready")
+	_, stderr, err = b.Run(t.Context(), "runuser", "-u", "codex-runner", "--", "mv", paths.Socket, paths.Socket+".old")
+	require.Error(t, err, "the daemon's user replaces the socket")
+	assert.Contains(t, stderr, "Permission denied")
 }
 
 // assertUnits asserts what systemd finds of the installed units.

@@ -76,8 +76,8 @@ func files(v victim) []attempt {
 	all = append(all, reads(
 		"/var/lib/codex-session/*/mark", "/var/lib/private/codex-session/"+v.ID, "/var/lib/codex-workspace/*",
 		"/var/lib/codex-runner/sessions/"+v.ID+"/1/output", "/var/lib/codex-runner/sessions/*/*/*",
-		"/var/lib/codex-runner/*", "/var/lib/codex-runner", "/run/codex-runner/*", "/run/codex-runner/sessions/*",
-		"/run/codex-runner/secrets/"+v.ID+"/TOKEN", "/run/codex-session/*", "/run/credentials/*", "/run/credentials/"+v.Unit+"/*",
+		"/var/lib/codex-runner/*", "/var/lib/codex-runner", "/run/codex-runner/*", "/run/codex-runner/daemon/*", "/run/codex-runner/daemon/sessions/*",
+		"/run/codex-runner/daemon/secrets/"+v.ID+"/TOKEN", "/run/codex-session/*", "/run/credentials/*", "/run/credentials/"+v.Unit+"/*",
 		"/var/lib/private/codex-repository/*", "/var/lib/private/codex-repository/"+v.Key, "/var/lib/codex-repository/*",
 		"/var/lib/codex-repository/"+v.Key+"/*", "/var/lib/codex-environment/4242/"+v.Key+"/*", "/var/lib/private/codex-environment-build/*",
 		"/environments", "/environments/*", "/environments/"+v.Key+"/*", "/repository/*",

