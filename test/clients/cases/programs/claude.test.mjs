@@ -37,6 +37,17 @@ describe("Claude Code", { concurrency: true }, () => {
     assert.ok(["2 greeting.txt", "all done"].every((text) => JSON.stringify(turn.input).includes(text)));
   });
 
+  // It asks the API for a verdict on each call, and denies a call without one.
+  test("auto mode runs a command", async () => {
+    const { at, read } = await newPlace(files);
+    const command = JSON.stringify({ command: "tr o 0 <greeting.txt >made.txt && rm greeting.txt", description: "replace the file" });
+    const ended = await code(at, ["--permission-mode", "auto", "--output-format", "json"], { input: `claude-auto [[call Bash ${command}]] [[then]] [[text done]]` });
+    assert.equal(ended.code, 0, ended.stdout + ended.stderr);
+    const { result, permission_denials } = JSON.parse(ended.stdout);
+    assert.deepEqual([result, permission_denials], ["done", []]);
+    assert.equal(await read("work/made.txt"), "hell0 w0rld\n");
+  });
+
   test("two tools at once, one of them of an MCP server, whose results have their places", async () => {
     const { at } = await newPlace(files);
     const calls = `[[call Read ${JSON.stringify({ file_path: at("work/greeting.txt") })}]] [[call client_mcp__calc__add {"a":40,"b":2}]]`;
