@@ -40,8 +40,9 @@ describe("Claude Code", { concurrency: true }, () => {
   // It asks the API for a verdict on each call, and denies a call without one.
   test("auto mode runs a command", async () => {
     const { at, read } = await newPlace(files);
-    const command = JSON.stringify({ command: "tr o 0 <greeting.txt >made.txt && rm greeting.txt", description: "replace the file" });
-    const ended = await code(at, ["--permission-mode", "auto", "--output-format", "json"], { input: `claude-auto [[call Bash ${command}]] [[then]] [[text done]]` });
+    const command = JSON.stringify({ command: "sh -c 'tr o 0 <greeting.txt >made.txt'", description: "write a file" });
+    const ended = await code(at, ["--permission-mode", "auto", "--model", "claude-opus-5", "--output-format", "json"],
+      { input: `claude-auto [[call Bash ${command}]] [[then]] [[text done]]`, env: { CLAUDE_CODE_AUTO_MODE_SERVER: "1" } });
     assert.equal(ended.code, 0, ended.stdout + ended.stderr);
     const { result, permission_denials } = JSON.parse(ended.stdout);
     assert.deepEqual([result, permission_denials], ["done", []]);
