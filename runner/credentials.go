@@ -32,8 +32,7 @@ func (s Repositories) credential(url string, owner wire.Owner) Credential {
 	return best
 }
 
-// lend puts a credential where systemd finds it for the unit of the repository (LoadCredential=). The directory is needed
-// without a credential, too.
+// lend puts a credential where root finds it for the unit of the repository.
 func (r *Runner) lend(key string, c Credential) error {
 	dir := filepath.Join(r.RuntimeDir, filepath.Base(paths.RepositoryCredentials), key)
 	err := os.RemoveAll(dir)

@@ -59,9 +59,7 @@ func (r *Runner) launch(ctx context.Context, c *run) error {
 	if spec.Artifacts != nil {
 		spec.Artifacts.Bytes, spec.Artifacts.Count = r.Artifacts.Bytes, r.Artifacts.Count
 	}
-	if err := r.furnish(full, spec); err != nil {
-		return err
-	}
+	r.furnish(full, spec)
 	if spec.Environment, err = r.environment(ctx, full); err != nil {
 		return err
 	}

@@ -236,25 +236,13 @@ func (s source) text(patch string) string {
 	return text
 }
 
-// furnish adds the workspace to the specification of a command, with the patch of its session. A command after the first
-// finds the workspace as it is.
-func (r *Runner) furnish(c store.Live, spec *session.Spec) error {
+// furnish adds the workspace to the specification of a command, which then gets the patch of its session as well. A command
+// after the first finds the workspace as it is.
+func (r *Runner) furnish(c store.Live, spec *session.Spec) {
 	spec.Repository = c.Repository
-	if r.settled(c.Session, c.Number) {
-		return nil
+	if !r.settled(c.Session, c.Number) {
+		spec.Workspace = &session.Workspace{URL: c.URL, Commit: c.Commit}
 	}
-	spec.Workspace = &session.Workspace{URL: c.URL, Commit: c.Commit}
-	if c.Patch == "" {
-		return nil
-	}
-	err := os.MkdirAll(r.dir(c.Session, c.Number), 0o700)
-	if err == nil {
-		err = os.Link(filepath.Join(r.StateDir, paths.SessionDir(c.Session), paths.Patch), r.file(c.Session, c.Number, paths.Patch))
-	}
-	if err != nil && !errors.Is(err, os.ErrExist) {
-		return fmt.Errorf("cannot find the patch of the session: %w", err)
-	}
-	return nil
 }
 
 // examine forgets the mirror of a command that found it damaged, so that the next fetch makes it anew.

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"os"
-	"path/filepath"
 
 	"codex-proxy/notify"
 	"codex-proxy/runner/job"
@@ -11,13 +10,16 @@ import (
 	"codex-proxy/runner/prepare"
 )
 
-// repositoryPrepare opens the files of the order to fetch a repository, and passes them to repository-fetch through
-// systemd. It is ExecStartPre of codex-repository@KEY.service and runs as root: the files belong to codex-runner.service.
+// repositoryPrepare opens the files of the order to fetch a repository, passes them to repository-fetch through systemd, and
+// lends it the credentials. It is ExecStartPre of codex-repository@KEY.service and runs as root: the files belong to codex-runner.service.
 func repositoryPrepare(ctx context.Context, key string, notifier *notify.Notifier) error {
-	if err := paths.CheckKey(key); err != nil {
-		return err
-	}
-	return prepare.Installed().Job(ctx, paths.RepositoryDir(key), notifier)
+	return prepare.Installed().Fetch(ctx, key, notifier)
+}
+
+// repositoryFetched removes what repository-prepare has made. It is ExecStopPost of codex-repository@KEY.service and runs as
+// root, after any end.
+func repositoryFetched(_ context.Context, key string, _ *notify.Notifier) error {
+	return prepare.Installed().Fetched(key)
 }
 
 // repositoryFetch makes the mirror of a repository, or brings it up to date, finds out which commit is meant, and fetches
@@ -28,8 +30,7 @@ func repositoryFetch(ctx context.Context, _ string, _ *notify.Notifier) error {
 	if err != nil {
 		return err
 	}
-	credentials := filepath.Join(os.Getenv("CREDENTIALS_DIRECTORY"), paths.RepositoryCredentialPrefix)
-	return job.Fetch{}.Run(ctx, files, os.Getenv("STATE_DIRECTORY"), credentials)
+	return job.Fetch{}.Run(ctx, files, os.Getenv("STATE_DIRECTORY"), os.Getenv("CREDENTIALS_DIRECTORY")+"/")
 }
 
 // environmentPrepare opens the files of the order to build an environment, and passes them to environment-build through

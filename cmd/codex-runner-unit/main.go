@@ -34,6 +34,7 @@ var steps = map[string]step{
 	"session-ended":       {"ID", sessionEnded},
 	"repository-prepare":  {"KEY", repositoryPrepare},
 	"repository-fetch":    {"", repositoryFetch},
+	"repository-fetched":  {"KEY", repositoryFetched},
 	"environment-prepare": {"KEY", environmentPrepare},
 	"environment-build":   {"KEY", environmentBuild},
 	"environment-publish": {"KEY", environmentPublish},

@@ -22,8 +22,7 @@ const (
 	Socket = Run + "/api.sock"
 	// RuntimeDir is RuntimeDirectory= of codex-runner.service. The daemon may write anything there as well.
 	RuntimeDir = Run + "/daemon"
-	// Secrets has a directory for each session, LoadCredential= of its unit: a file there is the credential
-	// secrets_NAME.
+	// Secrets has a directory for each session with a file for each of its secrets, from which root copies them.
 	Secrets = RuntimeDir + "/secrets"
 	// Sessions has a directory for each session whose unit runs. Root alone writes there: the unit binds what the
 	// links in it lead to.
@@ -44,9 +43,12 @@ const (
 	// EnvironmentStates has a directory for each owner of environments, and there whole environments by their keys. Root
 	// alone may enter it.
 	EnvironmentStates = StateLinks + "/codex-environment"
-	// RepositoryCredentials has a directory for each repository with its credentials, LoadCredential= of its unit: see
-	// workspace.Mirror.
+	// RepositoryCredentials has a directory for each repository with its credentials, likewise: see workspace.Mirror.
 	RepositoryCredentials = RuntimeDir + "/repositories"
+	// Repositories has a directory for each repository whose unit runs. Root alone writes there.
+	Repositories = "/run/codex-repository"
+	// Credentials is CREDENTIALS_DIRECTORY in the sandboxes of sessions and of repositories.
+	Credentials = "/run/codex-credentials"
 	// Repository is the state of the session's repository, and Environments has the environments of its owner by their keys,
 	// as sandboxes see them. A build sees its own one alone there.
 	Repository   = "/repository"
@@ -65,11 +67,13 @@ const UnitProgram = "/usr/lib/codex-runner/codex-runner-unit"
 // Textfile is the file of RuntimeDir with metrics for node exporter.
 const Textfile = "codex-runner.prom"
 
+// Patch is the file of SessionDir to apply to the workspace, if there is one; see package patch.
+const Patch = "patch"
+
 // The files of a command, in CommandDir. The daemon makes the specification and Stdin, root the others.
 const (
 	Spec   = "spec.json"   // see session.Spec
 	Stdin  = "stdin"       // optional: the standard input of the command
-	Patch  = "patch"       // optional: to apply to the workspace; see package patch
 	Output = "output"      // see package logs
 	Index  = "index"       // likewise
 	Result = "result.json" // see session.Result
@@ -116,6 +120,9 @@ const (
 	EnvironmentsLink = "environments"
 	CommandNumber    = "command" // the number of the command that runs
 	Refusal          = "refusal" // why the start failed before the main process ran
+	// CredentialsName is the directory with the secrets of the session; of a repository in Repositories, with its
+	// credentials.
+	CredentialsName = "credentials"
 )
 
 // Names of the files that the main process of a job inherits, beside OutputFile and ResultFile.
@@ -123,9 +130,6 @@ const (
 	OrderFile  = "order"
 	BundleFile = "bundle"
 )
-
-// RepositoryCredentialPrefix begins the name of the file of each credential of a repository in CREDENTIALS_DIRECTORY.
-const RepositoryCredentialPrefix = "repository_"
 
 // CredentialPrefix begins the name of the file of each secret in CREDENTIALS_DIRECTORY.
 const CredentialPrefix = "secrets_"
@@ -210,6 +214,14 @@ func ParseCommand(text string) (int, error) {
 		return 0, fmt.Errorf("%.20q is not the number of a command: use one of 1 to %d", text, mostCommands)
 	}
 	return n, nil
+}
+
+// SecretsDir is the directory of the secrets of a session below RuntimeDir.
+func SecretsDir(id string) string { return filepath.Join(filepath.Base(Secrets), id) }
+
+// CredentialsDir is the directory of the credentials of a repository below RuntimeDir.
+func CredentialsDir(key string) string {
+	return filepath.Join(filepath.Base(RepositoryCredentials), key)
 }
 
 // ControlDir is the directory of the control socket of a session below RuntimeDir.

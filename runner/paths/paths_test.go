@@ -18,12 +18,13 @@ func TestUnitHasThesePaths(t *testing.T) {
 		"ExecStart=/usr/bin/env --block-signal=RTMIN+2 " + UnitProgram + " session-exec",
 		"ExecStopPost=+" + UnitProgram + " session-ended %i",
 		"StateDirectory=" + strings.TrimPrefix(SessionStates, "/var/lib/") + "/%i",
-		"LoadCredential=" + strings.TrimSuffix(CredentialPrefix, "_") + ":" + Secrets + "/%i",
+		"BindReadOnlyPaths=-" + Sessions + "/%i/" + CredentialsName + ":" + Credentials,
+		"Environment=CREDENTIALS_DIRECTORY=" + Credentials,
 		"BindPaths=-" + Sessions + "/%i/" + WorkspaceLink + ":" + Workspace,
 		"BindReadOnlyPaths=-" + Sessions + "/%i/" + RepositoryLink + ":" + Repository,
 		"BindReadOnlyPaths=-" + Sessions + "/%i/" + EnvironmentsLink + ":" + Environments,
 		"WorkingDirectory=-" + Workspace,
-		"InaccessiblePaths=-" + StateDir + " -" + Run + " -" + Sessions + " -" + Workspaces,
+		"InaccessiblePaths=-" + StateDir + " -" + Run + " -" + Sessions + " -" + Repositories + " -" + Workspaces,
 	} {
 		assert.Contains(t, string(text), "\n"+line+"\n")
 	}
@@ -36,7 +37,9 @@ func TestJobsHaveThesePaths(t *testing.T) {
 			"ExecStartPre=+" + UnitProgram + " repository-prepare %i",
 			"ExecStart=" + UnitProgram + " repository-fetch",
 			"StateDirectory=" + strings.TrimPrefix(RepositoryStates, PrivateStates+"/") + "/%i",
-			"LoadCredential=" + strings.TrimSuffix(RepositoryCredentialPrefix, "_") + ":" + RepositoryCredentials + "/%i",
+			"ExecStopPost=+" + UnitProgram + " repository-fetched %i",
+			"BindReadOnlyPaths=-" + Repositories + "/%i/" + CredentialsName + ":" + Credentials,
+			"Environment=CREDENTIALS_DIRECTORY=" + Credentials,
 		},
 		EnvironmentUnit(""): {
 			"ExecStartPre=+" + UnitProgram + " environment-prepare %i",

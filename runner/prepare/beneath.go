@@ -38,20 +38,33 @@ func (d dir) sub(path string) (dir, error) {
 	return dir{file}, err
 }
 
-// open opens a regular file below d for reading. Any other file is an error.
+// open opens a regular file of d's owner below d for reading. Any other file is an error, also one that has another name:
+// a hard link may lead to a file of root.
 func (d dir) open(path string) (*os.File, error) {
 	file, err := d.openat(path, unix.O_RDONLY, 0)
 	if err != nil {
 		return nil, err
 	}
-	info, err := file.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s is no regular file", file.Name())
-	}
-	if err != nil {
+	if err := d.checkOwn(file); err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
 	return file, nil
+}
+
+func (d dir) checkOwn(file *os.File) error {
+	var above, st unix.Stat_t
+	if err := errors.Join(unix.Fstat(int(d.Fd()), &above), unix.Fstat(int(file.Fd()), &st)); err != nil {
+		return &os.PathError{Op: "stat", Path: file.Name(), Err: err}
+	}
+	switch {
+	case st.Mode&unix.S_IFMT != unix.S_IFREG:
+		return fmt.Errorf("%s is no regular file", file.Name())
+	case st.Nlink != 1:
+		return fmt.Errorf("%s has %d names: one is right", file.Name(), st.Nlink)
+	case st.Uid != above.Uid:
+		return fmt.Errorf("%s belongs to the user %d, and not to %d as the directory %s", file.Name(), st.Uid, above.Uid, d.Name())
+	}
+	return nil
 }
 
 // read returns the content of a regular file of at most size bytes.

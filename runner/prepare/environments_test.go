@@ -31,7 +31,9 @@ func newBuildBed(t *testing.T) *buildBed {
 	b.dir = filepath.Join(b.PrivateStates, buildState, b.instance, b.order.Key())
 	require.NoError(t, os.MkdirAll(b.environments(), 0o711))
 	require.NoError(t, os.MkdirAll(b.dir+"x", 0o755), "of an earlier build")
-	require.NoError(t, os.MkdirAll(filepath.Join(b.StateDir, paths.EnvironmentDir(b.instance)), 0o700))
+	orders := filepath.Join(b.StateDir, paths.EnvironmentDir(b.instance))
+	require.NoError(t, os.MkdirAll(orders, 0o700))
+	require.NoError(t, os.Chown(orders, daemon.uid, daemon.gid))
 	b.place(b.order)
 	require.NoError(t, b.Build(t.Context(), b.instance, b.notifier))
 	<-b.passed
@@ -39,7 +41,7 @@ func newBuildBed(t *testing.T) *buildBed {
 	require.NoError(t, os.MkdirAll(b.dir+"/venv/bin", 0o755))
 	require.NoError(t, os.WriteFile(b.dir+"/venv/bin/python", nil, 0o755))
 	require.NoError(t, os.Symlink("/usr/bin/python3", b.dir+"/venv/link"))
-	require.NoError(t, os.WriteFile(b.dir+"/.ready", []byte(b.order.Key()+"\n"), 0o644))
+	require.NoError(t, writeAs(user, b.dir+"/.ready", b.order.Key()+"\n"))
 	require.NoError(t, os.Chown(b.dir, user.uid, user.gid))
 	require.NoError(t, os.Chown(b.dir+"/venv", user.uid, user.gid))
 	return b
@@ -90,7 +92,7 @@ func TestPublishOfWhatSessionsMayNotHave(t *testing.T) {
 	}{
 		"killed":        {func(*buildBed) error { return nil }, "timeout", ""},
 		"no mark":       {func(b *buildBed) error { return os.Remove(b.dir + "/.ready") }, "success", ""},
-		"half a key":    {func(b *buildBed) error { return os.WriteFile(b.dir+"/.ready", []byte(b.instance+"\n"), 0o644) }, "success", ""},
+		"half a key":    {func(b *buildBed) error { return writeAs(user, b.dir+"/.ready", b.instance+"\n") }, "success", ""},
 		"a link":        {func(b *buildBed) error { return swap(b.dir, func() error { return os.Symlink("/etc", b.dir) }) }, "success", ""},
 		"a linked mark": {func(b *buildBed) error { return relink(b.dir+"/.ready", b.dir+"/venv/bin/python") }, "success", ""},
 		"a pipe":        {func(b *buildBed) error { return unix.Mkfifo(b.dir+"/venv/pipe", 0o666) }, "success", "venv/pipe"},

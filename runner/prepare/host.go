@@ -20,6 +20,7 @@ type Host struct {
 	StateDir      string // paths.StateDir
 	RuntimeDir    string // paths.RuntimeDir
 	Sessions      string // paths.Sessions
+	Repositories  string // paths.Repositories
 	SessionStates string // paths.SessionStates
 	Workspaces    string // paths.Workspaces
 	PrivateStates string // paths.PrivateStates
@@ -32,7 +33,7 @@ type Host struct {
 // Installed is the installed system.
 func Installed() Host {
 	return Host{
-		StateDir: paths.StateDir, RuntimeDir: paths.RuntimeDir, Sessions: paths.Sessions,
+		StateDir: paths.StateDir, RuntimeDir: paths.RuntimeDir, Sessions: paths.Sessions, Repositories: paths.Repositories,
 		SessionStates: paths.SessionStates, Workspaces: paths.Workspaces,
 		PrivateStates: paths.PrivateStates, StateLinks: paths.StateLinks, SystemControl: paths.SystemControl,
 		LogFields: paths.LogFields,

@@ -57,6 +57,9 @@ func (h Host) prepare(ctx context.Context, id string, number int, state dir, not
 	if err := h.lease(files, id, spec); err != nil {
 		return fmt.Errorf("cannot give slot %d to the session: %w", spec.Slot, err)
 	}
+	if err := h.lendSecrets(id); err != nil {
+		return fmt.Errorf("cannot give its secrets to the session: %w", err)
+	}
 	if spec.Repository != "" {
 		// The unit of the session hides its target from this process (DynamicUser= in systemd.exec(5)).
 		link := filepath.Join(h.session(id), paths.RepositoryLink)
@@ -89,11 +92,13 @@ func (h Host) openFiles(files inheritance, state dir, path string) (*session.Spe
 	if err != nil {
 		return nil, err
 	}
-	for name, file := range map[string]string{paths.StdinFile: paths.Stdin, paths.PatchFile: paths.Patch} {
-		if optional, err := command.open(file); err == nil {
-			files[name] = optional
-		} else if !errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("cannot open the %s of the command: %w", file, err)
+	optional := map[string]string{paths.StdinFile: filepath.Join(path, paths.Stdin)}
+	if spec.Workspace != nil {
+		optional[paths.PatchFile] = filepath.Join(filepath.Dir(path), paths.Patch)
+	}
+	for name, file := range optional {
+		if files[name], err = state.open(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("cannot open the %s of the command: %w", filepath.Base(file), err)
 		}
 	}
 	made := map[string]string{
@@ -160,7 +165,7 @@ func (h Host) openCounters(files inheritance) {
 
 // lease gives the slot to the user of the session, links its tree, and opens its files.
 func (h Host) lease(files inheritance, id string, spec *session.Spec) error {
-	user, err := h.user(id)
+	user, err := userOf(filepath.Join(h.SessionStates, id))
 	if err != nil {
 		return err
 	}
@@ -244,13 +249,12 @@ func occupy(slot, id string, anew bool) (*os.File, error) {
 	return file, nil
 }
 
-// user returns the dynamic user of the session. systemd has given it the state directory before this runs; no file
+// userOf returns the dynamic user of a unit by its state directory. systemd has given it that before this runs; no file
 // names the user, and asking nss-systemd needs libc.
-func (h Host) user(id string) (owner, error) {
+func userOf(state string) (owner, error) {
 	var st unix.Stat_t
-	home := filepath.Join(h.SessionStates, id)
-	if err := unix.Stat(home, &st); err != nil {
-		return owner{}, fmt.Errorf("cannot find the user of the session: %s: %w", home, err)
+	if err := unix.Stat(state, &st); err != nil {
+		return owner{}, fmt.Errorf("cannot find the user of the unit: %s: %w", state, err)
 	}
 	return owner{int(st.Uid), int(st.Gid)}, nil
 }

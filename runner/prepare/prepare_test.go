@@ -2,6 +2,7 @@ package prepare
 
 import (
 	"bytes"
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
@@ -69,7 +70,20 @@ func (b *bed) order(repository string) {
 // write writes a file of the daemon.
 func (b *bed) write(path, text string) {
 	b.t.Helper()
-	require.NoError(b.t, os.WriteFile(filepath.Join(b.StateDir, path), []byte(text), 0o600))
+	require.NoError(b.t, writeAs(daemon, filepath.Join(b.StateDir, path), text))
+}
+
+func writeAs(user owner, path, text string) error {
+	return errors.Join(os.WriteFile(path, []byte(text), 0o600), os.Chown(path, user.uid, user.gid))
+}
+
+// secrets has the daemon keep a secret for the session.
+func (b *bed) secrets() {
+	b.t.Helper()
+	dir := filepath.Join(b.RuntimeDir, paths.SecretsDir(id))
+	require.NoError(b.t, os.MkdirAll(dir, 0o700))
+	require.NoError(b.t, os.Chown(dir, daemon.uid, daemon.gid))
+	require.NoError(b.t, writeAs(daemon, filepath.Join(dir, "TOKEN"), "the secret"))
 }
 
 // command is the path of a file of the first command.
@@ -172,6 +186,36 @@ func TestACommandRunsOnce(t *testing.T) {
 	assert.Equal(t, string(first), string(second), "the first end stays")
 }
 
+// The session's user alone can read its secrets, of which End leaves nothing.
+func TestSecrets(t *testing.T) {
+	b := newBed(t)
+	b.secrets()
+	require.NoError(t, b.Prepare(t.Context(), id, b.notifier))
+	<-b.passed
+	lent := filepath.Join(b.Sessions, id, paths.CredentialsName)
+	text, err := os.ReadFile(filepath.Join(lent, "secrets_TOKEN"))
+	require.NoError(t, err)
+	assert.Equal(t, "the secret", string(text))
+	for path, mode := range map[string]os.FileMode{lent: os.ModeDir | 0o500, lent + "/secrets_TOKEN": 0o400} {
+		info, err := os.Stat(path)
+		require.NoError(t, err)
+		assert.Equal(t, mode, info.Mode(), path)
+		assert.Equal(t, user, b.owner(path), path)
+	}
+	require.NoError(t, b.End(id, systemd("success")))
+	assert.NoDirExists(t, lent)
+}
+
+// A session without secrets has an empty directory.
+func TestNoSecrets(t *testing.T) {
+	b := newBed(t)
+	require.NoError(t, b.Prepare(t.Context(), id, b.notifier))
+	<-b.passed
+	entries, err := os.ReadDir(filepath.Join(b.Sessions, id, paths.CredentialsName))
+	require.NoError(t, err)
+	assert.Empty(t, entries)
+}
+
 // The daemon may be malicious, or another process may have its user.
 func TestUntrustedFiles(t *testing.T) {
 	secret := filepath.Join(t.TempDir(), "shadow")
@@ -181,10 +225,10 @@ func TestUntrustedFiles(t *testing.T) {
 			return relink(filepath.Join(b.StateDir, paths.SessionDir(id), paths.Current), secret)
 		},
 		`"../../etc" is not the number of a command`: func(b *bed) error {
-			return os.WriteFile(filepath.Join(b.StateDir, paths.SessionDir(id), paths.Current), []byte("../../etc"), 0o600)
+			return writeAs(daemon, filepath.Join(b.StateDir, paths.SessionDir(id), paths.Current), "../../etc")
 		},
 		"is longer than 16 bytes": func(b *bed) error {
-			return os.WriteFile(filepath.Join(b.StateDir, paths.SessionDir(id), paths.Current), make([]byte, 17), 0o600)
+			return writeAs(daemon, filepath.Join(b.StateDir, paths.SessionDir(id), paths.Current), strings.Repeat("1", 17))
 		},
 		"cannot find the specification of the command: open": func(b *bed) error {
 			return relink(b.command(paths.Spec), secret)
@@ -194,6 +238,12 @@ func TestUntrustedFiles(t *testing.T) {
 				return err
 			}
 			return unix.Mkfifo(b.command(paths.Spec), 0o600)
+		},
+		"spec.json has 2 names": func(b *bed) error {
+			return os.Link(b.command(paths.Spec), filepath.Join(b.StateDir, "other"))
+		},
+		"spec.json belongs to the user 0": func(b *bed) error {
+			return os.Chown(b.command(paths.Spec), 0, 0)
 		},
 		"cannot open the stdin of the command": func(b *bed) error {
 			return os.Symlink(secret, b.command(paths.Stdin))
@@ -207,6 +257,38 @@ func TestUntrustedFiles(t *testing.T) {
 				return err
 			}
 			return os.Symlink(dir+"x", dir)
+		},
+		"cannot give its secrets to the session: open": func(b *bed) error {
+			b.secrets()
+			return relink(filepath.Join(b.RuntimeDir, paths.SecretsDir(id), "TOKEN"), secret)
+		},
+		"secrets/" + id + ": too many levels": func(b *bed) error {
+			b.secrets()
+			dir := filepath.Join(b.RuntimeDir, paths.SecretsDir(id))
+			return errors.Join(os.RemoveAll(dir), os.Symlink(filepath.Dir(secret), dir))
+		},
+		"TOKEN has 2 names: one is right": func(b *bed) error {
+			b.secrets()
+			token := filepath.Join(b.RuntimeDir, paths.SecretsDir(id), "TOKEN")
+			return errors.Join(os.Remove(token), os.Link(secret, token))
+		},
+		"TOKEN is no regular file": func(b *bed) error {
+			b.secrets()
+			token := filepath.Join(b.RuntimeDir, paths.SecretsDir(id), "TOKEN")
+			return errors.Join(os.Remove(token), unix.Mkfifo(token, 0o600))
+		},
+		"is longer than": func(b *bed) error {
+			b.secrets()
+			return os.Truncate(filepath.Join(b.RuntimeDir, paths.SecretsDir(id), "TOKEN"), 1<<20+1)
+		},
+		"has more than 64 credentials": func(b *bed) error {
+			b.secrets()
+			for i := range 64 {
+				if err := writeAs(daemon, filepath.Join(b.RuntimeDir, paths.SecretsDir(id), strconv.Itoa(i)), ""); err != nil {
+					return err
+				}
+			}
+			return nil
 		},
 		"cannot make the control socket": func(b *bed) error {
 			if err := os.Mkdir(filepath.Join(b.RuntimeDir, "sessions"), 0o700); err != nil {
@@ -351,6 +433,7 @@ func TestWorkspaceOfAnotherSession(t *testing.T) {
 	for n := range 3 {
 		path := paths.CommandDir(id, n+2)
 		require.NoError(t, os.Mkdir(filepath.Join(b.StateDir, path), 0o700))
+		require.NoError(t, os.Chown(filepath.Join(b.StateDir, path), daemon.uid, daemon.gid))
 		b.write(path+"/"+paths.Spec, string(text))
 	}
 	const refusal = "no workspace was made there for this session"

@@ -122,10 +122,10 @@ func shell(script string) session.Spec {
 	}
 }
 
-// patch makes the patch of the next command.
+// patch makes the patch of the session, which the next command with a workspace gets.
 func (s *runnerSession) patch(text string) {
 	s.t.Helper()
-	file := filepath.Join(paths.StateDir, paths.CommandDir(s.id, s.commands+1), paths.Patch)
+	file := filepath.Join(paths.StateDir, paths.SessionDir(s.id), paths.Patch)
 	require.NoError(s.t, s.WriteFile(file, []byte(text), 0o600))
 }
 

@@ -105,7 +105,7 @@ func (b *daemonBed) leftovers() leftovers {
 	}
 	l.units = b.MustRun(b.t, "systemctl", "list-units", "--all", "--no-legend", "--plain", "codex-session*@*", "codex-sweep@*")
 	l.runtime = b.MustRun(b.t, "sh", "-c", "ls -A "+strings.Join([]string{paths.Sessions, paths.SystemControl, paths.Secrets,
-		paths.RuntimeDir + "/sessions", "/run/credentials", "/run/systemd/dynamic-uid"}, " ")+" 2>/dev/null | grep -E '[a-z2-7]{16}|cs-' || :")
+		paths.RuntimeDir + "/sessions", paths.Repositories, "/run/systemd/dynamic-uid"}, " ")+" 2>/dev/null | grep -E '[a-z2-7]{16}|cs-' || :")
 	l.mounts = b.MustRun(b.t, "sh", "-c", "grep codex-session@ /proc/mounts || :")
 	pid, err := b.MainPID(b.t.Context(), runnerService)
 	require.NoError(b.t, err)

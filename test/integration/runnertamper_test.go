@@ -62,3 +62,30 @@ func TestRunnerTampering(t *testing.T) {
 		}
 	})
 }
+
+// TestRunnerSecretsOfTheDaemon has the daemon's user put links to a file of root in the place of a secret. No session gets
+// that file; that of the daemon it gets, for reading alone.
+func TestRunnerSecretsOfTheDaemon(t *testing.T) {
+	bothSuites(t, func(t *testing.T, suite string) {
+		b := newDaemonBed(t, suite)
+		b.MustRun(t, "sh", "-c", "install -d /run/root && umask 077 && echo of root >/run/root/TOKEN")
+		for name, tc := range map[string]struct{ plant, output, refusal string }{
+			"nothing":        {":", "***", ""},
+			"link":           {"ln -sf /run/root/TOKEN TOKEN", "", "too many levels of symbolic links"},
+			"hard link":      {"ln -f /run/root/TOKEN TOKEN", "", "TOKEN has 2 names"},
+			"file of root":   {"chown root TOKEN", "", "TOKEN belongs to the user 0"},
+			"pipe":           {"rm TOKEN; mkfifo -m 0666 TOKEN", "", "TOKEN is no regular file"},
+			"directory link": {"cd ..; rm -r $1; ln -s /run/root $1", "", "too many levels of symbolic links"},
+		} {
+			n := script("cat >kept; cat $CREDENTIALS_DIRECTORY/*; cd $CREDENTIALS_DIRECTORY && ! touch x 2>&-")
+			n.Secrets, n.Commands[0].Stdin = map[string]string{"TOKEN": "very secret"}, true
+			id := b.create(n).ID
+			b.MustRun(t, "sh", "-ec", "cd "+paths.Secrets+"/$1; "+tc.plant, "sh", id)
+			b.send(http.MethodPut, "/v1/sessions/"+id+"/commands/1/stdin", "input\n", nil)
+			output, c := b.follow(id, 1)
+			assert.Equal(t, tc.output, string(output), name)
+			assert.Equal(t, tc.refusal == "", c.Outcome.Word == ends.Succeeded, "%s: %s", name, c.Outcome.Text)
+			assert.Contains(t, c.Outcome.Text, tc.refusal, name)
+		}
+	})
+}

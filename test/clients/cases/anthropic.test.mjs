@@ -170,7 +170,7 @@ describe("@anthropic-ai/sdk: errors are the library's own classes", { concurrenc
     test(`stream ${stream}`, { concurrency: true }, async (t) => {
       const from = (prompt, more, c = client()) => c.messages.create(ask(prompt, { stream, ...more }));
       await Promise.all([
-        t.test("400", () => fails(from("x", { nonsense: 1 }), Anthropic.BadRequestError, 400, "invalid_request_error", /nonsense/)),
+        t.test("400", () => fails(from("x", { max_tokens: -1 }), Anthropic.BadRequestError, 400, "invalid_request_error", /max_tokens/)),
         t.test("401", () => fails(from("x", {}, client({ apiKey: "sk-wrong" })), Anthropic.AuthenticationError, 401, "authentication_error")),
         t.test("404", () => fails(from("x", { model: "gpt-none" }), Anthropic.NotFoundError, 404, "not_found_error", /\[models\.aliases\] in \/etc\/codex-proxy\/config\.toml/)),
         t.test("429", () => fails(from("[[error 429]]"), Anthropic.RateLimitError, 429, "rate_limit_error")),
