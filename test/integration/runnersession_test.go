@@ -165,6 +165,7 @@ func TestRunnerSandbox(t *testing.T) {
 		b := newRunnerBed(t, suite)
 		s := b.session("sandbox", 7)
 		require.NoError(t, b.WriteFile(paths.Secrets+"/"+s.id+"/TOKEN", []byte("very secret\n"), 0o600))
+		s.MustRun(t, "chown", "codex-runner", paths.Secrets+"/"+s.id+"/TOKEN")
 		s.MustRun(t, "busctl", "call", "org.freedesktop.systemd1", "/org/freedesktop/systemd1",
 			"org.freedesktop.systemd1.Manager", "SetUnitProperties", "sba(sv)", s.unit(), "true", "1", "TasksMax", "t", "77")
 		e := s.run(shell(`echo $USER; pwd; echo $HOME; touch kept $HOME/kept && echo writable

@@ -89,3 +89,45 @@ func TestRunnerSecretsOfTheDaemon(t *testing.T) {
 		}
 	})
 }
+
+// TestRunnerCredentialLinks has the user of the daemon name files of root as secrets and credentials: neither systemd nor
+// root's step before the start reads them.
+func TestRunnerCredentialLinks(t *testing.T) {
+	bothSuites(t, func(t *testing.T, suite string) {
+		b := newRunnerBed(t, suite)
+		b.MustRun(t, "sh", "-c", "mkdir -m 0700 /run/of-root; echo of root >/run/of-root/TOKEN; chmod 0600 /run/of-root/TOKEN")
+		attacks := []struct{ name, plant, want string }{
+			{"symlink", "ln -s /etc/shadow $0/TOKEN", "too many levels of symbolic links"},
+			{"directory", "rmdir $0; ln -s /run/of-root $0", "too many levels of symbolic links"},
+			{"pipe", "mkfifo $0/TOKEN", "TOKEN is no regular file"},
+			// Root links it, as a kernel without protected_hardlinks (proc_sys_fs(5)) lets every user do.
+			{"hard", "ln /run/of-root/TOKEN $0/TOKEN", "TOKEN has 2 names"},
+		}
+		plant := func(name, command, dir string) {
+			args := []string{"sh", "-ec", command, dir}
+			if name != "hard" {
+				args = append([]string{"runuser", "-u", "codex-runner", "--"}, args...)
+			}
+			b.MustRun(t, args...)
+		}
+		for n, a := range attacks {
+			s := b.session(a.name, n)
+			plant(a.name, a.plant, paths.Secrets+"/"+s.id)
+			e := s.run(shell("wc -c $CREDENTIALS_DIRECTORY/*"))
+			assert.Nil(t, e.result, "%s: %s", a.name, e.output)
+			assert.Contains(t, e.ended.Refusal, "cannot give its secrets to the session: ", a.name)
+			assert.Contains(t, e.ended.Refusal, a.want, a.name)
+
+			key := paths.Key(a.name)
+			dir := paths.RepositoryCredentials + "/" + key
+			b.MustRun(t, "runuser", "-u", "codex-runner", "--", "mkdir", "--mode=0700", dir)
+			plant(a.name, a.plant, dir)
+			_, err := b.Systemctl(t.Context(), "start", paths.RepositoryUnit(key))
+			require.Error(t, err)
+			entries := b.MustRun(t, "journalctl", "--output=cat", "--unit="+paths.RepositoryUnit(key))
+			assert.Contains(t, entries, "cannot give its credentials to the repository: ", a.name)
+			assert.Contains(t, entries, a.want, a.name)
+		}
+		assert.Empty(t, b.MustRun(t, "find", paths.Sessions, paths.Repositories, "-mindepth", "1"))
+	})
+}
