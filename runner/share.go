@@ -92,7 +92,9 @@ func (u *upload) drop() {
 	all := &u.runner.state.inputs
 	if u.of != nil {
 		u.bytes = min(u.bytes, all.kept[*u.of])
-		all.kept[*u.of] -= u.bytes
+		if all.kept[*u.of] -= u.bytes; all.kept[*u.of] == 0 {
+			delete(all.kept, *u.of)
+		}
 	}
 	all.add(u.user, -u.bytes)
 }
@@ -115,8 +117,11 @@ func (r *Runner) recoverInput(c store.Live) {
 	r.state.inputs.kept[key{c.Session, c.Number}] = info.Size()
 }
 
-// removeInput removes the standard input of a command that has ended, and what uploads that were cut have left of it.
+// removeInput removes the standard input of a command that has ended, and what uploads that were cut have left of it. An
+// upload that comes to its end meanwhile has given its file before, or finds the command ended.
 func (r *Runner) removeInput(owner uint32, k key) {
+	r.stdin.Lock()
+	defer r.stdin.Unlock()
 	for _, pattern := range []string{paths.Stdin, paths.Stdin + ".part-*"} {
 		files, _ := filepath.Glob(r.file(k.session, k.number, pattern))
 		for _, file := range files {

@@ -2,7 +2,9 @@ package runner_test
 
 import (
 	"os"
+	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -67,4 +69,28 @@ func TestShareOfStdin(t *testing.T) {
 		return os.IsNotExist(err) && put(second, "1234567890") == nil
 	}, patience, 1_000_000)
 	require.NoError(t, b.Cancel(t.Context(), viewer, second.ID, 0, "alice"))
+}
+
+// An upload that ends as its command is cancelled leaves nothing.
+func TestStdinOfCancelled(t *testing.T) {
+	b := newBed(t, func(s *runner.Settings) { s.MaxSessions, s.Share.Stdin = 1, 10 })
+	viewer := store.Viewer{UID: alice.UID}
+	b.create(alice, "has the place")
+	b.started()
+	for range 300 {
+		s, err := b.Create(t.Context(), alice, wire.NewSession{Commands: []wire.NewCommand{{Args: []string{"cat"}, Stdin: true}}})
+		require.NoError(t, err)
+		var both sync.WaitGroup
+		both.Go(func() {
+			_, err := b.PutStdin(t.Context(), viewer, s.ID, 1, strings.NewReader("1234567890"))
+			if err != nil {
+				assertCode(t, wire.Conflict, err)
+			}
+		})
+		assert.NoError(t, b.Cancel(t.Context(), viewer, s.ID, 0, "alice"))
+		both.Wait()
+		b.until(s.ID, ended(1))
+		_, err = os.Stat(filepath.Join(b.settings.StateDir, paths.CommandDir(s.ID, 1), paths.Stdin))
+		require.ErrorIs(t, err, os.ErrNotExist)
+	}
 }

@@ -7,7 +7,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
+
+	"codex-proxy/internal/unixtime"
 )
 
 // threadID is the form of codex's ids, which names do not have.
@@ -39,9 +40,18 @@ func (l *link) find(ctx context.Context, name string) (id string, err error) {
 	}
 	var which []string
 	for _, t := range found {
-		which = append(which, fmt.Sprintf("%s, used %s", t.ID, time.Unix(t.Updated, 0).UTC().Format("2006-01-02 15:04 UTC")))
+		which = append(which, t.ID+t.used())
 	}
 	return "", fmt.Errorf("%d threads have the name %q; give the id of one: %s", len(found), name, strings.Join(which, "; "))
+}
+
+// used says when a thread was used last, if codex knows.
+func (t threadInfo) used() string {
+	at := unixtime.Of(t.Updated)
+	if at.IsZero() {
+		return ""
+	}
+	return ", used " + at.Format("2006-01-02 15:04 UTC")
 }
 
 // maxNames bounds the names in an error.

@@ -3,6 +3,7 @@ package api
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"sync"
@@ -17,14 +18,26 @@ import (
 type connections struct {
 	net.Listener
 
-	most int // 0 is no bound
+	most     int // 0 is no bound
+	peer     func(*net.UnixConn) (user uint32, ok bool)
+	refusals chan struct{} // those that go on
 
 	mu    sync.Mutex
 	users map[uint32]int
 }
 
-// refusalBound bounds the time in which a client takes the refusal of its connection.
-const refusalBound = 100 * time.Millisecond
+const (
+	// refusalBound bounds the time in which a client sends its request and takes the refusal.
+	refusalBound = 5 * time.Second
+	// mostRefusals bounds the connections that are refused at the same time, each of which has a descriptor. Others get the
+	// refusal at once.
+	mostRefusals = 16
+)
+
+// limited bounds the connections that a listener accepts.
+func limited(l net.Listener, most int) *connections {
+	return &connections{Listener: l, most: most, peer: peer, refusals: make(chan struct{}, mostRefusals), users: map[uint32]int{}}
+}
 
 // Accept returns the next connection of a user who may have one more. Others get an answer and are closed.
 func (c *connections) Accept() (net.Conn, error) {
@@ -37,7 +50,7 @@ func (c *connections) Accept() (net.Conn, error) {
 		if !ok || c.most == 0 {
 			return accepted, nil
 		}
-		user, ok := peer(socket)
+		user, ok := c.peer(socket)
 		if !ok || user == 0 {
 			return accepted, nil
 		}
@@ -66,14 +79,36 @@ func (c *connections) giveBack(user uint32) {
 	}
 }
 
-// refuse answers whatever the client is about to ask. A socket takes so little at once.
+// refuse answers a client and closes its connection. A client of net/http takes an answer before its request for a fault, and
+// one that cannot write the rest of its request sees no answer.
 func (c *connections) refuse(socket *net.UnixConn) {
-	defer func() { _ = socket.Close() }()
+	_ = socket.SetDeadline(time.Now().Add(refusalBound))
+	select {
+	case c.refusals <- struct{}{}:
+	default:
+		c.answer(socket) // a socket takes so little at once
+		_ = socket.Close()
+		return
+	}
+	go func() {
+		defer func() { <-c.refusals }()
+		defer func() { _ = socket.Close() }()
+		if _, err := socket.Read(make([]byte, 1)); err != nil {
+			return
+		}
+		c.answer(socket)
+		_ = socket.CloseWrite()
+		_, _ = io.Copy(io.Discard, socket)
+	}()
+}
+
+// answer writes the refusal of whatever the client asks.
+func (c *connections) answer(socket *net.UnixConn) {
 	text, err := json.Marshal(wire.Failure{Error: &wire.Error{
 		Code: wire.TooMany, Message: fmt.Sprintf("you have %d connections already", c.most),
 		Remedy: "close some, or have root raise max_connections of [user] in runner.toml",
 	}})
-	if err != nil || socket.SetWriteDeadline(time.Now().Add(refusalBound)) != nil {
+	if err != nil {
 		return
 	}
 	const head = "HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s"

@@ -60,7 +60,7 @@ func New(s Settings) *Server {
 
 // Serve accepts connections until Shutdown; then it returns nil.
 func (s *Server) Serve(l net.Listener) error {
-	if err := s.http.Serve(&connections{Listener: l, most: s.Connections, users: map[uint32]int{}}); !errors.Is(err, http.ErrServerClosed) {
+	if err := s.http.Serve(limited(l, s.Connections)); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	return nil

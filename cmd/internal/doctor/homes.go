@@ -80,6 +80,9 @@ func measure(ctx context.Context, dir string) (homeUse, error) {
 		if files++; files > mostFiles {
 			return errManyFiles
 		}
+		if errors.Is(err, fs.ErrNotExist) && path != target { // a directory that has gone meanwhile
+			return nil
+		}
 		if err == nil {
 			err = ctx.Err()
 		}

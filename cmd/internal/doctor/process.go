@@ -30,7 +30,7 @@ func (h Host) startOf(pid uint32) time.Time {
 	if err != nil {
 		return time.Time{}
 	}
-	return boot.Add(time.Duration(ticks) * time.Second / userHZ)
+	return boot.Add(time.Duration(ticks) * (time.Second / userHZ))
 }
 
 func (h Host) bootTime() (time.Time, error) {
