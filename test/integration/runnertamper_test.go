@@ -72,7 +72,7 @@ func TestRunnerSecretsOfTheDaemon(t *testing.T) {
 		for name, tc := range map[string]struct{ plant, output, refusal string }{
 			"nothing":        {":", "***", ""},
 			"link":           {"ln -sf /run/root/TOKEN TOKEN", "", "too many levels of symbolic links"},
-			"hard link":      {"ln -f /run/root/TOKEN TOKEN", "", "TOKEN has 2 names"},
+			"hard link":      {"ln -f /run/root/TOKEN TOKEN", "", "names: one is right"},
 			"file of root":   {"chown root TOKEN", "", "TOKEN belongs to the user 0"},
 			"pipe":           {"rm TOKEN; mkfifo -m 0666 TOKEN", "", "TOKEN is no regular file"},
 			"directory link": {"cd ..; rm -r $1; ln -s /run/root $1", "", "too many levels of symbolic links"},
@@ -101,7 +101,7 @@ func TestRunnerCredentialLinks(t *testing.T) {
 			{"directory", "rmdir $0; ln -s /run/of-root $0", "too many levels of symbolic links"},
 			{"pipe", "mkfifo $0/TOKEN", "TOKEN is no regular file"},
 			// Root links it, as a kernel without protected_hardlinks (proc_sys_fs(5)) lets every user do.
-			{"hard", "ln /run/of-root/TOKEN $0/TOKEN", "TOKEN has 2 names"},
+			{"hard", "ln /run/of-root/TOKEN $0/TOKEN", "names: one is right"},
 		}
 		plant := func(name, command, dir string) {
 			args := []string{"sh", "-ec", command, dir}
@@ -111,7 +111,7 @@ func TestRunnerCredentialLinks(t *testing.T) {
 			b.MustRun(t, args...)
 		}
 		for n, a := range attacks {
-			s := b.session(a.name, n)
+			s := b.session(a.name, n+1)
 			plant(a.name, a.plant, paths.Secrets+"/"+s.id)
 			e := s.run(shell("wc -c $CREDENTIALS_DIRECTORY/*"))
 			assert.Nil(t, e.result, "%s: %s", a.name, e.output)
