@@ -14,14 +14,14 @@ import (
 func estimated(t *testing.T, turn appserver.TurnRequest) *estimate {
 	t.Helper()
 	e := &estimate{began: true}
-	e.commit(&turn)
+	e.commit(&turn, true)
 	return e
 }
 
 func TestEstimateOfAShortInputIsExact(t *testing.T) {
 	e := estimated(t, appserver.TurnRequest{Items: []history.Item{history.TextMessage("user", "hello world")}})
 	require.NotEmpty(t, e.input.Items)
-	assert.EqualValues(t, 8, e.inputTokens(t.Context(), nil, true))
+	assert.EqualValues(t, 8, e.inputTokens(t.Context(), true))
 }
 
 // Beyond a bound nothing is kept, whatever the input is made of.
@@ -40,7 +40,7 @@ func TestEstimateOfALongInput(t *testing.T) {
 	} {
 		e := estimated(t, tc.turn)
 		assert.Empty(t, e.input.Items, name)
-		n := e.inputTokens(t.Context(), nil, true)
+		n := e.inputTokens(t.Context(), true)
 		assert.GreaterOrEqual(t, n, tc.least, name)
 		assert.LessOrEqual(t, n, tc.most, name)
 	}

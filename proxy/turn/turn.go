@@ -173,7 +173,7 @@ type Attempt struct {
 // a stream, its comments and the events before the first output need no Commit.
 func (a *Attempt) Commit() {
 	if !a.run.committed {
-		a.run.estimate.commit(a.run.Turn)
+		a.run.estimate.commit(a.run.Turn, a.run.Decoding > 0)
 	}
 	a.run.committed = true
 	*a.run.Turn, a.run.Fit = appserver.TurnRequest{}, nil // Fit knows items, too
