@@ -72,7 +72,7 @@ func (m *member) record(text []byte, w *Weight) {
 	case string(m.name) == `"model"` && len(text) > 1 && text[0] == '"' && bytes.IndexByte(text, '\\') < 0:
 		w.Model = string(text[1:min(len(text)-1, maxModelName+2)])
 	case string(m.name) == `"n"`:
-		w.Choices, _ = wholeNumber(string(text[:min(len(text), 20)]))
+		w.Choices, _ = wholeNumber(string(text))
 	}
 }
 

@@ -22,6 +22,7 @@ func TestWeigh(t *testing.T) {
 		`{"x":{"model":"b","n":2},"y":"model"}`: {Elements: 9},
 		`{"model":"\u0061","n":"3"}`:            {Elements: 5, Growth: 2},
 		`{"model":null,"n":1e3}`:                {Elements: 5, Choices: 1000},
+		`{"n":0.80000000000000000000e1}`:        {Elements: 3, Choices: 8},
 		`{"model":"a","model":"b"}`:             {Elements: 5, Model: "b"},
 		`{"m":[{},{"a":[{}]}],"n":{}}`:          {Elements: 10, Items: 2},
 		`{"m":"\"}{[\\","n":1`:                  {Elements: 5, Growth: 6, Choices: 1},

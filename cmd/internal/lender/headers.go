@@ -8,9 +8,10 @@ import (
 
 // codexHeaders are the headers by which codex asks a model for something, beside those of codexPrefix. A tool knows the
 // token of the lender, too. With others it could make another request of one that is allowed (X-HTTP-Method-Override,
-// X-Original-URL), or a request for somebody else (OpenAI-Organization, X-OpenAI-Actor-Authorization).
+// X-Original-URL), or a request for somebody else (OpenAI-Organization, X-OpenAI-Actor-Authorization). Answers come
+// without a coding (Accept-Encoding), as the bound of their events counts bytes.
 var codexHeaders = map[string]bool{
-	"Accept": true, "Accept-Encoding": true, "Content-Encoding": true, "Content-Type": true, "User-Agent": true,
+	"Accept": true, "Content-Encoding": true, "Content-Type": true, "User-Agent": true,
 	"Originator": true, "Version": true, "Traceparent": true, "Tracestate": true,
 	"Session-Id": true, "Session_id": true, "Thread-Id": true, "Thread_id": true, "Conversation_id": true,
 	"Openai-Beta": true, "X-Client-Request-Id": true, "X-Oai-Attestation": true, "X-Openai-Memgen-Request": true,

@@ -29,7 +29,8 @@ func TestHeadersThatGoOn(t *testing.T) {
 		"X-Original-URL": "/wham/tasks", "X-Rewrite-URL": "/wham/tasks", "X-Forwarded-Host": "h", "X-Forwarded-Prefix": "/p",
 		"Forwarded": "for=1.2.3.4", "Cookie": "a=b", "OpenAI-Organization": "org", "OpenAI-Project": "p",
 		"X-OpenAI-Actor-Authorization": "x", "X-OpenAI-Authorization": "x", "X-Api-Key": "k", "Api-Key": "k",
-		"Proxy-Authorization": "x", "X-Openai-Account-Routing-Override": "x"}
+		"Proxy-Authorization": "x", "X-Openai-Account-Routing-Override": "x",
+		"Accept-Encoding": "gzip"}
 	for url, token := range map[string]string{
 		start(t, provider) + "/responses":                   provider.Token,
 		start(t, accounts) + "/backend-api/codex/responses": "x.y." + accounts.Token,
