@@ -90,17 +90,23 @@ func (u *tokenUsage) ScanMember(name, value []byte) error {
 func (u *Usage) ScanMember(name, value []byte) error {
 	switch string(name) {
 	case "inputTokens":
-		return jsonscan.ScanInt(value, &u.InputTokens)
+		return scanTokens(value, &u.InputTokens)
 	case "cachedInputTokens":
-		return jsonscan.ScanInt(value, &u.CachedInputTokens)
+		return scanTokens(value, &u.CachedInputTokens)
 	case "outputTokens":
-		return jsonscan.ScanInt(value, &u.OutputTokens)
+		return scanTokens(value, &u.OutputTokens)
 	case "reasoningOutputTokens":
-		return jsonscan.ScanInt(value, &u.ReasoningOutputTokens)
+		return scanTokens(value, &u.ReasoningOutputTokens)
 	case "totalTokens":
-		return jsonscan.ScanInt(value, &u.TotalTokens)
+		return scanTokens(value, &u.TotalTokens)
 	}
 	return nil
+}
+
+func scanTokens(value []byte, into *int64) error {
+	err := jsonscan.ScanInt(value, into)
+	*into = inRange(*into)
+	return err
 }
 
 func (p *turnCompletedParams) ScanMember(name, value []byte) error {

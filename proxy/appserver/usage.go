@@ -25,10 +25,16 @@ func (u Usage) Plus(v Usage) Usage { return u.plus(v, 1) }
 // plus is the sum of u and sign times v.
 func (u Usage) plus(v Usage, sign int64) Usage {
 	return Usage{
-		InputTokens:           u.InputTokens + sign*v.InputTokens,
-		CachedInputTokens:     u.CachedInputTokens + sign*v.CachedInputTokens,
-		OutputTokens:          u.OutputTokens + sign*v.OutputTokens,
-		ReasoningOutputTokens: u.ReasoningOutputTokens + sign*v.ReasoningOutputTokens,
-		TotalTokens:           u.TotalTokens + sign*v.TotalTokens,
+		InputTokens:           inRange(u.InputTokens + sign*v.InputTokens),
+		CachedInputTokens:     inRange(u.CachedInputTokens + sign*v.CachedInputTokens),
+		OutputTokens:          inRange(u.OutputTokens + sign*v.OutputTokens),
+		ReasoningOutputTokens: inRange(u.ReasoningOutputTokens + sign*v.ReasoningOutputTokens),
+		TotalTokens:           inRange(u.TotalTokens + sign*v.TotalTokens),
 	}
 }
+
+// maxTokens is more than any turn has. codex passes on what the model endpoint says: a number below 0 would give an API
+// key tokens back, and the sum of two large ones is below 0.
+const maxTokens = 1 << 40
+
+func inRange(tokens int64) int64 { return min(max(tokens, 0), maxTokens) }
