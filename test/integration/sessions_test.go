@@ -101,7 +101,9 @@ func (a *accountsBed) terminalOutlives(t *testing.T, first, second, third string
 	a.server.Account(second).Refuse(accountserver.InStream)
 	a.server.Account(second).Allow(1)
 	ask(3)
-	assert.Equal(t, []int{0, 1, 1}, a.served("tui-3", first, second, third))
+	// The one turn that is left may as well be that of the title, for which the interface asks at the same time.
+	served := a.served("tui-3", first, second, third)
+	assert.Contains(t, [][]int{{0, 1, 1}, {0, 0, 2}}, served)
 	ask(4)
 	assert.Equal(t, []int{0, 0, 2}, a.served("tui-4", first, second, third))
 	assertGiven(t, lastWithoutFormat(a.models), "tui-1", "by-41", "done 1.", "tui-2", "by-42", "done 2.", "tui-3", "by-43",
