@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import path from "node:path";
 import { describe, test } from "node:test";
-import { loud, turns } from "../bed.mjs";
+import { loud, turns, until } from "../bed.mjs";
 import { allowed, outputs, program, quiet, task } from "./claude.mjs";
 import { installed, place, run } from "./program.mjs";
 
@@ -14,7 +14,13 @@ describe("claude-code-router", () => {
     const { at, read } = await place({ "home/.claude-code-router/config.json": config, "work/greeting.txt": "hello world\n", "work/again.txt": "hello world\n" });
     const ccr = (args, more = {}) =>
       run(at, process.execPath, [cli, ...args], { env: { CODEX_PROXY_KEY: process.env.API_KEY, CLAUDE_PATH: program, ...quiet }, ...more });
-    t.after(() => ccr(["stop"]));
+    // `ccr code` gives a service that it starts ten seconds, which a busy machine may take.
+    const service = ccr(["start"]);
+    t.after(async () => {
+      await ccr(["stop"]);
+      await service;
+    });
+    await until(async () => /Status: Running/.test((await ccr(["status"])).stdout));
     for (const [provider, file] of Object.entries({ codex: "greeting.txt", "codex-chat": "again.txt" })) {
       const word = `router-${provider}`;
       const ended = await ccr(["code", "-p", "--model", `${provider},${loud}`, ...allowed], { input: task(word, at(`work/${file}`)) });
