@@ -11,7 +11,8 @@ import (
 )
 
 // repositoryPrepare opens the files of the order to fetch a repository, passes them to repository-fetch through systemd, and
-// lends it the credentials. It is ExecStartPre of codex-repository@KEY.service and runs as root: the files belong to codex-runner.service.
+// lends it the credentials. It is ExecStartPre of codex-repository@KEY.service and runs as root: the files belong to
+// codex-runner.service.
 func repositoryPrepare(ctx context.Context, key string, notifier *notify.Notifier) error {
 	return prepare.Installed().Fetch(ctx, key, notifier)
 }

@@ -11,8 +11,8 @@ import (
 )
 
 // sessionPrepare opens the files of the next command of a session, passes them to session-exec through systemd, and
-// gives the session its workspace and its secrets. It is ExecStartPre of codex-session@ID.service and runs as root: the files belong to
-// codex-runner.service, and the sandbox of the session has no path to them.
+// gives the session its workspace and its secrets. It is ExecStartPre of codex-session@ID.service and runs as root: the
+// files belong to codex-runner.service, and the sandbox of the session has no path to them.
 func sessionPrepare(ctx context.Context, id string, notifier *notify.Notifier) error {
 	return prepare.Installed().Prepare(ctx, id, notifier)
 }
