@@ -41,7 +41,7 @@ SHARE := build/share
 PACKAGES := codex-proxy codex-runner
 DEBS  := $(PACKAGES:%=build/%_$(VERSION)_$(ARCH).deb)
 RPMS  := $(PACKAGES:%=build/%-$(VERSION)-1.$(RPM_$(ARCH)).rpm)
-SRC   := $(shell find cmd internal notify units probes proxy runner -name '*.go' -not -name '*_test.go' 2>/dev/null) runner/api/wire/openapi.yaml packaging/etc/embed.go packaging/etc/workers/default.toml proxy/tokens/o200k/o200k_base.flate go.mod go.sum
+SRC   := $(shell find cmd codex daemon dependencies internal notify units probes proxy remotes runner workers -name '*.go' -not -name '*_test.go' 2>/dev/null) runner/api/wire/openapi.yaml packaging/etc/embed.go packaging/etc/workers/default.toml proxy/tokens/o200k/o200k_base.flate go.mod go.sum
 
 # A static PIE takes the C compiler of its architecture.
 COMPILER  := $(if $(filter $(ARCH),$(HOST)),gcc,$(GNU_$(ARCH))-gcc)
@@ -199,7 +199,7 @@ bench-runner: ## what codex-runner costs, in booted machines: ROUNDS=30, ONLY=pa
 	build/bench-runner -deb $(lastword $(DEBS)) -rounds $(or $(ROUNDS),30) -only "$(ONLY)"
 
 bench-gate: ## what the gate of a remote costs a message and a byte, beside a bare socket and a copy of bytes
-	go test ./proxy/remotes/gate -run '^$$' -bench .
+	go test ./remotes/gate -run '^$$' -bench .
 
 soak: ## load for a long time, with the curve of memory and files: DURATION=30m
 	@$(MAKE) --no-print-directory build
@@ -232,10 +232,10 @@ fuzz: ## fuzz what clients and workers send, FUZZTIME each (30s)
 	go test ./proxy/openai -run '^$$' -fuzz FuzzDecodeResponse -fuzztime $(or $(FUZZTIME),30s)
 	go test ./proxy/openai -run '^$$' -fuzz FuzzNames -fuzztime $(or $(FUZZTIME),30s)
 	go test ./proxy/openai -run '^$$' -fuzz FuzzUTF8 -fuzztime $(or $(FUZZTIME),30s)
-	go test ./proxy/appserver -run '^$$' -fuzz FuzzIncoming -fuzztime $(or $(FUZZTIME),30s)
-	go test ./proxy/appserver -run '^$$' -fuzz FuzzTranscript -fuzztime $(or $(FUZZTIME),30s)
-	go test ./proxy/appserver/rpc -run '^$$' -fuzz FuzzMessage -fuzztime $(or $(FUZZTIME),30s)
-	go test ./proxy/appserver/jsonscan -run '^$$' -fuzz FuzzObject -fuzztime $(or $(FUZZTIME),30s)
+	go test ./codex/appserver -run '^$$' -fuzz FuzzIncoming -fuzztime $(or $(FUZZTIME),30s)
+	go test ./codex/appserver -run '^$$' -fuzz FuzzTranscript -fuzztime $(or $(FUZZTIME),30s)
+	go test ./codex/rpc -run '^$$' -fuzz FuzzMessage -fuzztime $(or $(FUZZTIME),30s)
+	go test ./codex/jsonscan -run '^$$' -fuzz FuzzObject -fuzztime $(or $(FUZZTIME),30s)
 
 .PHONY: schema
 schema: ## write test/contract/openai.json and anthropic.json anew, from the types of their libraries in npm

@@ -11,12 +11,12 @@ import (
 	"strconv"
 	"time"
 
+	"codex-proxy/codex/appserver"
 	"codex-proxy/probes"
-	"codex-proxy/proxy/appserver"
 	"codex-proxy/proxy/openai"
 	"codex-proxy/proxy/stored"
 	"codex-proxy/proxy/turn"
-	"codex-proxy/proxy/workers"
+	"codex-proxy/workers"
 )
 
 // statusClientGone is nginx's number for a client that closed its connection, for logs

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"codex-proxy/probes"
-	"codex-proxy/proxy/workers"
+	"codex-proxy/workers"
 )
 
 // Retry-After is the time at which systemd starts the next worker, if that is known.

@@ -5,7 +5,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"codex-proxy/proxy/appserver"
+	"codex-proxy/codex/appserver"
 	"codex-proxy/proxy/turn"
 	"codex-proxy/proxy/usage"
 )

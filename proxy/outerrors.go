@@ -7,7 +7,7 @@ import (
 
 	"codex-proxy/probes"
 	"codex-proxy/proxy/openai"
-	"codex-proxy/proxy/workers"
+	"codex-proxy/workers"
 )
 
 // exhaustedError is the answer while no account that may serve the request has quota. The

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"codex-proxy/proxy/appserver"
+	"codex-proxy/codex/appserver"
 )
 
 var inTime = regexp.MustCompile(`(?i)(?:try again in|retry after) +((?:\d+(?:\.\d+)?(?:ms|h|m|s))+|\d+(?:\.\d+)? seconds?)`)

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"codex-proxy/proxy/appserver"
+	"codex-proxy/codex/appserver"
 	"codex-proxy/proxy/openai"
 	"codex-proxy/proxy/turn"
 )

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"codex-proxy/proxy/appserver"
+	"codex-proxy/codex/appserver"
 )
 
 const page = "<html><head><title>502 Bad Gateway</title></head>\r\n<body><center><h1>no</h1></center></body></html>"

@@ -6,7 +6,7 @@ import (
 	"codex-proxy/runner/store"
 )
 
-// The methods of this file write what happens into the journal, where cmd/internal/journal explains each message, and
+// The methods of this file write what happens into the journal, where internal/journal explains each message, and
 // count it. CODEX_SESSION, CODEX_COMMAND and CODEX_UNIT of the journal are the attributes session, command and unit.
 
 // recordMade records a new session.

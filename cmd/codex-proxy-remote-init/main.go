@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"os"
 
-	"codex-proxy/cmd/internal/fence"
+	"codex-proxy/remotes/fence"
 )
 
 func main() {

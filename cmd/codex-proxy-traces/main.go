@@ -15,7 +15,7 @@ import (
 	"syscall"
 	"time"
 
-	"codex-proxy/cmd/internal/journal"
+	"codex-proxy/internal/journal"
 	"codex-proxy/notify"
 	"codex-proxy/proxy/traces/collector"
 )

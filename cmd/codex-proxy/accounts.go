@@ -7,13 +7,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"codex-proxy/cmd/internal/accounts"
-	"codex-proxy/cmd/internal/config"
+	"codex-proxy/daemon/config"
 	"codex-proxy/units"
+	"codex-proxy/workers/accounts"
+	"codex-proxy/workers/accountscli"
 )
 
 func accountsCommand() *cobra.Command {
-	a := accounts.Accounts{Systemd: units.NewManager(), Settings: config.DefaultPath, Stdin: os.Stdin}
+	a := accountscli.Accounts{Systemd: units.NewManager(), Workers: configuredWorkers, Policy: configuredPolicy, Stdin: os.Stdin}
 	c := &cobra.Command{
 		Use: "accounts", Short: "log workers in, list, add, remove, switch and pause them",
 		Long: `
@@ -45,7 +46,7 @@ Run it as root.`,
 			if os.Geteuid() != 0 {
 				return errors.New("only root may do this: try sudo")
 			}
-			name := accounts.DefaultWorker
+			name := accountscli.DefaultWorker
 			if len(args) > 0 {
 				name = args[0]
 			}
@@ -79,4 +80,17 @@ Without this codex shows an address and a code for a browser`)
 		order("resume NAME", "admit turns to an account again", a.Resume),
 	)
 	return c
+}
+
+func configuredWorkers() ([]string, error) {
+	cfg, err := config.Load(config.DefaultPath, nil)
+	if err != nil {
+		return nil, err
+	}
+	return cfg.Workers, nil
+}
+
+func configuredPolicy() (accounts.Policy, error) {
+	places, err := config.LoadPlaces(config.DefaultPath)
+	return places.Policy, err
 }

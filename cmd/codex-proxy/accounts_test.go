@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"codex-proxy/proxy/accounts"
-	"codex-proxy/proxy/appserver/appservertest"
+	"codex-proxy/codex/appservertest"
+	"codex-proxy/workers/accounts"
 )
 
 func TestAccountsTakesNoNonsense(t *testing.T) {

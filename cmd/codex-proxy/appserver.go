@@ -13,8 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"codex-proxy/cmd/internal/cli"
-	"codex-proxy/proxy/appserver/appservertest"
+	"codex-proxy/codex/appservertest"
+	"codex-proxy/internal/cli"
 )
 
 func appServerCommand() *cobra.Command {

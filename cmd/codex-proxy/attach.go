@@ -5,9 +5,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"codex-proxy/cmd/internal/attach"
-	"codex-proxy/cmd/internal/cli"
-	"codex-proxy/cmd/internal/paths"
+	"codex-proxy/internal/cli"
+	"codex-proxy/internal/paths"
+	"codex-proxy/remotes/attach"
 	"codex-proxy/units"
 )
 

@@ -7,10 +7,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"codex-proxy/cmd/internal/accounts"
-	"codex-proxy/cmd/internal/apikeys"
-	"codex-proxy/cmd/internal/config"
-	"codex-proxy/proxy/control"
+	"codex-proxy/daemon/apikeys"
+	"codex-proxy/daemon/config"
+	"codex-proxy/workers/accountscli"
+	"codex-proxy/workers/control"
 )
 
 // completeBound is the longest that a completion waits for the daemon.
@@ -43,7 +43,7 @@ func completeWorkerFiles(_ *cobra.Command, args []string, _ string) ([]string, c
 	if len(args) > 0 {
 		return nil, noFiles
 	}
-	names, _ := accounts.WorkerNames() // without a list there is nothing to complete
+	names, _ := accountscli.WorkerNames() // without a list there is nothing to complete
 	return names, noFiles
 }
 

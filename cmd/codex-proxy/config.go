@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"codex-proxy/cmd/internal/cli"
+	"codex-proxy/internal/cli"
 )
 
 func configCommand() *cobra.Command {

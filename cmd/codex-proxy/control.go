@@ -5,8 +5,8 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"codex-proxy/cmd/internal/cli"
-	"codex-proxy/cmd/internal/config"
+	"codex-proxy/daemon/config"
+	"codex-proxy/internal/cli"
 )
 
 // controlFlag adds the option --socket. Called after the options are parsed, the

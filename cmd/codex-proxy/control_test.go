@@ -14,12 +14,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"codex-proxy/cmd/internal/apikeys"
-	"codex-proxy/cmd/internal/cli"
-	"codex-proxy/cmd/internal/paths"
-	"codex-proxy/cmd/internal/status"
-	"codex-proxy/proxy/appserver/appservertest"
-	"codex-proxy/proxy/control"
+	"codex-proxy/codex/appservertest"
+	"codex-proxy/daemon/apikeys"
+	"codex-proxy/daemon/status"
+	"codex-proxy/internal/cli"
+	"codex-proxy/internal/paths"
+	"codex-proxy/workers/control"
 )
 
 func TestControlCommandLines(t *testing.T) {

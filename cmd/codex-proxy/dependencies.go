@@ -8,17 +8,17 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"codex-proxy/cmd/internal/cli"
-	"codex-proxy/cmd/internal/dependencies"
-	"codex-proxy/cmd/internal/dependency"
-	"codex-proxy/cmd/internal/journal"
-	"codex-proxy/cmd/internal/paths"
+	"codex-proxy/dependencies/dependenciescli"
+	"codex-proxy/dependencies/dependency"
+	"codex-proxy/internal/cli"
+	"codex-proxy/internal/journal"
+	"codex-proxy/internal/paths"
 	"codex-proxy/notify"
 	"codex-proxy/units"
 )
 
 func dependenciesCommand() *cobra.Command {
-	d := &dependencies.Dependencies{
+	d := &dependenciescli.Dependencies{
 		Systemd: units.NewManager(), Etc: paths.Settings, Settings: paths.DependencySettings,
 		Presets: paths.DependencyPresets, States: paths.DependencyStates,
 		PrivateStates: paths.PrivateDependencyStates, Units: paths.OperatorUnits,
@@ -91,7 +91,7 @@ They are in `+paths.DependencyPresets)
 
 // checkDependency checks a dependency for an operator, or as the command of its unit.
 func checkDependency(
-	d *dependencies.Dependencies, do func(func(context.Context, string) error) func(*cobra.Command, []string) error,
+	d *dependenciescli.Dependencies, do func(func(context.Context, string) error) func(*cobra.Command, []string) error,
 ) func(*cobra.Command, []string) error {
 	return func(c *cobra.Command, args []string) error {
 		notifier, err := notify.FromEnv(slog.New(journal.NewHandler(journal.Proxy, c.ErrOrStderr(), slog.LevelInfo)))
@@ -107,7 +107,7 @@ func checkDependency(
 
 // presets are the words for the name of a preset, and for a dependency that is made of the preset of its name.
 func presets() ([]string, cobra.ShellCompDirective) {
-	names, _ := dependencies.PresetNames(paths.DependencyPresets) // without a list there is nothing to complete
+	names, _ := dependenciescli.PresetNames(paths.DependencyPresets) // without a list there is nothing to complete
 	return names, noFiles
 }
 

@@ -5,9 +5,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"codex-proxy/cmd/internal/paths"
-	"codex-proxy/cmd/internal/requires"
+	"codex-proxy/internal/paths"
 	"codex-proxy/units"
+	"codex-proxy/units/requires"
 )
 
 func dependencyBoundCommand() *cobra.Command {

@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"codex-proxy/cmd/internal/prepare"
+	"codex-proxy/dependencies/prepare"
 )
 
 func dependencyPrepareCommand() *cobra.Command {

@@ -8,10 +8,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"codex-proxy/cmd/internal/cli"
-	"codex-proxy/cmd/internal/doctor"
-	"codex-proxy/cmd/internal/remotes"
-	"codex-proxy/cmd/internal/thishost"
+	"codex-proxy/daemon/doctor"
+	"codex-proxy/daemon/thishost"
+	"codex-proxy/internal/cli"
+	"codex-proxy/remotes/remotescli"
 )
 
 func doctorCommand() *cobra.Command {
@@ -44,7 +44,7 @@ func examine(ctx context.Context, stdout io.Writer, asJSON bool) error {
 		}
 	}
 	host := thishost.New(versionString())
-	host.RemoteFaults = remotes.Faults
+	host.RemoteFaults = remotescli.Faults
 	report := doctor.Examine(ctx, host)
 	show := report.Write
 	if asJSON {

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"codex-proxy/cmd/internal/doctor"
+	"codex-proxy/daemon/doctor"
 )
 
 // Where nothing is installed and nothing can be asked, nothing is well.

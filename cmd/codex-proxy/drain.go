@@ -7,9 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"codex-proxy/cmd/internal/cli"
-	"codex-proxy/cmd/internal/drain"
-	"codex-proxy/proxy/control"
+	"codex-proxy/daemon/drain"
+	"codex-proxy/internal/cli"
+	"codex-proxy/workers/control"
 )
 
 func drainCommand() *cobra.Command {

@@ -6,10 +6,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"codex-proxy/cmd/internal/cli"
-	"codex-proxy/cmd/internal/config"
-	"codex-proxy/cmd/internal/daemon"
 	"codex-proxy/cmd/internal/socketservice"
+	"codex-proxy/daemon"
+	"codex-proxy/daemon/config"
+	"codex-proxy/internal/cli"
 	"codex-proxy/proxy/fetch"
 )
 

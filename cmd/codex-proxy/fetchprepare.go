@@ -8,9 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"codex-proxy/cmd/internal/cli"
-	"codex-proxy/cmd/internal/config"
-	"codex-proxy/cmd/internal/networks"
+	"codex-proxy/daemon/config"
+	"codex-proxy/internal/cli"
+	"codex-proxy/units/networks"
 )
 
 const (

@@ -8,9 +8,9 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"codex-proxy/cmd/internal/cli"
-	"codex-proxy/cmd/internal/config"
-	"codex-proxy/proxy/control"
+	"codex-proxy/daemon/config"
+	"codex-proxy/internal/cli"
+	"codex-proxy/workers/control"
 )
 
 // asRoot adds what to do about a file that the user may not read.

@@ -9,10 +9,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"codex-proxy/cmd/internal/dependency"
-	"codex-proxy/cmd/internal/paths"
-	"codex-proxy/cmd/internal/remote"
-	"codex-proxy/cmd/internal/requires"
+	"codex-proxy/dependencies/dependency"
+	"codex-proxy/internal/paths"
+	"codex-proxy/remotes/remote"
+	"codex-proxy/units/requires"
 )
 
 func generateUnitsCommand() *cobra.Command {

@@ -20,9 +20,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"codex-proxy/cmd/internal/status"
-	"codex-proxy/proxy/appserver/appservertest"
-	"codex-proxy/proxy/control"
+	"codex-proxy/codex/appservertest"
+	"codex-proxy/daemon/status"
+	"codex-proxy/workers/control"
 )
 
 // asProgram makes the test binary the program, for tests of more than one process.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"encoding/json"
 
-	"codex-proxy/proxy/appserver/appservertest"
+	"codex-proxy/codex/appservertest"
 )
 
 // hold reports each request of that method, and answers after a release.

@@ -7,9 +7,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"codex-proxy/cmd/internal/apikeys"
-	"codex-proxy/cmd/internal/cli"
-	"codex-proxy/cmd/internal/config"
+	"codex-proxy/daemon/apikeys"
+	"codex-proxy/daemon/config"
+	"codex-proxy/internal/cli"
 	"codex-proxy/proxy/auth"
 )
 

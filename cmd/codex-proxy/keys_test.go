@@ -17,10 +17,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"codex-proxy/cmd/internal/apikeys"
-	"codex-proxy/proxy/appserver/appservertest"
+	"codex-proxy/codex/appservertest"
+	"codex-proxy/daemon/apikeys"
 	"codex-proxy/proxy/auth"
-	"codex-proxy/proxy/control"
+	"codex-proxy/workers/control"
 )
 
 func TestKeysCommand(t *testing.T) {

@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"codex-proxy/cmd/internal/cli"
+	"codex-proxy/internal/cli"
 	"codex-proxy/notify/handoff"
 )
 

@@ -5,8 +5,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"codex-proxy/cmd/internal/cli"
-	"codex-proxy/cmd/internal/shim"
+	"codex-proxy/internal/cli"
+	"codex-proxy/workers/shim"
 )
 
 func lockExecCommand() *cobra.Command {

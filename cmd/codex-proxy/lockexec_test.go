@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"codex-proxy/cmd/internal/homelock"
+	"codex-proxy/workers/homelock"
 )
 
 // lockExec runs lock-exec in a process of its own, which becomes the command.

@@ -4,10 +4,10 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"codex-proxy/cmd/internal/cli"
-	"codex-proxy/cmd/internal/homelock"
-	"codex-proxy/cmd/internal/probe"
-	"codex-proxy/cmd/internal/shim"
+	"codex-proxy/codex/probe"
+	"codex-proxy/internal/cli"
+	"codex-proxy/workers/homelock"
+	"codex-proxy/workers/shim"
 )
 
 func notifyExecCommand() *cobra.Command {

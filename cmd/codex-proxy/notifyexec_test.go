@@ -17,9 +17,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"codex-proxy/cmd/internal/homelock"
-	"codex-proxy/cmd/internal/probe"
-	"codex-proxy/cmd/internal/refusal"
+	"codex-proxy/codex/probe"
+	"codex-proxy/internal/refusal"
+	"codex-proxy/workers/homelock"
 )
 
 func TestNotifyExecMisuse(t *testing.T) {

@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"codex-proxy/cmd/internal/daemon"
+	"codex-proxy/daemon"
 )
 
 func reloadCommand() *cobra.Command {

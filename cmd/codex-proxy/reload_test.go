@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"codex-proxy/cmd/internal/daemon"
+	"codex-proxy/daemon"
 )
 
 // What only systemctl reload does stands in the help of the command.

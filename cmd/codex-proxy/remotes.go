@@ -9,15 +9,15 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"codex-proxy/cmd/internal/cli"
-	"codex-proxy/cmd/internal/paths"
-	"codex-proxy/cmd/internal/remote"
-	"codex-proxy/cmd/internal/remotes"
+	"codex-proxy/internal/cli"
+	"codex-proxy/internal/paths"
+	"codex-proxy/remotes/remote"
+	"codex-proxy/remotes/remotescli"
 	"codex-proxy/units"
 )
 
 func remotesCommand() *cobra.Command {
-	r := &remotes.Remotes{
+	r := &remotescli.Remotes{
 		Systemd: units.NewManager(), Settings: paths.RemoteSettings, Template: paths.RemoteTemplate,
 		Homes: paths.RemoteHomes, PrivateHomes: paths.PrivateRemoteHomes, Units: paths.OperatorUnits,
 		Socket: paths.RemoteSocket,
@@ -99,7 +99,7 @@ For continue its id; not needed if one turn waits`)
 	return c
 }
 
-func addFlags(add *cobra.Command, with *remotes.Answers) {
+func addFlags(add *cobra.Command, with *remotescli.Answers) {
 	flags := add.Flags()
 	flags.Var(cli.Text(&with.Directory, "DIR"), "dir", "the directory that codex works in")
 	flags.Var(cli.Text(&with.User, "USER"), "user", "the user that it runs as; without it a user of its own")
@@ -116,7 +116,7 @@ func addFlags(add *cobra.Command, with *remotes.Answers) {
 }
 
 func remoteLogs(
-	r *remotes.Remotes, do func(bool, func(context.Context, string) error) func(*cobra.Command, []string) error,
+	r *remotescli.Remotes, do func(bool, func(context.Context, string) error) func(*cobra.Command, []string) error,
 ) *cobra.Command {
 	var follow bool
 	lines := 50

@@ -11,14 +11,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"codex-proxy/cmd/internal/cli"
-	"codex-proxy/cmd/internal/journal"
-	"codex-proxy/cmd/internal/paths"
-	"codex-proxy/cmd/internal/prepare"
-	"codex-proxy/cmd/internal/remote"
-	"codex-proxy/cmd/internal/remoteexec"
-	"codex-proxy/cmd/internal/remotenotify"
-	"codex-proxy/proxy/remotes/gate"
+	"codex-proxy/internal/cli"
+	"codex-proxy/internal/journal"
+	"codex-proxy/internal/paths"
+	"codex-proxy/remotes/gate"
+	"codex-proxy/remotes/remote"
+	"codex-proxy/remotes/remoteexec"
+	"codex-proxy/remotes/remotenotify"
 	"codex-proxy/units"
 )
 
@@ -31,7 +30,7 @@ Waits, where systemd has no growing restart delays (before 254), for what is lef
 the delay, as worker-wait does. It is ExecStartPre of
 codex-remote@NAME.service, and runs as root.`,
 		RunE: func(c *cobra.Command, args []string) error {
-			return prepare.RemoteWait(c.Context(), args[0], c.ErrOrStderr())
+			return remoteexec.Wait(c.Context(), args[0], c.ErrOrStderr())
 		},
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"codex-proxy/cmd/internal/config"
+	"codex-proxy/daemon/config"
 )
 
 // The program that sends gets the settings as variables, each once.

@@ -11,12 +11,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"codex-proxy/cmd/internal/cli"
-	"codex-proxy/cmd/internal/daemon"
-	"codex-proxy/cmd/internal/journal"
-	"codex-proxy/cmd/internal/restartdelay"
+	"codex-proxy/daemon"
+	"codex-proxy/internal/cli"
+	"codex-proxy/internal/journal"
 	"codex-proxy/notify"
 	"codex-proxy/notify/handoff"
+	"codex-proxy/units/restartdelay"
 )
 
 func serveCommand() *cobra.Command {

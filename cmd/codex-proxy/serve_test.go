@@ -22,7 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"codex-proxy/proxy/appserver/appservertest"
+	"codex-proxy/codex/appservertest"
 )
 
 // bound is the longest that any wait of these tests takes.

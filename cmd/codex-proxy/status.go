@@ -3,10 +3,10 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"codex-proxy/cmd/internal/apikeys"
-	"codex-proxy/cmd/internal/cli"
-	"codex-proxy/cmd/internal/status"
-	"codex-proxy/proxy/control"
+	"codex-proxy/daemon/apikeys"
+	"codex-proxy/daemon/status"
+	"codex-proxy/internal/cli"
+	"codex-proxy/workers/control"
 )
 
 func statusCommand() *cobra.Command {

@@ -15,8 +15,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"codex-proxy/cmd/internal/config"
-	"codex-proxy/cmd/internal/paths"
+	"codex-proxy/daemon/config"
+	"codex-proxy/internal/paths"
 )
 
 // traceSender runs paths.TracesProgram in the place of this process.

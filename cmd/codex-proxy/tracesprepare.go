@@ -3,9 +3,9 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"codex-proxy/cmd/internal/cli"
-	"codex-proxy/cmd/internal/config"
-	"codex-proxy/cmd/internal/networks"
+	"codex-proxy/daemon/config"
+	"codex-proxy/internal/cli"
+	"codex-proxy/units/networks"
 )
 
 const tracesUnit = "codex-proxy-traces.service"

@@ -5,9 +5,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"codex-proxy/cmd/internal/cli"
-	"codex-proxy/cmd/internal/paths"
-	"codex-proxy/cmd/internal/usagetable"
+	"codex-proxy/daemon/usagetable"
+	"codex-proxy/internal/cli"
+	"codex-proxy/internal/paths"
 	"codex-proxy/proxy/usage"
 )
 

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"codex-proxy/cmd/internal/usagetable"
+	"codex-proxy/daemon/usagetable"
 	"codex-proxy/proxy/usage"
 )
 

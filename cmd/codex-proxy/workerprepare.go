@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"codex-proxy/cmd/internal/prepare"
+	"codex-proxy/workers/prepare"
 )
 
 func workerPrepareCommand() *cobra.Command {

@@ -11,7 +11,7 @@ import (
 	"log/slog"
 	"os"
 
-	"codex-proxy/cmd/internal/journal"
+	"codex-proxy/internal/journal"
 	"codex-proxy/notify"
 )
 

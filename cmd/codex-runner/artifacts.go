@@ -3,8 +3,8 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"codex-proxy/cmd/internal/cli"
-	"codex-proxy/cmd/internal/sessions"
+	"codex-proxy/internal/cli"
+	"codex-proxy/runner/sessions"
 )
 
 func artifactsCommand() *cobra.Command {

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"codex-proxy/cmd/internal/cli"
+	"codex-proxy/internal/cli"
 	"codex-proxy/runner/client"
 	"codex-proxy/runner/paths"
 )

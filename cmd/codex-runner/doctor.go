@@ -10,11 +10,11 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	"codex-proxy/cmd/internal/cli"
-	"codex-proxy/cmd/internal/runnerdoctor"
+	"codex-proxy/internal/cli"
 	"codex-proxy/runner/client"
 	"codex-proxy/runner/config"
 	"codex-proxy/runner/environment"
+	"codex-proxy/runner/runnerdoctor"
 	"codex-proxy/units"
 )
 

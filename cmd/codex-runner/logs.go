@@ -7,8 +7,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"codex-proxy/cmd/internal/cli"
-	"codex-proxy/cmd/internal/sessions"
+	"codex-proxy/internal/cli"
+	"codex-proxy/runner/sessions"
 )
 
 func logsCommand() *cobra.Command {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"codex-proxy/cmd/internal/cli"
+	"codex-proxy/internal/cli"
 )
 
 // version is set by the linker in packages.

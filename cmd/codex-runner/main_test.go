@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"codex-proxy/cmd/internal/cli"
+	"codex-proxy/internal/cli"
 	"codex-proxy/runner/api/apitest"
 	"codex-proxy/runner/api/wire"
 	"codex-proxy/runner/logs"

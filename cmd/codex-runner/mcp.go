@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	"codex-proxy/cmd/internal/cli"
-	"codex-proxy/cmd/internal/mcpserver"
+	"codex-proxy/internal/cli"
+	"codex-proxy/runner/mcpserver"
 )
 
 // beat is the time between two progress notifications: what a person who looks on expects.

@@ -5,9 +5,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"codex-proxy/cmd/internal/cli"
-	"codex-proxy/cmd/internal/sessions"
+	"codex-proxy/internal/cli"
 	"codex-proxy/runner/api/wire"
+	"codex-proxy/runner/sessions"
 )
 
 func pruneCommand() *cobra.Command {

@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
 
-	"codex-proxy/cmd/internal/cli"
-	"codex-proxy/cmd/internal/sessions"
+	"codex-proxy/internal/cli"
+	"codex-proxy/runner/sessions"
 )
 
 func runCommand() *cobra.Command {

@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	"codex-proxy/cmd/internal/cli"
-	"codex-proxy/cmd/internal/journal"
+	"codex-proxy/internal/cli"
+	"codex-proxy/internal/journal"
 	"codex-proxy/notify"
 	"codex-proxy/runner/config"
 	service "codex-proxy/runner/daemon"

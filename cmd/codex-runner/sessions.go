@@ -6,10 +6,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"codex-proxy/cmd/internal/cli"
-	"codex-proxy/cmd/internal/sessions"
+	"codex-proxy/internal/cli"
 	"codex-proxy/runner/api/wire"
 	"codex-proxy/runner/client"
+	"codex-proxy/runner/sessions"
 )
 
 const defaultSessions = 100

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	"codex-proxy/cmd/internal/sessions"
+	"codex-proxy/runner/sessions"
 )
 
 func shellCommand() *cobra.Command {

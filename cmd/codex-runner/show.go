@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"codex-proxy/cmd/internal/sessions"
+	"codex-proxy/runner/sessions"
 )
 
 func showCommand() *cobra.Command {

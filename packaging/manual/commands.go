@@ -7,7 +7,7 @@ import (
 	"os/exec"
 )
 
-// command is a command of the program, as cmd/internal/cli describes it: what its
+// command is a command of the program, as internal/cli describes it: what its
 // --help prints.
 type command struct {
 	Name     string   `json:"name"`

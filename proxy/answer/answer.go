@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
-	"codex-proxy/proxy/appserver"
+	"codex-proxy/codex/appserver"
 	"codex-proxy/proxy/openai"
 	"codex-proxy/proxy/turn"
 )

@@ -12,9 +12,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"codex-proxy/codex/appservertest"
 	"codex-proxy/probes"
-	"codex-proxy/proxy/appserver/appservertest"
-	"codex-proxy/proxy/workers"
+	"codex-proxy/workers"
 )
 
 // single is a worker with one place that a stream holds until the gate opens.

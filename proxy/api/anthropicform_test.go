@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"codex-proxy/codex/appservertest"
 	"codex-proxy/proxy"
-	"codex-proxy/proxy/appserver/appservertest"
 )
 
 // anthropicVersion is the header by which a request is known as one of Anthropic's API.

@@ -9,10 +9,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"codex-proxy/codex/appservertest"
 	"codex-proxy/proxy"
-	"codex-proxy/proxy/appserver/appservertest"
 	"codex-proxy/proxy/modelname"
-	"codex-proxy/proxy/workers"
+	"codex-proxy/workers"
 )
 
 // page is a page of models in Anthropic's form.

@@ -19,7 +19,6 @@ import (
 	"codex-proxy/proxy/conversations"
 	"codex-proxy/proxy/intake"
 	"codex-proxy/proxy/limits"
-	"codex-proxy/proxy/links"
 	"codex-proxy/proxy/messages"
 	"codex-proxy/proxy/modelname"
 	"codex-proxy/proxy/models"
@@ -29,7 +28,7 @@ import (
 	"codex-proxy/proxy/traces"
 	"codex-proxy/proxy/turn"
 	"codex-proxy/proxy/usage"
-	"codex-proxy/proxy/workers"
+	"codex-proxy/workers"
 )
 
 // Settings is the configuration of the API. All durations must be positive, except where
@@ -78,8 +77,6 @@ type Settings struct {
 	ThreadCache int
 	// Responses keeps responses; nil: none is kept.
 	Responses *stored.Store
-	// Links has the connections to remotes; nil: no routes lead to remotes.
-	Links *links.Links
 	// Traces records spans of requests; nil: nothing does.
 	Traces   *traces.Tracer
 	Registry *prometheus.Registry
@@ -91,6 +88,7 @@ type API struct {
 	*proxy.Server
 	Limiter   *limits.Limiter
 	Catalogue *models.Catalogue
+	Answers   *answer.Writer // of further endpoints that the owner mounts
 
 	socketMemory *limits.Memory // of conversations that WebSockets remember
 	background   func(context.Context) error
@@ -144,6 +142,7 @@ func (a *API) mount(s Settings) {
 		Registry:    s.Registry, Logger: s.Logger,
 	})
 	answers := answer.New(s.IdleTimeout, s.Registry)
+	a.Answers = answers
 	chats := &chat.Endpoint{Server: a.Server, Intake: in, Turns: turns, Answers: answers,
 		TakesResponses: s.ChatTakesResponses}
 	responses := responses.New(responses.Settings{
@@ -162,8 +161,5 @@ func (a *API) mount(s Settings) {
 	a.Mount((&messages.Endpoint{Server: a.Server, Intake: in, Turns: turns, Answers: answers}).Routes()...)
 	a.Mount(talks.Routes()...)
 	a.Mount(catalogue.Routes()...)
-	if s.Links != nil {
-		a.Mount((&links.Endpoint{Links: s.Links, Answers: answers}).Routes()...)
-	}
 	a.Mount(unservedRoutes()...)
 }

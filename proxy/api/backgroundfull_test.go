@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"codex-proxy/codex/appservertest"
 	"codex-proxy/internal/sqlite/sqlitetest"
-	"codex-proxy/proxy/appserver/appservertest"
 )
 
 // fillDisk fills the file system of a directory until room is called.

@@ -22,9 +22,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"codex-proxy/codex/appservertest"
 	"codex-proxy/probes"
-	"codex-proxy/proxy/appserver/appservertest"
-	"codex-proxy/proxy/workers"
+	"codex-proxy/workers"
 )
 
 // post is the head of a chat request.

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"codex-proxy/proxy/appserver/appservertest"
+	"codex-proxy/codex/appservertest"
 )
 
 // together answers when n turns run at the same time, each with its own number.

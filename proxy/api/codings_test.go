@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"codex-proxy/proxy/appserver/appservertest"
+	"codex-proxy/codex/appservertest"
 )
 
 // coded is a body in a coding.

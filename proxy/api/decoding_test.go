@@ -12,9 +12,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"codex-proxy/proxy/appserver/appservertest"
+	"codex-proxy/codex/appservertest"
 	"codex-proxy/proxy/openai"
-	"codex-proxy/proxy/workers"
+	"codex-proxy/workers"
 )
 
 // huge is a WebP of 8000 × 8000 pixels in 30 bytes: lossless, of one colour

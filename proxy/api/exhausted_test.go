@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"codex-proxy/codex/appservertest"
 	"codex-proxy/probes"
-	"codex-proxy/proxy/accounts"
-	"codex-proxy/proxy/appserver/appservertest"
+	"codex-proxy/workers/accounts"
 )
 
 // twoAccounts is a server with the accounts a and b, whose quota decides.

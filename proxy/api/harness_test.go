@@ -20,14 +20,14 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"codex-proxy/codex/appservertest"
 	"codex-proxy/probes"
 	"codex-proxy/proxy"
-	"codex-proxy/proxy/accounts"
-	"codex-proxy/proxy/appserver/appservertest"
 	"codex-proxy/proxy/auth"
 	"codex-proxy/proxy/usage"
-	"codex-proxy/proxy/workers"
 	"codex-proxy/units"
+	"codex-proxy/workers"
+	"codex-proxy/workers/accounts"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

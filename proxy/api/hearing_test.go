@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"codex-proxy/codex/appservertest"
 	"codex-proxy/proxy/answer"
-	"codex-proxy/proxy/appserver/appservertest"
 )
 
 var callID = regexp.MustCompile(`"call_[^"]+"`)

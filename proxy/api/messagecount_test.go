@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"codex-proxy/proxy/appserver/appservertest"
+	"codex-proxy/codex/appservertest"
 )
 
 // counted is the count of the tokens of a request.

@@ -10,8 +10,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"codex-proxy/proxy/accounts"
-	"codex-proxy/proxy/appserver/appservertest"
+	"codex-proxy/codex/appservertest"
+	"codex-proxy/workers/accounts"
 )
 
 // A worker that is killed before the client has a byte of output is not noticed.

@@ -16,9 +16,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"codex-proxy/codex/appservertest"
 	"codex-proxy/internal/sqlite"
 	"codex-proxy/proxy/answer"
-	"codex-proxy/proxy/appserver/appservertest"
 	"codex-proxy/proxy/openai"
 	"codex-proxy/proxy/reasoning"
 	"codex-proxy/proxy/stored"

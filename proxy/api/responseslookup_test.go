@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"codex-proxy/codex/appservertest"
 	"codex-proxy/proxy"
-	"codex-proxy/proxy/appserver/appservertest"
 	"codex-proxy/proxy/openai"
 	"codex-proxy/proxy/reasoning"
 	"codex-proxy/proxy/stored"

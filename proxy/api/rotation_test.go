@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"codex-proxy/proxy/accounts"
-	"codex-proxy/proxy/appserver/appservertest"
+	"codex-proxy/codex/appservertest"
+	"codex-proxy/workers/accounts"
 )
 
 // refusal is a way in which codex reports that the endpoint refuses a turn for the account.

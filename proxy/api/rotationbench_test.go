@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"codex-proxy/proxy/accounts"
+	"codex-proxy/workers/accounts"
 )
 
 // BenchmarkRotation is one turn with a worker that answers at once: without a refusal (direct), refused and not

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strconv"
 
+	"codex-proxy/codex/appserver"
 	"codex-proxy/proxy/answer"
-	"codex-proxy/proxy/appserver"
 	"codex-proxy/proxy/openai"
 	"codex-proxy/proxy/stopsequence"
 	"codex-proxy/proxy/turn"

@@ -4,8 +4,8 @@ import (
 	"slices"
 	"strings"
 
-	"codex-proxy/proxy/appserver"
-	"codex-proxy/proxy/appserver/history"
+	"codex-proxy/codex/appserver"
+	"codex-proxy/codex/history"
 	"codex-proxy/proxy/intake"
 	"codex-proxy/proxy/openai"
 )

@@ -4,7 +4,7 @@ import (
 	"context"
 	"io"
 
-	"codex-proxy/proxy/appserver"
+	"codex-proxy/codex/appserver"
 	"codex-proxy/proxy/openai"
 	"codex-proxy/proxy/turn"
 )

@@ -4,7 +4,7 @@ import (
 	"context"
 	"strings"
 
-	"codex-proxy/proxy/appserver"
+	"codex-proxy/codex/appserver"
 	"codex-proxy/proxy/openai"
 	"codex-proxy/proxy/turn"
 )

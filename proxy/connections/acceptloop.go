@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"codex-proxy/internal/direct"
-	"codex-proxy/proxy/fault"
+	"codex-proxy/internal/fault"
 )
 
 // acceptLoops are the loops that accept connections, for liveness.

@@ -18,7 +18,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"codex-proxy/proxy/ondemand"
+	"codex-proxy/internal/ondemand"
 	"codex-proxy/proxy/openai"
 )
 

@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"codex-proxy/proxy/ondemand"
+	"codex-proxy/internal/ondemand"
 	"codex-proxy/proxy/openai"
 )
 

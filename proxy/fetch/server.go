@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"time"
 
-	"codex-proxy/proxy/ondemand"
+	"codex-proxy/internal/ondemand"
 )
 
 const (

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"codex-proxy/proxy/appserver/history"
+	"codex-proxy/codex/history"
 	"codex-proxy/proxy/openai"
 )
 

@@ -16,7 +16,7 @@ import (
 	"codex-proxy/proxy/limits"
 	"codex-proxy/proxy/models"
 	"codex-proxy/proxy/openai"
-	"codex-proxy/proxy/workers"
+	"codex-proxy/workers"
 )
 
 // Settings is the configuration of an Intake.

@@ -3,9 +3,9 @@ package messages
 import (
 	"context"
 
+	"codex-proxy/codex/appserver"
 	"codex-proxy/proxy/answer"
 	"codex-proxy/proxy/anthropic"
-	"codex-proxy/proxy/appserver"
 	"codex-proxy/proxy/stopsequence"
 	"codex-proxy/proxy/turn"
 )

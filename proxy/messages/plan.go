@@ -4,9 +4,9 @@ import (
 	"cmp"
 	"strings"
 
+	"codex-proxy/codex/appserver"
+	"codex-proxy/codex/history"
 	"codex-proxy/proxy/anthropic"
-	"codex-proxy/proxy/appserver"
-	"codex-proxy/proxy/appserver/history"
 	"codex-proxy/proxy/intake"
 	"codex-proxy/proxy/openai"
 	"codex-proxy/proxy/reasoning"

@@ -7,7 +7,7 @@ import (
 	"codex-proxy/proxy/answer"
 	"codex-proxy/proxy/anthropic"
 	"codex-proxy/proxy/openai"
-	"codex-proxy/proxy/workers"
+	"codex-proxy/workers"
 )
 
 // owner is owned_by of every model.

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"codex-proxy/proxy/appserver/history"
+	"codex-proxy/codex/history"
 	"codex-proxy/proxy/turn"
 )
 

@@ -5,7 +5,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"codex-proxy/proxy/appserver/history"
+	"codex-proxy/codex/history"
 )
 
 func TestReasoningFitsItsWorker(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"codex-proxy/proxy"
 	"codex-proxy/proxy/openai"
 	"codex-proxy/proxy/stored"
-	"codex-proxy/proxy/workers"
+	"codex-proxy/workers"
 )
 
 // background is a response that goes on without the client of its request. While it waits for its turn, its request lies

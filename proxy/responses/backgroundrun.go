@@ -11,7 +11,7 @@ import (
 	"codex-proxy/proxy/intake"
 	"codex-proxy/proxy/limits"
 	"codex-proxy/proxy/openai"
-	"codex-proxy/proxy/workers"
+	"codex-proxy/workers"
 )
 
 const (

@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"net/http"
 
+	"codex-proxy/codex/history"
 	"codex-proxy/proxy"
-	"codex-proxy/proxy/appserver/history"
 	"codex-proxy/proxy/intake"
 	"codex-proxy/proxy/openai"
 	"codex-proxy/proxy/turn"

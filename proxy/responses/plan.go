@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"strings"
 
-	"codex-proxy/proxy/appserver"
-	"codex-proxy/proxy/appserver/history"
+	"codex-proxy/codex/appserver"
+	"codex-proxy/codex/history"
 	"codex-proxy/proxy/intake"
 	"codex-proxy/proxy/openai"
 	"codex-proxy/proxy/reasoning"

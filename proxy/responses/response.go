@@ -8,14 +8,14 @@ import (
 	"strconv"
 	"time"
 
+	"codex-proxy/codex/appserver"
 	"codex-proxy/proxy"
 	"codex-proxy/proxy/answer"
-	"codex-proxy/proxy/appserver"
 	"codex-proxy/proxy/limits"
 	"codex-proxy/proxy/openai"
 	"codex-proxy/proxy/reasoning"
 	"codex-proxy/proxy/turn"
-	"codex-proxy/proxy/workers"
+	"codex-proxy/workers"
 )
 
 const (

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"codex-proxy/proxy/appserver/history"
+	"codex-proxy/codex/history"
 	"codex-proxy/proxy/openai"
 	"codex-proxy/proxy/stored"
 )

@@ -6,9 +6,9 @@ import (
 	"net/http"
 	"strconv"
 
+	"codex-proxy/codex/appserver"
 	"codex-proxy/proxy"
 	"codex-proxy/proxy/answer"
-	"codex-proxy/proxy/appserver"
 	"codex-proxy/proxy/openai"
 	"codex-proxy/proxy/turn"
 )

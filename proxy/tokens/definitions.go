@@ -5,7 +5,7 @@ import (
 
 	jsonv2 "github.com/go-json-experiment/json"
 
-	"codex-proxy/proxy/appserver"
+	"codex-proxy/codex/appserver"
 )
 
 // definitions adds the tools and the schema of the answer, in the form in which a model reads them.

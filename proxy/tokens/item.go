@@ -9,7 +9,7 @@ import (
 
 	jsonv2 "github.com/go-json-experiment/json"
 
-	"codex-proxy/proxy/appserver/history"
+	"codex-proxy/codex/history"
 	"codex-proxy/proxy/openai/imagecost"
 )
 

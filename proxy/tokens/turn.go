@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"codex-proxy/proxy/appserver"
+	"codex-proxy/codex/appserver"
 	"codex-proxy/proxy/tokens/o200k"
 )
 

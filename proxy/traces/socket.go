@@ -12,7 +12,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
-	"codex-proxy/proxy/ondemand"
+	"codex-proxy/internal/ondemand"
 )
 
 // Path is that of OTLP/HTTP, which is also the protocol of the socket.

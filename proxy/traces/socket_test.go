@@ -12,7 +12,7 @@ import (
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	"google.golang.org/protobuf/proto"
 
-	"codex-proxy/proxy/ondemand"
+	"codex-proxy/internal/ondemand"
 )
 
 // sender is the other end of a socket, with this answer.

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"codex-proxy/proxy/appserver"
+	"codex-proxy/codex/appserver"
 )
 
 var (

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"codex-proxy/proxy/appserver"
+	"codex-proxy/codex/appserver"
 )
 
 func TestLossReasons(t *testing.T) {

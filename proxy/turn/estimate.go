@@ -6,8 +6,8 @@ import (
 	"errors"
 	"time"
 
-	"codex-proxy/proxy/appserver"
-	"codex-proxy/proxy/appserver/history"
+	"codex-proxy/codex/appserver"
+	"codex-proxy/codex/history"
 	"codex-proxy/proxy/tokens"
 )
 

@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"codex-proxy/internal/metric"
-	"codex-proxy/proxy/workers"
+	"codex-proxy/workers"
 )
 
 type metrics struct {

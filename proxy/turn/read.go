@@ -5,8 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"codex-proxy/codex/appserver"
 	"codex-proxy/internal/cause"
-	"codex-proxy/proxy/appserver"
 )
 
 // reader delivers the events of a turn.

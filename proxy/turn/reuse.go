@@ -7,8 +7,8 @@ import (
 	"encoding/binary"
 	"sync"
 
-	"codex-proxy/proxy/appserver"
-	"codex-proxy/proxy/appserver/history"
+	"codex-proxy/codex/appserver"
+	"codex-proxy/codex/history"
 )
 
 // threads keeps the threads of answered requests loaded on their workers. A request

@@ -7,9 +7,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
-	"codex-proxy/proxy/accounts"
-	"codex-proxy/proxy/appserver"
-	"codex-proxy/proxy/workers"
+	"codex-proxy/codex/appserver"
+	"codex-proxy/workers"
+	"codex-proxy/workers/accounts"
 )
 
 // Rotates reports whether turns may run on another account because of a quota.

@@ -5,10 +5,10 @@ import (
 	"context"
 	"errors"
 
+	"codex-proxy/codex/appserver"
 	"codex-proxy/internal/cause"
-	"codex-proxy/proxy/appserver"
 	"codex-proxy/proxy/traces"
-	"codex-proxy/proxy/workers"
+	"codex-proxy/workers"
 )
 
 // maxAttempts bounds how often a request runs: a request that kills its workers must

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"codex-proxy/proxy/appserver"
+	"codex-proxy/codex/appserver"
 )
 
 // closeTimeout bounds the call that closes a turn.

@@ -13,11 +13,11 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"codex-proxy/proxy/accounts"
-	"codex-proxy/proxy/appserver"
-	"codex-proxy/proxy/appserver/history"
+	"codex-proxy/codex/appserver"
+	"codex-proxy/codex/history"
 	"codex-proxy/proxy/traces"
-	"codex-proxy/proxy/workers"
+	"codex-proxy/workers"
+	"codex-proxy/workers/accounts"
 )
 
 // StartTimeout bounds the three calls that start a turn.

@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"codex-proxy/proxy/appserver/appservertest"
+	"codex-proxy/codex/appservertest"
 )
 
 // serveFakes is an app-server on each of these sockets.

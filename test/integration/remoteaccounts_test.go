@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"codex-proxy/proxy/accounts"
+	"codex-proxy/workers/accounts"
 )
 
 // remoteAccountsConfig keeps one worker warm: the login of any other account is lent by a standby that starts for it.

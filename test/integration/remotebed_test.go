@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"codex-proxy/proxy/appserver/rpc"
+	"codex-proxy/codex/rpc"
 	"codex-proxy/units"
 )
 

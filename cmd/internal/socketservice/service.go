@@ -13,10 +13,10 @@ import (
 	"syscall"
 	"time"
 
-	"codex-proxy/cmd/internal/cli"
-	"codex-proxy/cmd/internal/journal"
+	"codex-proxy/internal/cli"
+	"codex-proxy/internal/journal"
+	"codex-proxy/internal/ondemand"
 	"codex-proxy/notify"
-	"codex-proxy/proxy/ondemand"
 )
 
 // IdleTime is how long a service waits for the next request by default.

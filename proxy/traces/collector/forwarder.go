@@ -17,7 +17,7 @@ import (
 	otlp "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	"google.golang.org/protobuf/proto"
 
-	"codex-proxy/proxy/ondemand"
+	"codex-proxy/internal/ondemand"
 	"codex-proxy/proxy/traces"
 )
 

@@ -19,7 +19,7 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/protobuf/proto"
 
-	"codex-proxy/proxy/ondemand"
+	"codex-proxy/internal/ondemand"
 	"codex-proxy/proxy/traces"
 )
 

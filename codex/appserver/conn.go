@@ -1,0 +1,123 @@
+package appserver
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"runtime"
+	"sync"
+
+	"codex-proxy/codex/rpc"
+)
+
+// Conn is one connection to a codex app-server, with its threads. All methods may be called from any goroutine; Run
+// exactly once.
+type Conn struct {
+	*rpc.Conn
+	opts Options
+
+	mu    sync.Mutex
+	state state
+}
+
+// state is everything of the threads of a connection that changes. Invariant: threads has an entry from the reply to
+// thread/start until the turn is known to have ended and thread/unsubscribe is sent.
+type state struct {
+	threads  map[string]*mailbox
+	prestart prestart
+	closed   bool // the connection has closed: no turn/started will come
+}
+
+// Notification is a message of codex without a reply.
+type Notification struct {
+	Method string
+	Params json.RawMessage
+}
+
+// Dial connects to the unix socket at socketPath and upgrades to WebSocket. It sends nothing else and starts no
+// goroutine: call Run, then Initialize.
+func Dial(ctx context.Context, socketPath string, o Options) (*Conn, error) {
+	c := newConn(o)
+	conn, err := rpc.Dial(ctx, socketPath, rpc.Options{
+		Logger:         c.opts.Logger,
+		WriteTimeout:   c.opts.WriteTimeout,
+		Fields:         deliveryFields,
+		OnRequest:      c.answer,
+		OnNotification: c.route,
+		OnClose:        c.runStartWaiters,
+	})
+	if err != nil {
+		return nil, err
+	}
+	c.Conn = conn
+	return c, nil
+}
+
+func newConn(o Options) *Conn {
+	return &Conn{opts: o.withDefaults(), state: state{threads: map[string]*mailbox{}}}
+}
+
+// update runs f, which must not block, with the state locked.
+func (c *Conn) update(f func(*state)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f(&c.state)
+}
+
+// runStartWaiters runs the functions that wait for a turn/started that will not come.
+func (c *Conn) runStartWaiters() {
+	var waiting []func()
+	c.update(func(s *state) {
+		s.closed = true
+		for _, box := range s.threads {
+			if box.onStart != nil {
+				waiting = append(waiting, box.onStart)
+				box.onStart = nil
+			}
+		}
+	})
+	for _, f := range waiting {
+		f()
+	}
+}
+
+// route delivers a notification to its thread, or to OnNotification.
+func (c *Conn) route(m rpc.Message) {
+	to, err := addressOf(&m)
+	switch {
+	case err != nil:
+		c.opts.Logger.Warn("codex app-server sent a notification that does not parse", "method", m.Method, "error", err)
+	case len(to.threadID) > 0:
+		c.deliver(&m, to)
+	case c.opts.OnNotification != nil:
+		c.opts.OnNotification(Notification{Method: m.Method, Params: bytes.Clone(m.Params)})
+	}
+}
+
+// deliver never waits for the consumer: a turn that cannot keep up is ended.
+func (c *Conn) deliver(m *rpc.Message, to address) {
+	var due func()
+	overflown, crowded, turnID := false, false, ""
+	c.update(func(s *state) {
+		if box := s.threads[string(to.threadID)]; box != nil {
+			overflown = !box.put(m, to.turnID, c.opts)
+			turnID, due = box.turnID, box.dueAt(m.Method)
+			crowded = box.bytes > c.opts.QueueBytes/4
+		}
+	})
+	if due != nil {
+		due()
+	}
+	if crowded {
+		runtime.Gosched() // a consumer that is not held up by its client catches up
+	}
+	if overflown {
+		c.interruptSlow(string(to.threadID), turnID)
+	}
+	c.opts.Backlog.relieve()
+}
+
+func (c *Conn) interruptSlow(threadID, turnID string) {
+	c.opts.Logger.Warn("turn cancelled: its consumer is too slow", "thread_id", threadID)
+	c.postRetrying("turn/interrupt", turnInterruptParams{ThreadID: threadID, TurnID: turnID}, nil)
+}

@@ -1,0 +1,249 @@
+package appserver
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"codex-proxy/codex/jsonscan"
+)
+
+// The notifications of a turn, with the fields in use.
+type (
+	summaryTextDeltaParams struct {
+		ItemID       string `json:"itemId"`
+		Delta        string `json:"delta"`
+		SummaryIndex int    `json:"summaryIndex"`
+	}
+	itemCompletedParams struct {
+		Item threadItem `json:"item"`
+	}
+	// threadItem is a reasoning item; items of other types make no event.
+	threadItem struct {
+		Type    string   `json:"type"`
+		ID      string   `json:"id"`
+		Summary []string `json:"summary"`
+	}
+	rawResponseParams struct {
+		Usage *Usage `json:"usage"`
+	}
+	errorParams struct {
+		Error     *TurnError `json:"error"`
+		WillRetry bool       `json:"willRetry"`
+	}
+	turnCompletedParams struct {
+		Turn turnObject `json:"turn"`
+	}
+	turnObject struct {
+		Status TurnStatus `json:"status"`
+		Error  *TurnError `json:"error"`
+	}
+)
+
+// transcript turns the notifications of one turn into events, so that every piece of text is delivered exactly once.
+// One
+// goroutine uses it.
+//
+// When codex retries, it restarts the response: deltas begin from zero, under the same item id if the upstream sends
+// the same and under a new one if not. Delivered text cannot be withdrawn, so the turn fails then. Reasoning is only
+// commentary: if some was delivered, the reasoning after a retry is dropped.
+//
+// A response that calls tools of the client ends the turn as soon as it is complete: codex continues only when the
+// calls are answered.
+type transcript struct {
+	tools     map[string]bool // names of the client's tools
+	called    bool            // the current response has called one of them
+	before    Usage           // of the thread, before this turn
+	total     Usage           // of the thread, before the current response
+	reasoning map[string]bool // reasoning items with deltas
+	textSent  bool            // text or a call of the current response was delivered
+	reasoned  bool            // reasoning of the current response was delivered
+	muted     bool            // reasoning is dropped until this response ends
+}
+
+func newTranscript(tools []Tool) transcript {
+	t := transcript{}
+	if len(tools) > 0 {
+		t.tools = make(map[string]bool, len(tools))
+	}
+	for _, tool := range tools {
+		t.tools[tool.Name] = true
+	}
+	return t
+}
+
+// eventsOf returns the events of an entry of the mailbox.
+func (t *transcript) eventsOf(e entry) []Event {
+	if e.text != nil {
+		return t.addText(e.item, string(e.text))
+	}
+	return t.add(e.Notification)
+}
+
+// add returns the events of n: mostly one, sometimes none. A notification that does not parse fails the turn: skipping
+// it could lose text silently.
+func (t *transcript) add(n Notification) []Event {
+	switch n.Method {
+	case textDelta: // the mailbox has extracted the text of all that parse
+		return undecodable(n, jsonscan.ErrSyntax)
+	case "item/reasoning/summaryTextDelta":
+		return translate(n, func(p summaryTextDeltaParams) []Event {
+			if t.reasoning == nil {
+				t.reasoning = map[string]bool{}
+			}
+			t.reasoning[p.ItemID] = true
+			return t.addReasoning(p.ItemID, p.SummaryIndex, p.Delta)
+		})
+	case "item/completed":
+		return translate(n, func(p itemCompletedParams) []Event { return t.finish(p.Item) })
+	case "rawResponseItem/completed":
+		return t.rawItem(n)
+	case "rawResponse/completed":
+		return translate(n, t.finishResponse)
+	case "thread/tokenUsage/updated":
+		return translate(n, func(p tokenUsageParams) []Event {
+			t.total = p.TokenUsage.Total
+			return []Event{UsageUpdated{t.total.plus(t.before, -1)}}
+		})
+	case "error":
+		return translate(n, t.failure)
+	case "turn/completed":
+		return translate(n, complete)
+	}
+	return nil
+}
+
+func translate[P any](n Notification, f func(P) []Event) []Event {
+	var p P
+	if err := jsonscan.Unmarshal(n.Params, &p); err != nil {
+		return undecodable(n, err)
+	}
+	return f(p)
+}
+
+func undecodable(n Notification, err error) []Event {
+	return failed(&TurnError{Message: fmt.Sprintf("cannot decode %s: %s", n.Method, err)})
+}
+
+func failed(err *TurnError) []Event { return []Event{TurnCompleted{TurnFailed, err}} }
+
+func (t *transcript) addText(id, text string) []Event {
+	if text == "" {
+		return nil
+	}
+	t.textSent = true
+	return []Event{TextDelta{id, text}}
+}
+
+func (t *transcript) addReasoning(id string, part int, text string) []Event {
+	if text == "" || t.muted {
+		return nil
+	}
+	t.reasoned = true
+	return []Event{ReasoningDelta{id, part, text}}
+}
+
+// finish delivers the summary of reasoning that has not come as deltas. The mailbox handles messages.
+func (t *transcript) finish(item threadItem) (events []Event) {
+	if item.Type != "reasoning" {
+		return nil
+	}
+	if t.reasoning[item.ID] {
+		delete(t.reasoning, item.ID)
+		return nil
+	}
+	for i, text := range item.Summary {
+		events = append(events, t.addReasoning(item.ID, i, text)...)
+	}
+	return events
+}
+
+// rawItem delivers the items that the model has produced. Codex also reports the items that it adds to the thread
+// itself, such as "<turn_aborted>" in the name of the user, and the outputs of tools.
+func (t *transcript) rawItem(n Notification) []Event {
+	item, err := itemOf(n.Params)
+	if err != nil {
+		return undecodable(n, err)
+	}
+	var produced struct{ kind, role, name string }
+	members := jsonscan.Open(item)
+	for name, value, ok := members.Next(); ok; name, value, ok = members.Next() {
+		into := (*string)(nil)
+		switch string(name) {
+		case "type":
+			into = &produced.kind
+		case "role":
+			into = &produced.role
+		case "name":
+			into = &produced.name
+		default:
+			continue
+		}
+		s, err := jsonscan.Text(value)
+		if err != nil {
+			return nil
+		}
+		*into = string(s)
+	}
+	switch {
+	case members.Err() != nil, produced.role != "" &&
+		produced.role != "assistant", strings.HasSuffix(produced.kind, "_output"):
+		return nil
+	case produced.kind == "reasoning" && t.muted:
+		return nil
+	case produced.kind == "function_call" && t.tools[produced.name]:
+		t.called, t.textSent = true, true
+	}
+	return []Event{ResponseItem{produced.kind, item}}
+}
+
+// itemOf is the item in the parameters, verbatim.
+func itemOf(params []byte) (item json.RawMessage, err error) {
+	members := jsonscan.Open(params)
+	for name, value, ok := members.Next(); ok; name, value, ok = members.Next() {
+		if string(name) == "item" {
+			item = value
+		}
+	}
+	return item, members.Err()
+}
+
+// finishResponse ends one response of the model; a turn has several when codex runs tools in between. Only here does
+// the usage of a response that has called tools arrive: codex updates the thread's usage when the calls are answered.
+func (t *transcript) finishResponse(p rawResponseParams) (events []Event) {
+	if t.called {
+		if p.Usage != nil {
+			events = append(events, UsageUpdated{t.total.plus(*p.Usage, 1).plus(t.before, -1)})
+		}
+		events = append(events, TurnCompleted{Status: TurnCalledTools})
+	}
+	t.called, t.textSent, t.reasoned, t.muted = false, false, false, false
+	return events
+}
+
+// failure handles the notification error. After a final error the turn/completed repeats its content.
+func (t *transcript) failure(p errorParams) []Event {
+	if !p.WillRetry {
+		return nil
+	}
+	if p.Error == nil {
+		p.Error = unexplained()
+	}
+	if t.textSent {
+		return failed(p.Error)
+	}
+	clear(t.reasoning)
+	t.muted = t.muted || t.reasoned
+	return []Event{Retrying{p.Error}}
+}
+
+func unexplained() *TurnError {
+	return &TurnError{Message: "codex gave no reason"}
+}
+
+func complete(p turnCompletedParams) []Event {
+	if p.Turn.Status == TurnFailed && p.Turn.Error == nil {
+		p.Turn.Error = unexplained()
+	}
+	return []Event{TurnCompleted{p.Turn.Status, p.Turn.Error}}
+}

@@ -1,0 +1,43 @@
+package daemon
+
+import (
+	"codex-proxy/codex/appserver"
+	"codex-proxy/units"
+	"codex-proxy/workers"
+)
+
+const (
+	// maxPrestart is the most threads that a worker has ready, of 2 MiB each.
+	maxPrestart = 16
+	// maxBacklog bounds the answers that wait for slow clients, in bytes; so does a quarter
+	// of request_memory.
+	maxBacklog = 128 << 20
+)
+
+func (d *Daemon) newPool() *workers.Pool {
+	settings := workers.Settings{
+		MaxInflight: d.cfg.MaxInflight, HandshakeTimeout: d.cfg.HandshakeTimeout, ResetAfter: d.cfg.ResetAfter,
+		Client: appserver.Options{
+			Logger: d.logger, ClientName: "codex-proxy", ClientVersion: d.version,
+			Prestart: min(d.cfg.ThreadCache, maxPrestart),
+			Backlog:  appserver.NewBacklog(min(maxBacklog, d.cfg.RequestMemory/4)),
+		},
+		Book: d.book,
+		Runs: units.WorkerRuns, ResetFailed: d.systemd.ResetFailed, OnChange: d.changes.reportChanged,
+		OnTurnEnd: d.changes.turnEnded, Claim: d.ledger.Claim, Logger: d.logger,
+	}
+	all := make([]*workers.Worker, 0, len(d.cfg.Workers))
+	for _, name := range d.cfg.Workers {
+		all = append(all, workers.New(name, d.cfg.Socket(name), settings))
+	}
+	queue := workers.Queue{Limit: d.cfg.QueueLimit, Timeout: d.cfg.QueueTimeout, ReadyTimeout: d.cfg.ReadyTimeout}
+	return workers.NewPool(all, queue, d.changes.reportChanged)
+}
+
+func unitNames(workers []string) []string {
+	names := make([]string, 0, len(workers))
+	for _, worker := range workers {
+		names = append(names, units.Worker(worker))
+	}
+	return names
+}

@@ -1,0 +1,111 @@
+// Package thishost is the machine on which the program runs, as doctor examines it.
+package thishost
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"codex-proxy/codex/appserver"
+	"codex-proxy/codex/handshake"
+	"codex-proxy/codex/probe"
+	"codex-proxy/daemon/doctor"
+	"codex-proxy/dependencies/dependency"
+	"codex-proxy/internal/paths"
+	"codex-proxy/internal/reach"
+	"codex-proxy/probes"
+	"codex-proxy/units"
+	"codex-proxy/workers"
+	"codex-proxy/workers/codexhome"
+	"codex-proxy/workers/control"
+)
+
+// New returns this machine as doctor.Examine sees it. version is that of the program,
+// for handshakes.
+func New(version string) doctor.Host {
+	h := host{version}
+	return doctor.Host{
+		Root: "/", Control: paths.ControlSocket, IsRoot: os.Geteuid() == 0,
+		Systemd: units.NewManager(), Account: reach.Lookup, Status: askStatus, Keys: askKeys, Accounts: askAccounts, Get: get,
+		Codex: codexOf, Command: h.runInWorker, Probe: h.probe, Clock: clock, Free: free,
+	}
+}
+
+func askKeys(ctx context.Context, socket string) (control.Keys, error) {
+	return control.NewClient(socket).Keys(ctx)
+}
+
+func askAccounts(ctx context.Context, socket string) ([]workers.Account, error) {
+	known, err := control.NewClient(socket).Accounts(ctx)
+	var all []workers.Account
+	for _, account := range known.Accounts {
+		all = append(all, account.Account)
+	}
+	return all, err
+}
+
+func askStatus(ctx context.Context, socket string) (probes.Report, error) {
+	report, _, err := control.NewClient(socket).Status(ctx)
+	return report, err
+}
+
+// get requests url without any HTTP proxy of the environment.
+func get(ctx context.Context, url string) (status int, body []byte, err error) {
+	const limit, longest = 4 << 20, 5 * time.Second
+	client := http.Client{Timeout: longest, Transport: &http.Transport{DisableKeepAlives: true}}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return 0, nil, err
+	}
+	res, err := client.Do(req)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer res.Body.Close()
+	body, err = io.ReadAll(io.LimitReader(res.Body, limit))
+	return res.StatusCode, body, err
+}
+
+func codexOf(w *codexhome.Worker, env []string, as reach.Account) (doctor.Codex, error) {
+	return w.Program(env, codexhome.Account{UID: as.UID, GID: as.GID})
+}
+
+// host is this machine.
+type host struct{ version string }
+
+// runInWorker is bounded by 5 s, of which the command has 4.
+func (h host) runInWorker(ctx context.Context, socket string, command []string) (r appserver.CommandResult, err error) {
+	const longest, ofCommand = 5 * time.Second, 4 * time.Second
+	ctx, cancel := context.WithTimeout(ctx, longest)
+	defer cancel()
+	_, err = handshake.With(ctx, socket, h.version, func(conn *appserver.Conn) error {
+		r, err = conn.RunCommand(ctx, command, ofCommand)
+		return err
+	})
+	return r, err
+}
+
+// probe runs the probe of a dependency as root: on this machine's network, outside of the unit's sandbox.
+func (h host) probe(ctx context.Context, p dependency.Probe) (detail string, err error) {
+	checks, err := probe.Parse(p.Check, probe.Options{Version: h.version, Statuses: p.Status, Body: p.Body, CA: p.CA})
+	if err != nil {
+		return "", err
+	}
+	return checks.Alive(ctx)
+}
+
+func free(dir string) (uint64, error) {
+	var fs unix.Statfs_t
+	err := unix.Statfs(dir, &fs)
+	return fs.Bavail * uint64(fs.Bsize), err
+}
+
+// clock reads the kernel's clock, which records whether a program keeps it right.
+func clock() (doctor.Clock, error) {
+	state, err := unix.Adjtimex(&unix.Timex{})
+	return doctor.Clock{Now: time.Now(), Synced: state != unix.TIME_ERROR}, err
+}

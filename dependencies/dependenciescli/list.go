@@ -1,0 +1,81 @@
+package dependenciescli
+
+import (
+	"context"
+	"slices"
+
+	"codex-proxy/dependencies/dependency"
+	"codex-proxy/internal/listing"
+	"codex-proxy/probes"
+	"codex-proxy/units"
+	"codex-proxy/units/requires"
+	"codex-proxy/workers/control"
+)
+
+// list is what `codex-proxy dependencies list` shows.
+type list struct {
+	Dependencies []row `json:"dependencies"`
+}
+
+// List prints the dependencies that have a file, and those that settings require. It needs systemd alone; from a
+// running service it takes the number of restarts.
+func (d *Dependencies) List(ctx context.Context, _ string) error {
+	if d.Watch {
+		d.warned = map[string]bool{}
+	}
+	l := listing.Listing[list]{Stdout: d.Stdout, JSON: d.JSON, Watch: d.Watch, Collect: d.collect, Write: writeList}
+	return l.Run(ctx)
+}
+
+func (d *Dependencies) collect(ctx context.Context) (list, error) {
+	names, err := dependency.Names(d.Settings)
+	switch {
+	case err != nil && len(names) == 0:
+		return list{}, err
+	case err != nil: // there are more files than systemd gets units for
+		d.warn("%v", err)
+	}
+	required := d.required()
+	names = append(names, requires.Names(required)...)
+	slices.Sort(names)
+	known := d.known(ctx)
+	rows, err := listing.Each(ctx, slices.Compact(names), func(ctx context.Context, name string) (row, error) {
+		unit, err := d.describe(ctx, units.Dependency(name))
+		if err != nil {
+			return row{}, err
+		}
+		r := rowOf(name, d.fileOf(name), requires.Of(required, name), unit)
+		r.counted(known)
+		return r, nil
+	})
+	return list{Dependencies: rows}, err
+}
+
+// required is what the settings require. A fault of a file is printed: it hides what that file requires.
+func (d *Dependencies) required() []requires.By {
+	all, err := requires.All(d.Etc)
+	if err != nil {
+		d.warn("What requires the dependencies is not fully known: %v", err)
+	}
+	return all
+}
+
+// known is what a running service has counted.
+func (d *Dependencies) known(ctx context.Context) []probes.Dependency {
+	report, _, err := control.NewClient(d.Socket).Status(ctx)
+	if err != nil {
+		return nil // systemd knows all but the number of earlier restarts
+	}
+	return report.Dependencies
+}
+
+// warn prints a line for people, once however often a watch comes to it.
+func (d *Dependencies) warn(format string, args ...any) {
+	if d.Watch {
+		if d.warned[format] {
+			return
+		}
+		d.warned[format] = true
+	}
+	d.print(format, args...)
+}

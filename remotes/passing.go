@@ -1,0 +1,150 @@
+package remotes
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"time"
+
+	"codex-proxy/codex/jsonscan"
+)
+
+// Watched reports whether Passing wants the requests of a method.
+func Watched(method string) bool {
+	_, kind := kinds[method]
+	return kind || method == "turn/start" || method == "turn/steer" || method == "turn/interrupt"
+}
+
+// kinds are the methods that start something in a thread which looks like a turn, and does not go on after a cut.
+var kinds = map[string]string{
+	"thread/shellCommand":  "shell",
+	"thread/compact/start": "compaction",
+	"review/start":         "review",
+}
+
+// Passing records a request of a client before it goes to codex, whose reading of it is exact: a name in other letters is
+// another one. It never refuses a request: one that does not parse is codex's to refuse. The request has a name of its own,
+// for Refused.
+func (k *Keeper) Passing(request, method string, params json.RawMessage) {
+	var p struct {
+		ThreadID string          `json:"threadId"`
+		TurnID   string          `json:"turnId"`
+		ClientID string          `json:"clientUserMessageId"`
+		Input    json.RawMessage `json:"input"`
+	}
+	if jsonscan.Unmarshal(params, &p) != nil || !plainID.MatchString(p.ThreadID) || len(p.TurnID) > maxID {
+		return
+	}
+	k.introduced(p.ThreadID)
+	now := time.Now()
+	k.record(func(s *state) {
+		if s.thread(p.ThreadID).hidden || s.full(p.ThreadID) {
+			return
+		}
+		switch method {
+		case "turn/start", "turn/steer":
+			i := input{ClientID: p.ClientID, Content: slices.Clone(p.Input), At: now, Request: request}
+			if method == "turn/start" {
+				i.Settings = settings(params)
+			}
+			s.asked(p.ThreadID, i, now)
+		case "turn/interrupt":
+			s.interrupt(p.ThreadID, p.TurnID, now)
+		default:
+			s.other(p.ThreadID, kinds[method], now)
+		}
+	})
+}
+
+// Refused records that codex has answered a request with an error.
+func (k *Keeper) Refused(request string) {
+	known := false
+	k.update(func(s *state) { known = s.asks(request) })
+	if known { // of most requests there is nothing to write
+		k.record(func(s *state) { s.refused(request, time.Now()) })
+	}
+}
+
+// Followed waits until the keeper is subscribed to all threads that run: codex interrupts the turn of a thread without
+// subscribers, so a client that leaves must stay until then. It returns when ctx ends at the latest.
+func (k *Keeper) Followed(ctx context.Context) {
+	for {
+		var alone bool
+		var changed <-chan struct{}
+		k.update(func(s *state) { alone, changed = s.alone(), s.changed })
+		if !alone {
+			return
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// introduction bounds the wait for codex's description of a new thread. It is on its way when a client can name the thread.
+const introduction = 200 * time.Millisecond
+
+// introduced waits until it is known of a new thread whether it is hidden. A client has such threads, too: the TUI asks in
+// one for a title. Recorded as a user's, it would be the last one, and its message would be sent again after a cut.
+func (k *Keeper) introduced(thread string) {
+	late := time.NewTimer(introduction)
+	defer late.Stop()
+	for {
+		var wait bool
+		var changed <-chan struct{}
+		k.update(func(s *state) {
+			t := s.threads[thread]
+			wait, changed = (t == nil || !t.known) && createdAfter(thread, s.began), s.changed
+		})
+		if !wait {
+			return
+		}
+		select {
+		case <-changed:
+		case <-late.C:
+			k.update(func(s *state) { s.thread(thread).known = true }) // as far as it will be
+			return
+		}
+	}
+}
+
+// createdAfter reports whether a thread is new: its id is a UUIDv7, which begins with its time in milliseconds.
+func createdAfter(thread string, began time.Time) bool {
+	const digits, dash = 12, 8
+	if len(thread) <= digits || thread[dash] != '-' {
+		return false
+	}
+	ms, err := strconv.ParseInt(thread[:dash]+thread[dash+1:digits+1], 16, 64)
+	return err == nil && ms >= began.UnixMilli()
+}
+
+// settings are the parameters of a turn/start besides the message and its thread.
+func settings(params json.RawMessage) (all map[string]json.RawMessage) {
+	if json.Unmarshal(bytes.Clone(params), &all) != nil {
+		return nil
+	}
+	for _, name := range []string{"threadId", "input", "clientUserMessageId"} {
+		delete(all, name)
+	}
+	maps.DeleteFunc(all, func(_ string, v json.RawMessage) bool { return string(v) == "null" })
+	return all
+}
+
+// plainID is the form of ids: a client cannot make the ledger name a thread that codex cannot have.
+var plainID = regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z-]{0,127}$`)
+
+// The bounds of what clients can make the ledger hold.
+const (
+	maxID      = 128
+	maxRecords = 256
+)
+
+func (s *state) full(thread string) bool {
+	return s.ledger.Threads[thread] == nil && len(s.ledger.Threads) >= maxRecords
+}

@@ -1,0 +1,32 @@
+package remoteexec
+
+import (
+	"path/filepath"
+
+	"codex-proxy/internal/paths"
+	"codex-proxy/remotes"
+	"codex-proxy/remotes/remote"
+	"codex-proxy/remotes/remotenotify"
+)
+
+// options are those of the keeper.
+func (u *Unit) options(s *remote.Settings, socket string, accounts remotes.Accounts) remotes.Options {
+	return remotes.Options{
+		Name: u.Name, Socket: socket, State: filepath.Join(u.Home, keeperDir), Home: u.Home, Version: u.Version,
+		Continue: remotes.Continue(s.Continue), Limit: s.ContinueLimit, IdleStop: s.IdleStop,
+		Accounts: accounts,
+		Notify:   func(e remotes.Event) { u.tell(s, e) }, Logger: u.logger,
+	}
+}
+
+// tell passes an event on to the command of [notify] if nobody is there to see it.
+func (u *Unit) tell(s *remote.Settings, e remotes.Event) {
+	notice, is := remotenotify.Of(u.Name, e)
+	if len(s.Notify) == 0 || !is {
+		return
+	}
+	if err := remotenotify.Send(paths.RemoteNotifySocket(u.Name), notice); err != nil {
+		u.logger.Warn("a notice for the command of [notify] is lost", "error", err, "remote", u.Name,
+			"event", notice.Event, "thread_id", notice.Thread, "turn_id", notice.Turn)
+	}
+}

@@ -1,0 +1,221 @@
+// Package remoteexec is `codex-proxy remote-exec`, the main process of codex-remote@.service: it runs codex within a
+// fence, keeps it, and lets people in.
+package remoteexec
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"codex-proxy/internal/cli"
+	"codex-proxy/internal/journal"
+	"codex-proxy/internal/paths"
+	"codex-proxy/notify"
+	"codex-proxy/remotes"
+	"codex-proxy/remotes/fence"
+	"codex-proxy/remotes/lender"
+	"codex-proxy/remotes/remote"
+)
+
+const (
+	// ExitResting is the exit status of a remote that has stopped because nobody uses it. The unit names it in
+	// RestartPreventExitStatus= and SuccessExitStatus=. systemd.exec(5) leaves 150 to 199 to applications.
+	ExitResting = 150
+	// stopTimeout bounds the end of codex, which has no bound of its own: what is cut goes on at the next start.
+	stopTimeout = 5 * time.Second
+	// relayLimit is the number of connections to all sockets together: 32 viewers, 32 over the network, and more than
+	// people with their clients need on the machine, so that they always find room.
+	relayLimit = 128
+)
+
+// Unit is what systemd gives the main process of a remote's unit.
+type Unit struct {
+	Name    string
+	Version string // of this program
+	File    string // of the remote
+	Home    string // CODEX_HOME
+	Runtime string // the RuntimeDirectory
+	Key     *os.File
+	Init    string // the program of the fence
+	Logins  string // the socket where logins are asked for
+	Cgroup  string // of the unit: no process of it may attach; empty: unknown
+	Stderr  io.Writer
+
+	logger *slog.Logger
+	tasks  sync.WaitGroup
+}
+
+// Run runs codex until it ends, and returns an error with the exit status. If a signal has killed codex, Run does not
+// return: the process dies of the same signal. Run handles the stop signals itself.
+func (u *Unit) Run(ctx context.Context) error {
+	u.logger = slog.New(journal.NewHandler(journal.Proxy, u.Stderr, slog.LevelInfo))
+	notifier, err := notify.FromEnv(u.logger)
+	if err != nil {
+		return err
+	}
+	notifier.Status("Starting: the configuration is written and checked")
+	settings, err := prepared(ctx, u.File, u.Home, u.Runtime, u.Stderr)
+	if err == nil {
+		err = u.run(ctx, notifier, settings)
+	}
+	if err == nil || cli.HasStatus(err) && errors.Unwrap(err) == nil { // codex's own end
+		return err
+	}
+	notifier.Status("Not started: " + err.Error())
+	turnAway(err)
+	if !cli.HasStatus(err) {
+		err = cli.Exit(notify.ExitExec, err)
+	}
+	return err
+}
+
+func (u *Unit) run(ctx context.Context, notifier *notify.Notifier, s *remote.Settings) error {
+	lend, err := u.lend(s)
+	if err != nil {
+		return err
+	}
+	passage, err := fence.NewPassage()
+	if err != nil {
+		return err
+	}
+	socket, err := newSocket(filepath.Join(u.Runtime, "app-server.sock"))
+	if err != nil {
+		return err
+	}
+	defer socket.file.Close() // its path counts on the descriptor
+	keeper, err := remotes.New(u.options(s, socket.Path(), lend.accounts()))
+	if err != nil {
+		return err
+	}
+	view, err := u.view(s)
+	if err != nil {
+		return cli.Exit(cli.Config, err)
+	}
+	if lend.borrower != nil {
+		lend.borrower.Switched = keeper.Switched
+	}
+	args, err := view.Args(u.Init, u.codex(lend))
+	if err != nil {
+		return err
+	}
+	relay, err := u.relay(keeper, socket.Path())
+	if err != nil {
+		return cli.Exit(cli.Usage, err)
+	}
+	if err := os.Unsetenv(remote.HashVariable); err != nil {
+		return err
+	}
+	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer func() { stop(); u.tasks.Wait() }()
+	asked := make(chan os.Signal, 1) // to stop; notify.Exec acts on it
+	signal.Notify(asked, unix.SIGTERM)
+	defer signal.Stop(asked)
+	status, err := notify.Exec(ctx, notifier, u.logger, notify.Command{
+		Args: args, Attr: view.Attr(), Files: []*os.File{passage.Theirs},
+		Started: func() error {
+			u.serve(serving, passage, lend, socket, keeper)
+			return errors.Join(passage.Theirs.Close(), fence.Keep())
+		},
+		Ready: []notify.Probe{keeper.Open}, Alive: keeper.Alive, Rest: keeper.Resting(), StopTimeout: stopTimeout,
+		Stderr:       journal.NewTracing(u.Stderr, func(string) string { return "" }),
+		MemoryEvents: notify.MemoryEvents(), Relay: relay,
+	})
+	if err != nil {
+		return err
+	}
+	select {
+	case <-asked: // then a kill of codex, which drains without a bound, is no failure
+		notifier.Status("Stopped")
+		return cli.Exit(0, nil)
+	default:
+		return end(status, keeper)
+	}
+}
+
+// serve starts what runs beside codex.
+func (u *Unit) serve(ctx context.Context, passage *fence.Passage, lend *lending, socket *socket,
+	keeper *remotes.Keeper) {
+	u.tasks.Go(func() {
+		listener, err := passage.Listener()
+		if err == nil {
+			err = lend.Run(ctx, listener)
+		}
+		if err != nil && ctx.Err() == nil {
+			u.logger.Error("the server that lends codex its key or login does not run", "error", err)
+		}
+	})
+	if lend.client != nil {
+		u.tasks.Go(func() { lend.client.Run(ctx) })
+	}
+	u.tasks.Go(func() {
+		if err := socket.await(ctx); err != nil {
+			u.logger.Error("codex's socket cannot be opened", "error", err)
+			return
+		}
+		lend.open(ctx)
+		_ = keeper.Run(ctx) // returns with ctx
+	})
+}
+
+// key reads the provider's key from standard input, which codex then does not have.
+func (u *Unit) key(s *remote.Settings) (key string, err error) {
+	if s.Provider != nil && s.Provider.KeyFile != "" {
+		if info, err := u.Key.Stat(); err == nil && info.Mode()&os.ModeDevice != 0 {
+			return "", s.Fault("provider.key_file", "there was no file %s when systemd read the settings: make it, and run "+
+				"systemctl daemon-reload", s.Provider.KeyFile)
+		}
+		if key, err = lender.ReadKey(u.Key); err != nil {
+			return "", s.Fault("provider.key_file", "%s: %v", s.Provider.KeyFile, err)
+		}
+	}
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		return "", err
+	}
+	defer null.Close()
+	return key, unix.Dup3(int(null.Fd()), int(u.Key.Fd()), 0)
+}
+
+// codex is its command line.
+func (u *Unit) codex(l *lending) []string {
+	return append([]string{filepath.Join(u.Runtime, "codex"), "app-server", "--strict-config",
+		"--listen", "unix://" + filepath.Join(u.Runtime, "app-server.sock")}, l.args...)
+}
+
+// relay serves people on the inherited sockets, by the gate, once codex is ready.
+func (u *Unit) relay(keeper *remotes.Keeper, target string) (*notify.Relay, error) {
+	sockets, err := notify.Inherited()
+	if err != nil {
+		return nil, err
+	}
+	listeners, err := sockets.Listeners(paths.RemoteSocketName)
+	if err != nil {
+		return nil, err
+	}
+	return &notify.Relay{Listeners: listeners, Target: target, Limit: relayLimit, Serve: u.gate(keeper).Serve}, nil
+}
+
+// end is the exit status of codex, as Init passes it on.
+func end(status syscall.WaitStatus, keeper *remotes.Keeper) error {
+	const signalled = 128
+	if n := status.ExitStatus(); n > signalled {
+		status = syscall.WaitStatus(n - signalled)
+	}
+	select {
+	case <-keeper.Resting():
+		if status.Exited() && status.ExitStatus() == 0 || status.Signaled() && status.Signal() == syscall.SIGHUP {
+			return cli.Exit(ExitResting, nil)
+		}
+	default:
+	}
+	return cli.Exit(notify.Exit(status), nil)
+}

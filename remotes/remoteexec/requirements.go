@@ -1,0 +1,46 @@
+package remoteexec
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+
+	"github.com/pelletier/go-toml/v2"
+
+	"codex-proxy/remotes/remote"
+)
+
+// requirementsFile is what codex reads to learn what no client may ask for. It has one place on a machine.
+const requirementsFile = "/etc/codex/requirements.toml"
+
+// allowedSandboxes is the setting of codex's requirements by which a client cannot ask for another sandbox.
+const allowedSandboxes = "allowed_sandbox_modes"
+
+// requirements are those of the machine in file, if there are any, and those of the remote: a client may ask for the
+// sandbox of the remote or for less.
+func requirements(file string, s *remote.Settings) (string, error) {
+	text, err := os.ReadFile(file)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("cannot read codex's requirements: %w", err)
+	}
+	all := map[string]any{}
+	if err := toml.Unmarshal(text, &all); err != nil {
+		return "", fmt.Errorf("%s: %w", file, err)
+	}
+	ours := []any{string(remote.ReadOnly)}
+	if s.Sandbox == remote.WorkspaceWrite {
+		ours = append(ours, string(remote.WorkspaceWrite))
+	}
+	if machine, has := all[allowedSandboxes].([]any); has {
+		ours = slices.DeleteFunc(ours, func(mode any) bool { return !slices.Contains(machine, mode) })
+		if !slices.Contains(ours, any(string(s.Sandbox))) {
+			return "", s.Fault("sandbox", "%s does not allow %q: choose another one there or here", file, s.Sandbox)
+		}
+	}
+	all[allowedSandboxes] = ours
+	all["allow_remote_control"] = false
+	merged, err := toml.Marshal(all)
+	return string(merged), err
+}

@@ -1,0 +1,78 @@
+package remoteexec
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+
+	"codex-proxy/internal/paths"
+	"codex-proxy/internal/unitfile"
+	"codex-proxy/remotes/fence"
+	"codex-proxy/remotes/remote"
+)
+
+// hidden are the directories of others, and those with what codex-proxy or systemd keeps for others. /run as a whole has
+// the sockets of the user's other processes and of daemons, whichever they are and whenever they start.
+var hidden = []string{"/home", "/root", "/srv", "/run", "/var/mail", "/var/spool", paths.RemoteHomes, "/var/lib/private",
+	paths.StateDir, paths.WorkerHomes, paths.DependencyStates, paths.Settings, "/etc/systemd"}
+
+// userNames is where systemd answers which name a dynamic user has (nss-systemd(8)), and nothing else.
+const userNames = "/run/systemd/userdb"
+
+func (u *Unit) view(s *remote.Settings) (fence.View, error) {
+	view := fence.View{
+		Hidden: append(slices.Clone(hidden), u.others(s)...), Shown: append([]string{u.Home, u.Runtime}, s.Directories()...),
+		Covered: []string{filepath.Join(u.Home, keeperDir)}, Dir: s.Directory,
+		Offline: s.Network == remote.NoNetwork,
+	}
+	if _, err := os.Stat(userNames); err == nil {
+		view.Shown = append(view.Shown, userNames)
+	}
+	if !view.Offline { // systemd-resolved would ask the network
+		view.Shown = append(view.Shown, nameservers("/etc/resolv.conf")...)
+	}
+	codex, err := filepath.EvalSymlinks(filepath.Join(u.Runtime, "codex"))
+	if err != nil {
+		return view, err
+	}
+	lies := func(in string) bool { return unitfile.Within(codex, in) }
+	if slices.ContainsFunc(view.Hidden, lies) && !slices.ContainsFunc(view.Shown, lies) {
+		return view, s.Fault("codex_path", "%s is in a directory that is hidden from the remote: install codex elsewhere, "+
+			"such as below /usr/local or /opt", codex)
+	}
+	text, err := requirements(requirementsFile, s)
+	view.Pinned = map[string]string{requirementsFile: text}
+	return view, err
+}
+
+// others are the directories of the other remotes, but for those in a directory that this remote shares. A remote whose
+// file has a fault has none.
+func (u *Unit) others(s *remote.Settings) (dirs []string) {
+	settings := filepath.Dir(u.File)
+	names, _ := remote.Names(settings)
+	for _, name := range names {
+		other, err := remote.Load(filepath.Join(settings, name+".toml"))
+		if err != nil || name == s.Name {
+			continue
+		}
+		for _, dir := range other.Directories() {
+			if !slices.ContainsFunc(s.Directories(), func(own string) bool { return unitfile.Within(dir, own) }) {
+				dirs = append(dirs, dir)
+			}
+		}
+	}
+	return dirs
+}
+
+// nameservers is the file that a link names the servers of DNS by, with its directory, in which that service replaces it.
+func nameservers(link string) []string {
+	target, err := filepath.EvalSymlinks(link)
+	dir := filepath.Dir(target)
+	switch {
+	case err != nil || !unitfile.Within(target, "/run"):
+		return nil
+	case dir == "/run":
+		return []string{target}
+	}
+	return []string{dir}
+}

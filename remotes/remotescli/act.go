@@ -1,0 +1,184 @@
+package remotescli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"codex-proxy/internal/listing"
+	"codex-proxy/notify"
+	"codex-proxy/remotes"
+	"codex-proxy/remotes/attach"
+	"codex-proxy/units"
+)
+
+// Send sends a message to a remote, which starts if it does not run.
+func (r *Remotes) Send(ctx context.Context, name, text string) error {
+	if err := r.known(name); err != nil {
+		return err
+	}
+	return r.act(ctx, name, func(ctx context.Context, socket string) (string, error) {
+		return remotes.SendTo(ctx, socket, r.Thread, text)
+	})
+}
+
+// Continue has a cut turn go on that waits for a person's word, and starts a remote that does not run.
+func (r *Remotes) Continue(ctx context.Context, name string) error {
+	if err := r.known(name); err != nil {
+		return err
+	}
+	return r.act(ctx, name, func(ctx context.Context, socket string) (string, error) {
+		return remotes.ProceedTo(ctx, socket, r.Thread)
+	})
+}
+
+// act asks the keeper of a remote for something, and prints the thread.
+func (r *Remotes) act(ctx context.Context, name string, ask func(context.Context, string) (string, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, jobBound)
+	defer cancel()
+	thread, err := ask(ctx, r.Socket(name))
+	if errors.Is(err, fs.ErrPermission) {
+		return attach.Refused(name, r.Socket(name))
+	}
+	if refused := (*remotes.RefusedError)(nil); errors.As(err, &refused) {
+		return err
+	}
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		return fmt.Errorf("nothing listens for the remote %[1]s, as after too many starts that failed (codex-proxy remotes "+
+			"check %[1]s has the reason): systemctl reset-failed %[2]s %[3]s && systemctl start %[3]s",
+			name, units.Remote(name), units.RemoteSocket(name))
+	}
+	if err != nil {
+		return fmt.Errorf("%w: systemctl status %s", err, units.Remote(name))
+	}
+	fmt.Fprintln(r.Stdout, listing.Printable(thread))
+	return nil
+}
+
+// Logs becomes journalctl for the units of the remote.
+func (r *Remotes) Logs(name string, options ...string) error {
+	if err := r.known(name); err != nil {
+		return err
+	}
+	args := []string{"journalctl"}
+	for _, unit := range unitsOf(name) {
+		args = append(args, "-u", unit)
+	}
+	return notify.Become(append(args, options...))
+}
+
+func unitsOf(name string) []string {
+	return []string{units.Remote(name), units.RemoteSocket(name), units.RemoteNetworkSocket(name), units.RemoteNotify(name),
+		units.RemoteNotifySocket(name)}
+}
+
+// Stop stops a remote. Its sockets stay: an attach starts it again, with its threads.
+func (r *Remotes) Stop(ctx context.Context, name string) error {
+	if err := r.known(name); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, jobBound)
+	defer cancel()
+	unit, err := r.describe(ctx, units.Remote(name))
+	if err != nil {
+		return err
+	}
+	st, _ := r.status(ctx, name, unit.Active()) // only for the words
+	if err := r.Systemd.Stop(ctx, units.Remote(name)); err != nil {
+		return err
+	}
+	r.print("The remote %s is stopped; an attach starts it again.%s", name, cutWords(st))
+	return nil
+}
+
+// cutWords say what a stop has cut.
+func cutWords(st remotes.Status) string {
+	words := ""
+	if n := len(st.Turns); n > 0 {
+		words = fmt.Sprintf(" Turns that ran: %d; they go on then, as continue in its file says.", n)
+	}
+	if n := len(st.Attached); n > 0 {
+		words += fmt.Sprintf(" People who were attached: %d; their codex starts it again while it tries to reconnect.", n)
+	}
+	return words
+}
+
+// Remove stops a remote and removes it. Its home, with the threads, stays without Purge.
+func (r *Remotes) Remove(ctx context.Context, name string) error {
+	if !exists(r.fileOf(name)) && (!r.Purge || !r.hasHome(name)) {
+		return r.known(name)
+	}
+	if err := r.takeDown(ctx, name); err != nil {
+		return err
+	}
+	r.print("The remote %s is removed.", name)
+	dropIns := r.dropInsOf(name)
+	if r.Purge {
+		for _, path := range append(r.homesOf(name), dropIns...) {
+			if err := os.RemoveAll(path); err != nil {
+				return fmt.Errorf("cannot remove what it leaves: %w", err)
+			}
+		}
+		return nil
+	}
+	if r.hasHome(name) {
+		r.print("Its threads stay: %s (--purge removes them)", filepath.Join(r.Homes, name))
+	}
+	for _, path := range dropIns {
+		if exists(path) {
+			r.print("The drop-ins of systemctl edit stay: %s (--purge removes them)", path)
+		}
+	}
+	return nil
+}
+
+func (r *Remotes) takeDown(ctx context.Context, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, jobBound)
+	defer cancel()
+	// The socket first: a connection would start the service again.
+	for _, unit := range []string{units.RemoteSocket(name), units.Remote(name)} {
+		if err := r.Systemd.Stop(ctx, unit); err != nil {
+			return err
+		}
+	}
+	// systemd leaves the sockets, and attach would take them for those of a remote that does not start.
+	left, _ := filepath.Glob(strings.TrimSuffix(r.Socket(name), "sock") + "*sock") // the pattern is valid
+	for _, path := range append(left, r.fileOf(name)) {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("cannot remove the remote: %w", err)
+		}
+	}
+	// With a daemon-reload, whose generator removes the drop-ins.
+	if err := r.Systemd.Disable(ctx, units.RemoteSocket(name)); err != nil {
+		return err
+	}
+	return errors.Join(r.Systemd.ResetFailed(ctx, units.Remote(name)), r.Systemd.ResetFailed(ctx, units.RemoteSocket(name)),
+		r.Systemd.ResetFailed(ctx, units.RemoteNetworkSocket(name)))
+}
+
+// dropInsOf are the directories of what `systemctl edit` has made for the units.
+func (r *Remotes) dropInsOf(name string) (dirs []string) {
+	for _, unit := range unitsOf(name) {
+		dirs = append(dirs, filepath.Join(r.Units, unit+".d"))
+	}
+	return dirs
+}
+
+// homesOf are the places of the home: with a dynamic user the first one is a link to the second one.
+func (r *Remotes) homesOf(name string) []string {
+	return []string{filepath.Join(r.Homes, name), filepath.Join(r.PrivateHomes, name)}
+}
+
+func (r *Remotes) hasHome(name string) bool {
+	for _, path := range r.homesOf(name) {
+		if exists(path) {
+			return true
+		}
+	}
+	return false
+}

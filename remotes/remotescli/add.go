@@ -1,0 +1,121 @@
+package remotescli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"codex-proxy/remotes/remote"
+	"codex-proxy/units"
+)
+
+// Answers are what the command line of Add puts into the file; empty ones leave what the template has.
+type Answers struct {
+	Directory, User, Group, Network, Sandbox, Model, BaseURL, KeyFile, CodexPath string
+}
+
+// Add makes a remote: its file, and with it its units. It starts the sockets, at boot, too: an attach starts the rest.
+func (r *Remotes) Add(ctx context.Context, name string) error {
+	file := r.fileOf(name)
+	if exists(file) {
+		return fmt.Errorf("there is a remote %q already: %s", name, file)
+	}
+	if r.With.KeyFile != "" && r.With.BaseURL == "" {
+		return errors.New("--key-file has the key of --base-url: give both, or none for the accounts of codex-proxy")
+	}
+	template, err := os.ReadFile(r.Template)
+	if err != nil {
+		return fmt.Errorf("cannot read the template: %w: reinstall the package", err)
+	}
+	text := r.With.fill(named(string(template), name))
+	s, err := remote.Parse(file, []byte(text))
+	if err != nil {
+		return err
+	}
+	if _, err := accountOf(s); err != nil { // systemd could not make the socket
+		return fmt.Errorf("user: %w", err)
+	}
+	if err := groupFault(s); err != nil {
+		return fmt.Errorf("group: %w", err)
+	}
+	if err := writeNew(file, text); err != nil {
+		return err
+	}
+	if err := r.Systemd.DaemonReload(ctx); err != nil {
+		return errors.Join(err, os.Remove(file))
+	}
+	r.print("The remote %s is made: %s, %s.", name, file, units.Remote(name))
+	faults := Faults(s)
+	for _, fault := range faults {
+		r.print("Before it can start: %s", fault)
+	}
+	if err := r.open(ctx, name); err != nil {
+		return err
+	}
+	if len(faults) > 0 {
+		r.print("Then: codex-proxy remotes check %[1]s && systemctl daemon-reload && codex-proxy attach %[1]s", name)
+	} else {
+		r.print("Attach: codex-proxy attach %s", name)
+	}
+	return nil
+}
+
+// open starts the sockets, now and at boot.
+func (r *Remotes) open(ctx context.Context, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, jobBound)
+	defer cancel()
+	if err := r.Systemd.Enable(ctx, units.RemoteSocket(name)); err != nil {
+		return err
+	}
+	return r.Systemd.Start(ctx, units.RemoteSocket(name))
+}
+
+// placeholderName is the word that stands for the name of the remote in the template.
+var placeholderName = regexp.MustCompile(`\bNAME\b`)
+
+func named(text, name string) string { return placeholderName.ReplaceAllString(text, name) }
+
+// fill puts the answers into the template, whose lines of keys it replaces.
+func (a Answers) fill(text string) string {
+	if a.BaseURL != "" {
+		text = strings.NewReplacer("\n#[provider]", "\n[provider]", "\n#name = ", "\nname = ").Replace(text)
+	}
+	for _, answer := range [][2]string{
+		{"directory", a.Directory}, {"user", a.User}, {"group", a.Group}, {"network", a.Network}, {"sandbox", a.Sandbox},
+		{"model", a.Model}, {"codex_path", a.CodexPath}, {"base_url", a.BaseURL}, {"key_file", a.KeyFile},
+	} {
+		if answer[1] == "" {
+			continue
+		}
+		line := regexp.MustCompile(`(?m)^(#|# )?` + answer[0] + ` = .*$`)
+		value := answer[0] + " = " + strconv.Quote(answer[1])
+		text = line.ReplaceAllString(text, strings.ReplaceAll(value, "$", "$$"))
+	}
+	return text
+}
+
+// writeNew writes a file in one step, unless there is one.
+func writeNew(file, text string) error {
+	f, err := os.CreateTemp(filepath.Dir(file), ".new-*")
+	if err != nil {
+		return fmt.Errorf("cannot write %s: %w", file, err)
+	}
+	defer func() { _ = os.Remove(f.Name()) }()
+	_, err = f.WriteString(text)
+	if err = errors.Join(err, f.Chmod(0o644), f.Sync(), f.Close()); err == nil {
+		err = os.Link(f.Name(), file)
+	}
+	if errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("%s is there already", file)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot write %s: %w", file, err)
+	}
+	return nil
+}

@@ -1,0 +1,99 @@
+package remotescli
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"time"
+
+	"codex-proxy/internal/listing"
+	"codex-proxy/probes"
+	"codex-proxy/remotes"
+	"codex-proxy/remotes/remote"
+	"codex-proxy/remotes/remotewatch"
+	"codex-proxy/units"
+)
+
+// askBound bounds a question to a keeper.
+const askBound = 2 * time.Second
+
+// list is what `codex-proxy remotes list` shows.
+type list struct {
+	Remotes []row `json:"remotes"`
+}
+
+// row is one remote: the state of its unit, and what its keeper says.
+type row struct {
+	Name        string `json:"name"`
+	Unit        string `json:"unit"`
+	ActiveState string `json:"active_state"`
+	SubState    string `json:"sub_state"`
+	StatusText  string `json:"status_text,omitempty"`
+	// Reason is the word of codex-proxy status and the metrics.
+	Reason    probes.RemoteReason `json:"reason"`
+	Since     time.Time           `json:"since,omitzero"`
+	Restarts  uint32              `json:"restarts"`
+	Listening bool                `json:"listening"` // an attach starts it
+	AtBoot    bool                `json:"at_boot"`   // and likewise after a boot
+	Directory string              `json:"directory,omitempty"`
+	User      string              `json:"user,omitempty"`
+	remotes.Status
+	Error string `json:"error,omitempty"` // the fault of the file, or why the keeper is not known to say more
+}
+
+// List prints the remotes that have a file.
+func (r *Remotes) List(ctx context.Context, _ string) error {
+	l := listing.Listing[list]{Stdout: r.Stdout, JSON: r.JSON, Watch: r.Watch, Collect: r.collect, Write: writeList}
+	return l.Run(ctx)
+}
+
+func (r *Remotes) collect(ctx context.Context) (list, error) {
+	names, err := remote.Names(r.Settings)
+	switch {
+	case err != nil && len(names) == 0:
+		return list{}, err
+	case err != nil && !r.warned: // there are more files than systemd gets units for
+		r.print("%v", err)
+		r.warned = true
+	}
+	rows, err := listing.Each(ctx, names, r.row)
+	return list{Remotes: rows}, err
+}
+
+func (r *Remotes) row(ctx context.Context, name string) (row, error) {
+	unit, err := r.describe(ctx, units.Remote(name))
+	if err != nil {
+		return row{}, err
+	}
+	socket, err := r.describe(ctx, units.RemoteSocket(name))
+	if err != nil {
+		return row{}, err
+	}
+	w := row{
+		Name: name, Unit: unit.Unit, ActiveState: unit.ActiveState, SubState: unit.SubState, StatusText: unit.StatusText,
+		Reason: remotewatch.Judge(unit.State), Since: unit.StateChangedAt, Restarts: unit.NRestarts, Listening: socket.Active(),
+		AtBoot: socket.FileState == "enabled",
+	}
+	s, err := remote.Load(r.fileOf(name))
+	if err != nil {
+		w.Error = err.Error()
+		return w, nil
+	}
+	w.Directory, w.User = s.Directory, userOf(s)
+	w.Status, err = r.status(ctx, name, unit.Active())
+	if err != nil && !errors.Is(err, fs.ErrPermission) { // who may not attach sees what systemd shows everybody
+		w.Error = err.Error()
+	}
+	return w, nil
+}
+
+// status asks the keeper of a remote that runs; a question would start one that does not, of which the ledger has all.
+func (r *Remotes) status(ctx context.Context, name string, active bool) (remotes.Status, error) {
+	if !active {
+		return remotes.ReadState(filepath.Join(r.Homes, name, "keeper"))
+	}
+	ctx, cancel := context.WithTimeout(ctx, askBound)
+	defer cancel()
+	return remotes.AskStatus(ctx, r.Socket(name))
+}

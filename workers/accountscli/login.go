@@ -1,0 +1,191 @@
+package accountscli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"codex-proxy/internal/cli"
+	"codex-proxy/internal/paths"
+	"codex-proxy/units"
+	"codex-proxy/workers/codexhome"
+	"codex-proxy/workers/homelock"
+)
+
+// Login logs a worker in, and makes it use that login.
+func (a *Accounts) Login(ctx context.Context, name string) error {
+	w, err := codexhome.Load(workerFileOf(name))
+	if err != nil {
+		return err
+	}
+	if err := needsLogin(w); err != nil {
+		return err
+	}
+	if a.APIKey && cli.IsTerminal(a.Stdin) {
+		return fmt.Errorf("the API key is read from standard input: "+
+			"codex-proxy accounts login %s --with-api-key <FILE", name)
+	}
+	unit, err := a.describe(ctx, units.Worker(name))
+	if err != nil {
+		return err
+	}
+	p, as, err := a.program(w, unit)
+	if err != nil {
+		return err
+	}
+	if _, err := p.Version(ctx); err != nil { // the error explains why the user cannot run codex
+		return err
+	}
+	return a.renew(ctx, name, p, as)
+}
+
+// renew logs in beside the worker's home, so that the old login holds until there is
+// a new one, and then ends the old one. Stopped at any point, it leaves the worker with
+// one of the two.
+func (a *Accounts) renew(ctx context.Context, name string, p *codexhome.Program, as codexhome.Account) error {
+	dir, err := openAside(ctx, name, as)
+	if err != nil {
+		return fmt.Errorf("cannot prepare the login: %w", err)
+	}
+	defer dir.remove()
+	if err := a.runLogin(ctx, p, dir.path); err != nil {
+		return err
+	}
+	home := workerHomeOf(name)
+	if err := makeHome(home); err != nil {
+		return err
+	}
+	if err := codexhome.Offer(dir.path, home); err != nil {
+		return err
+	}
+	a.print("The worker %s is logged in.", name)
+	if err := a.takeUp(ctx, name); err != nil {
+		return err
+	}
+	before, err := codexhome.TakeBefore(home, dir.path, as)
+	if err == nil && before {
+		err = p.LogOut(ctx, dir.path)
+	}
+	if err != nil {
+		a.print("The login of before may still hold at OpenAI: %v", err)
+	}
+	return nil
+}
+
+// adopt makes a stopped worker's new login its login. Another worker does that at its
+// next start.
+func (a *Accounts) adopt(ctx context.Context, name string) error {
+	home := workerHomeOf(name)
+	lock, err := homelock.Take(ctx, home, holder("login"))
+	var held *homelock.HeldError
+	if errors.As(err, &held) && held.Holder == units.Worker(name) {
+		return nil // it has been started meanwhile
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // add starts a worker that has no home
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(codexhome.AdoptLogin(home), lock.Release())
+}
+
+// needsLogin returns the reason why a worker has no use for a login, or nil.
+func needsLogin(w *codexhome.Worker) error {
+	switch {
+	case w.NeedsLogin():
+		return nil
+	case w.Mode == codexhome.Demo:
+		return fmt.Errorf("the worker needs no login: it is the demo (mode in %s)", w.File)
+	}
+	return fmt.Errorf("the worker needs no login: its requests go to another endpoint than OpenAI's (%s); "+
+		"that endpoint's key is set there, too", w.File)
+}
+
+// makeHome makes the worker's home before the first start of its unit, which makes it
+// the property of the worker (StateDirectory=).
+func makeHome(dir string) error {
+	err := os.Mkdir(dir, 0o700)
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("cannot make the worker's home: %w", err)
+	}
+	return nil
+}
+
+// runLogin gives the terminal to codex. It returns nil after a login.
+func (a *Accounts) runLogin(ctx context.Context, p *codexhome.Program, dir string) error {
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
+	defer signal.Stop(signals)
+	mask := syscall.Umask(0o077)
+	defer syscall.Umask(mask)
+	return p.LogIn(ctx, dir, a.APIKey, a.Stdin, a.Stdout, a.Stderr, signals)
+}
+
+// takeUp makes the worker use its new login, which codex reads only when it starts.
+// Turns in flight are finished first, as in every restart.
+func (a *Accounts) takeUp(ctx context.Context, name string) error {
+	unit, err := a.describe(ctx, units.Worker(name))
+	if err != nil {
+		return err
+	}
+	target, err := a.describe(ctx, paths.TargetUnit)
+	if err != nil {
+		return err
+	}
+	if stopped(unit) {
+		if err := a.adopt(ctx, name); err != nil {
+			return err
+		}
+	}
+	if unit.LoadState != "loaded" {
+		a.print("There is no unit %s to start.", unit.Unit)
+		return nil
+	}
+	ctx, stop := a.interruptible(ctx)
+	defer stop()
+	for _, failed := range []string{units.WorkerSocket(name), unit.Unit} { // a unit without a login may have failed
+		if err := a.Systemd.ResetFailed(ctx, failed); err != nil {
+			return err
+		}
+	}
+	switch {
+	case down(unit) && target.ActiveState != "active":
+		a.print("Start it: systemctl start codex-proxy")
+		return nil
+	case unit.Active():
+		a.print("Restarting %s; its turns in flight are finished first.", unit.Unit)
+	default:
+		a.print("Starting %s.", unit.Unit)
+	}
+	if err := a.Systemd.Restart(ctx, unit.Unit); err != nil {
+		return fmt.Errorf("it is logged in, but %w", err)
+	}
+	a.print("%s is ready.", unit.Unit)
+	return nil
+}
+
+// stopped reports whether no process of the unit is left.
+func stopped(unit units.Description) bool {
+	return unit.LoadState != "loaded" || unit.ActiveState == "inactive" || unit.ActiveState == "failed"
+}
+
+// down reports whether the unit does not run, and will not by itself.
+func down(unit units.Description) bool {
+	switch unit.ActiveState {
+	case "inactive", "failed", "deactivating":
+		return true
+	}
+	return false
+}
+
+// interruptible bounds the wait for jobs of systemd. The jobs go on after it.
+func (a *Accounts) interruptible(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithTimeout(ctx, jobBound)
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	return ctx, func() { stop(); cancel() }
+}

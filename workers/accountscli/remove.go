@@ -1,0 +1,114 @@
+package accountscli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"codex-proxy/internal/paths"
+	"codex-proxy/units"
+	"codex-proxy/workers/homelock"
+)
+
+// Remove stops a worker, when its turns in flight are finished, and removes it.
+func (a *Accounts) Remove(ctx context.Context, name string) error {
+	file, unit, home := workerFileOf(name), units.Worker(name), workerHomeOf(name)
+	if name == DefaultWorker {
+		return fmt.Errorf("cannot remove the worker default, which codex.target wants; to do without it: "+
+			"systemctl mask --now %s, and remove %s", unit, file)
+	}
+	if !exists(file) && (!a.Purge || !exists(home)) {
+		return fmt.Errorf("there is no worker %q; codex-proxy accounts list shows what there is", name)
+	}
+	if err := a.takeDown(ctx, name); err != nil {
+		return err
+	}
+	if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("cannot remove the worker file: %w", err)
+	}
+	a.print("The worker %s is removed.", name)
+	a.reloadProxy(ctx, func(names []string) string {
+		if slices.Contains(names, name) {
+			return fmt.Sprintf("config.toml still names it: take %q out of `workers` there, "+
+				"then systemctl reload codex-proxy", name)
+		}
+		return ""
+	})
+	if a.Purge {
+		if err := removeHome(ctx, name); err != nil {
+			return fmt.Errorf("cannot remove the worker's home: %w", err)
+		}
+	}
+	a.printKept(home, filepath.Join("/etc/systemd/system", unit+".d"))
+	return nil
+}
+
+// removeHome removes the worker's home once nothing writes to it.
+func removeHome(ctx context.Context, name string) error {
+	lock, err := homelock.Take(ctx, workerHomeOf(name), holder("remove"))
+	switch {
+	case err == nil:
+		defer lock.Release() //nolint:errcheck // nothing was written
+	case !errors.Is(err, fs.ErrNotExist): // a link of systemd may lead to a home that is gone
+		return err
+	}
+	// Without systemd, or before the first start, the home is no link but the directory. A
+	// login that was killed has left its own home.
+	for _, path := range []string{filepath.Join(paths.PrivateHomes, name), workerHomeOf(name), asideOf(name)} {
+		if err := os.RemoveAll(path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// takeDown stops the worker, when its turns in flight are finished, and removes its
+// units.
+func (a *Accounts) takeDown(ctx context.Context, name string) error {
+	unit, socket := units.Worker(name), units.WorkerSocket(name)
+	d, err := a.describe(ctx, unit)
+	if err != nil {
+		return err
+	}
+	if d.Active() {
+		a.print("Stopping %s; its turns in flight are finished first.", unit)
+	}
+	ctx, stop := a.interruptible(ctx)
+	defer stop()
+	for _, step := range []func() error{
+		func() error { return a.Systemd.Stop(ctx, unit) },
+		func() error { return a.Systemd.Stop(ctx, socket) },
+		func() error { return a.Systemd.Disable(ctx, unit) },
+		func() error { return a.Systemd.ResetFailed(ctx, unit) },
+		func() error { return a.Systemd.ResetFailed(ctx, socket) },
+	} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	// systemd leaves the socket's file (RemoveOnStop=).
+	err = os.Remove(filepath.Join(paths.WorkerSockets, name+".sock"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("cannot remove the worker's socket: %w", err)
+	}
+	return nil
+}
+
+// printKept prints what a removal keeps.
+func (a *Accounts) printKept(home, dropIns string) {
+	if exists(home) {
+		a.print("Its home stays, with its login: %s (--purge removes it)", home)
+	}
+	if exists(dropIns) {
+		a.print("Its drop-ins stay: %s", dropIns)
+	}
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}

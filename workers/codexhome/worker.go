@@ -1,0 +1,187 @@
+// Package codexhome makes the CODEX_HOME of one worker from its worker file: config.toml, the model catalogue, and
+// the link to the program that the unit runs. It runs before every start of a worker, so it repeats no work, and
+// codex never starts on settings that codex would replace by defaults.
+package codexhome
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"codex-proxy/internal/strict"
+	"codex-proxy/units/requires"
+)
+
+// Mode is the purpose of a worker.
+type Mode string
+
+// The modes of a worker.
+const (
+	Plain  Mode = "plain"  // a language model: no tools, prompts or context of codex's own
+	Native Mode = "native" // codex with its own tools, which see a workspace and no login
+	Demo   Mode = "demo"   // no codex and no account: the demo worker built into codex-proxy
+)
+
+// Worker is a valid worker file.
+type Worker struct {
+	File      string
+	Mode      Mode
+	CodexPath string         // of the program or its npm start script; empty: search for it
+	Model     string         // empty: codex's own default
+	Workspace string         // native only; empty: a directory of the worker's own
+	Provider  *Provider      // nil: OpenAI, by the worker's login
+	Extra     map[string]any // the [codex] table
+	Requires  requires.Settings
+	sandbox   *sandbox // of the tools; nil: codex runs none
+	remote    *Remote  // Attended only
+	lines     strict.Lines
+}
+
+// Provider is an endpoint that speaks the OpenAI Responses API.
+type Provider struct {
+	Name       string
+	BaseURL    string
+	Models     []string // its models beside Worker.Model
+	Credential string   // name of the systemd credential that holds its key; empty: none is sent
+	CAFile     string   // the certificate authorities that codex trusts; empty: the system's
+}
+
+// rawWorker is the file as written; its toml tags are all the keys there are.
+type rawWorker struct {
+	Mode      *string        `toml:"mode"`
+	CodexPath string         `toml:"codex_path"`
+	Model     string         `toml:"model"`
+	Workspace string         `toml:"workspace"`
+	Provider  *rawProvider   `toml:"provider"`
+	Extra     map[string]any `toml:"codex"`
+	requires.Settings
+}
+
+type rawProvider struct {
+	Name       string   `toml:"name"`
+	BaseURL    string   `toml:"base_url"`
+	Models     []string `toml:"models"`
+	Credential string   `toml:"credential"`
+	CAFile     string   `toml:"ca_file"`
+}
+
+// providerName is also the key of a table in config.toml.
+var providerName = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
+
+// Load reads a worker file. Its errors are Problems.
+func Load(file string) (*Worker, error) {
+	doc, err := os.ReadFile(file)
+	if err != nil {
+		return nil, unreadable(file, err)
+	}
+	return parse(file, doc)
+}
+
+func unreadable(file string, err error) error {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return &Problem{File: file, Text: "no such worker file", Hint: "`codex-proxy accounts add` makes one"}
+	case errors.Is(err, fs.ErrPermission):
+		return &Problem{File: file, Text: "cannot read the worker file",
+			Hint: "make it and its directory readable for the worker's user"}
+	}
+	return &Problem{File: file, Text: fmt.Sprintf("cannot read the worker file: %v", err)}
+}
+
+func parse(file string, doc []byte) (*Worker, error) {
+	var raw rawWorker
+	if err := strict.Decode(file, doc, &raw); err != nil {
+		return nil, undecodable(err)
+	}
+	w := &Worker{File: file, CodexPath: raw.CodexPath, Model: raw.Model, Workspace: raw.Workspace,
+		Extra: raw.Extra, Requires: raw.Settings, lines: strict.LinesOf(doc)}
+	if err := w.setMode(raw.Mode); err != nil {
+		return nil, err
+	}
+	if fault := w.Requires.Check(); fault != nil {
+		return nil, w.problem(fault.Key, fault.Text, fault.Remedy)
+	}
+	if err := w.checkPaths(); err != nil {
+		return nil, err
+	}
+	if err := w.setProvider(raw.Provider); err != nil {
+		return nil, err
+	}
+	return w, w.setSandbox()
+}
+
+// undecodable is the first fault of the file as a Problem, which has one line.
+func undecodable(err error) error {
+	var e *strict.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	p := &Problem{File: e.File, Line: e.Line, Text: e.Text}
+	if len(e.Known) > 0 {
+		p.Hint = "settings of codex itself go below [codex]"
+	}
+	return p
+}
+
+// problem is a Problem with key, on its line if the file has it.
+func (w *Worker) problem(key, text, hint string) *Problem {
+	line, _ := w.lines.Find(key)
+	return &Problem{File: w.File, Line: line, Text: text, Hint: hint}
+}
+
+func (w *Worker) setMode(mode *string) error {
+	const choice = `choose "plain", "native" or "demo"`
+	if mode == nil {
+		return w.problem("", "mode is missing", choice)
+	}
+	w.Mode = Mode(*mode)
+	if w.Mode != Plain && w.Mode != Native && w.Mode != Demo {
+		return w.problem("mode", fmt.Sprintf("unknown mode %q", *mode), choice)
+	}
+	if w.Workspace != "" && w.Mode == Plain {
+		return w.problem("workspace", "a plain worker has no workspace", `remove it, or set mode = "native"`)
+	}
+	return nil
+}
+
+func (w *Worker) checkPaths() error {
+	for key, path := range map[string]string{"codex_path": w.CodexPath, "workspace": w.Workspace} {
+		if path != "" && !filepath.IsAbs(path) {
+			return w.problem(key, fmt.Sprintf("%s = %q is not an absolute path", key, path), "")
+		}
+	}
+	return nil
+}
+
+func (w *Worker) setProvider(raw *rawProvider) error {
+	if raw == nil {
+		return nil
+	}
+	p := Provider(*raw)
+	if !providerName.MatchString(p.Name) {
+		return w.problem("provider.name", fmt.Sprintf("provider.name = %q is not a name", p.Name),
+			"use letters, digits, - and _")
+	}
+	u, err := url.Parse(p.BaseURL)
+	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
+		return w.problem("provider.base_url", fmt.Sprintf("provider.base_url = %q is not an http(s) URL", p.BaseURL),
+			"")
+	}
+	if w.Model == "" {
+		return w.problem("provider", "model is missing", "name the model that the [provider] serves")
+	}
+	if strings.ContainsAny(p.Credential, "/ ") {
+		return w.problem("provider.credential", fmt.Sprintf("provider.credential = %q is not the name of a credential",
+			p.Credential), "")
+	}
+	if p.CAFile != "" && !filepath.IsAbs(p.CAFile) {
+		return w.problem("provider.ca_file", fmt.Sprintf("provider.ca_file = %q is not an absolute path", p.CAFile), "")
+	}
+	w.Provider = &p
+	return nil
+}

@@ -1,0 +1,161 @@
+package shim
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"codex-proxy/codex/appserver"
+	"codex-proxy/codex/handshake"
+	"codex-proxy/workers"
+	"codex-proxy/workers/codexhome"
+	"codex-proxy/workers/logins"
+)
+
+const (
+	// asidePrefix begins the first line of a connection that is for this process, and not for codex.
+	asidePrefix = "codex-proxy "
+	// leastLife is how long a token that is lent lasts at least, and refreshBound for codex's refresh of it.
+	leastLife    = 5 * time.Minute
+	refreshBound = 30 * time.Second
+	// refreshPause is the least time between two refreshes that borrowers cause.
+	refreshPause = time.Minute
+	// aloneBound is for the line of the question, and for its answer.
+	aloneBound = 5 * time.Second
+)
+
+// aside serves a connection of the proxy by its first line.
+func (s *Shim) aside(conn net.Conn) {
+	if s.answersLogin(conn) {
+		return
+	}
+	s.requests.read(conn)
+}
+
+// answersLogin answers a question for the login. It returns false for a connection of annotations, whose first line it
+// has read.
+func (s *Shim) answersLogin(conn net.Conn) bool {
+	if conn.SetReadDeadline(time.Now().Add(aloneBound)) != nil {
+		return true
+	}
+	line, err := readLine(conn)
+	if err != nil {
+		return true
+	}
+	if line == workers.Annotations {
+		_ = conn.SetReadDeadline(time.Time{})
+		return false
+	}
+	if !strings.HasPrefix(line, logins.Question) || s.loans == nil {
+		return true // a question of another version
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), refreshBound)
+	defer cancel()
+	login, err := s.loans.lend(ctx, logins.RefusedIn(line))
+	if conn.SetWriteDeadline(time.Now().Add(aloneBound)) == nil {
+		_ = logins.Answer(conn, login, err) // the borrower may have gone
+	}
+	return true
+}
+
+// readLine reads one line and nothing behind it.
+func readLine(conn net.Conn) (string, error) {
+	var line strings.Builder
+	for one := make([]byte, 1); line.Len() < maxAnnotation; {
+		if _, err := conn.Read(one); err != nil {
+			return "", err
+		}
+		line.WriteByte(one[0])
+		if one[0] == '\n' {
+			return line.String(), nil
+		}
+	}
+	return "", bufio.ErrTooLong
+}
+
+// loans lends the login of codex. Only codex refreshes it: a refresh token works once.
+type loans struct {
+	home, socket, version string
+
+	refreshing sync.Mutex
+	refreshed  time.Time // the last refresh; under the lock
+}
+
+// lend returns the access token of codex's login. One that ends soon, or whose digest is refused, is refreshed first.
+func (l *loans) lend(ctx context.Context, refused string) (logins.Login, error) {
+	login, err := l.login(ctx, (*appserver.Conn).Account)
+	if err != nil || useful(login, refused) {
+		return login, err
+	}
+	l.refreshing.Lock()
+	defer l.refreshing.Unlock()
+	login, err = l.login(ctx, (*appserver.Conn).Account) // another borrower may have had it refreshed
+	if err != nil || useful(login, refused) {
+		return login, err
+	}
+	if time.Since(l.refreshed) >= refreshPause {
+		l.refreshed = time.Now()
+		switch fresh, err := l.login(ctx, (*appserver.Conn).RefreshAccount); {
+		case err == nil:
+			login = fresh
+		case logins.CodeOf(err) != "" || !login.Lasts(time.Now(), 0) || refused != "":
+			return logins.Login{}, err
+		}
+	}
+	switch {
+	case refused != "" && logins.Digest(login.AccessToken) == refused:
+		err = errors.New("its token was refused, and codex has no other one")
+	case !login.Lasts(time.Now(), 0):
+		err = errors.New("its token has expired, and codex cannot refresh it")
+	default:
+		return login, nil
+	}
+	return logins.Login{}, &logins.Error{Code: logins.LoginInvalid, Message: err.Error(), RetryAt: l.refreshed.Add(refreshPause)}
+}
+
+func useful(login logins.Login, refused string) bool {
+	return login.Lasts(time.Now(), leastLife) && logins.Digest(login.AccessToken) != refused
+}
+
+// login asks codex for its account, and then reads the token of that.
+func (l *loans) login(ctx context.Context, account func(*appserver.Conn, context.Context) (appserver.Account, error)) (logins.Login, error) {
+	var now appserver.Account
+	_, err := handshake.With(ctx, l.socket, l.version, func(conn *appserver.Conn) (err error) {
+		now, err = account(conn, ctx)
+		return err
+	})
+	switch {
+	case appserver.IsUnauthorized(err):
+		return logins.Login{}, invalid()
+	case err != nil:
+		return logins.Login{}, fmt.Errorf("codex does not tell its account: %w", err)
+	case !now.Required:
+		return logins.Login{}, &logins.Error{Code: logins.NoAccount, Message: "its worker needs no login, and has none to lend"}
+	case now.Login == nil:
+		return logins.Login{}, invalid()
+	case now.Login.Type != "chatgpt":
+		return logins.Login{}, nothing()
+	}
+	token, err := codexhome.ReadAccessToken(l.home)
+	if errors.Is(err, codexhome.ErrNoToken) {
+		return logins.Login{}, nothing()
+	}
+	if err != nil {
+		return logins.Login{}, err
+	}
+	return logins.Login{AccessToken: token.Token, AccountID: token.Account, ExpiresAt: token.Expires,
+		Plan: now.Login.PlanType, Email: now.Login.Email}, nil
+}
+
+func invalid() error {
+	return &logins.Error{Code: logins.LoginInvalid, Message: "its login is not accepted; codex-proxy accounts login NAME"}
+}
+
+func nothing() error {
+	return &logins.Error{Code: logins.NoAccount, Message: "its worker has no ChatGPT login to lend; an API key is not lent"}
+}

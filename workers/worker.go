@@ -1,0 +1,110 @@
+package workers
+
+import (
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"codex-proxy/probes"
+	"codex-proxy/units"
+	"codex-proxy/workers/accounts"
+)
+
+// Worker is one codex worker. Its methods are safe for concurrent use.
+type Worker struct {
+	name, unit, socket string
+	settings           Settings
+	logger             *slog.Logger
+	wake               func() // serves the queue of the pool: a slot may have become free
+
+	mu      sync.Mutex
+	state   state
+	changed chan struct{} // closed and replaced by every change
+
+	paused    atomic.Bool // by an operator; see Pool.markPaused
+	account   account
+	book      *accounts.Book // of the pool
+	readings  *readings      // of the pool
+	annotator annotator
+	connector connector
+}
+
+// New describes the worker name, reached over the unix socket at path socket.
+func New(name, socket string, settings Settings) *Worker {
+	unit := units.Worker(name)
+	w := &Worker{
+		name: name, unit: unit, socket: socket, settings: settings,
+		logger: settings.Logger.With("worker", name, "unit", unit),
+		wake:   func() {}, changed: make(chan struct{}),
+	}
+	w.account.wake = make(chan struct{}, 1)
+	w.connector = newConnector(w)
+	return w
+}
+
+// update changes the state and calls OnChange.
+func (w *Worker) update(change func(*state)) {
+	w.change(change)
+	w.settings.OnChange()
+}
+
+// change is the only writer of the state but for slots. It logs under the lock, so
+// that the log lines have the order of the changes.
+func (w *Worker) change(change func(*state)) {
+	w.mu.Lock()
+	change(&w.state)
+	if w.state.transitions.add(w.state.reason(), time.Now()) {
+		w.state.logReason(w.logger)
+	}
+	w.state.logOutage(w.unit, w.logger)
+	close(w.changed)
+	w.changed = make(chan struct{})
+	w.mu.Unlock()
+	w.wake()
+}
+
+// view returns a copy of the state and a channel that is closed when it changes.
+func (w *Worker) view() (state, <-chan struct{}) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.state, w.changed
+}
+
+// setUnit takes over the unit state that systemd reports.
+func (w *Worker) setUnit(u units.State) {
+	before, _ := w.view()
+	w.update(func(s *state) { s.setUnit(u, time.Now()) })
+	if before.unit.ActiveState != u.ActiveState || before.unit.SubState != u.SubState {
+		w.logger.Debug("unit state changed", "active_state", u.ActiveState, "sub_state", u.SubState,
+			"result", u.Result, "n_restarts", u.NRestarts)
+	}
+}
+
+// snapshot is the worker's published state at this instant. draining: the whole
+// service drains.
+func (w *Worker) snapshot(draining bool) probes.Worker {
+	s, _ := w.view()
+	facts := s.facts()
+	facts.Draining = facts.Draining || draining
+	reason := probes.Judge(facts)
+	return probes.Worker{
+		Name: w.name, Unit: w.unit,
+		ActiveState: s.unit.ActiveState, SubState: s.unit.SubState, MainPID: s.unit.MainPID,
+		InvocationID: s.unit.InvocationID, StatusText: s.unit.StatusText,
+		Ready: reason == probes.Ready, Reason: reason, Handshake: s.handshake,
+		RestartsTotal: s.restarts.Total, OOMKillsTotal: s.oomKills, ConsecutiveFailures: s.failures,
+		Transitions: slices.Clone(s.transitions), LastExit: s.exit,
+		NextRestartAt: timeOrNil(s.unit.NextRestartAt), LastReadyAt: timeOrNil(s.lastReadyAt),
+		StartupLatencyMS: float64(s.latency.Microseconds()) / 1000, Inflight: s.turns(),
+		Drained: s.drains.operator, Fault: s.wedged(), Unmet: s.unmet.Names,
+	}
+}
+
+func timeOrNil(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}
