@@ -221,7 +221,7 @@ lint: | $(TOOLS)/golangci-lint ## check formatting, vet and the rules of the hou
 .PHONY: measure
 measure: ## how far a reader has to go: packages, arrows, walks, words; DIR= for another tree
 	@go build -o build/measure ./test/measure
-	@build/measure -C $(or $(DIR),.) $(if $(STEPS),-steps)
+	@build/measure -C $(or $(DIR),.) $(if $(STEPS),-steps) $(if $(DIR),,-bars)
 
 .PHONY: fuzz
 fuzz: ## fuzz what clients and workers send, FUZZTIME each (30s)

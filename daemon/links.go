@@ -39,6 +39,7 @@ func remoteState(ctx context.Context, systemd *units.Manager, name string) links
 		return links.State{Name: "not known", Status: err.Error()}
 	}
 	return links.State{
-		Name: unit.ActiveState, Status: unit.StatusText, Down: unit.Failed() || unit.NRestarts >= hopeless && !unit.Active(),
+		Name: unit.ActiveState, Status: unit.StatusText, Down: unit.Failed() || unit.NRestarts >= hopeless &&
+			!unit.Active(),
 	}
 }

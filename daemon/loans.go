@@ -202,7 +202,8 @@ func (l *loans) holds(remote, account string) bool {
 }
 
 // choose is the choice of the accounts for the ask, without those that are out. It is under the lock.
-func (l *loans) choose(remote string, ask logins.Ask, out []string, now time.Time) ([]accounts.Candidate, accounts.Loan) {
+func (l *loans) choose(remote string, ask logins.Ask, out []string,
+	now time.Time) ([]accounts.Candidate, accounts.Loan) {
 	var cs []accounts.Candidate
 	for _, v := range l.book.Views(now) {
 		if len(ask.Accounts) > 0 && !slices.Contains(ask.Accounts, v.Name) {
@@ -211,7 +212,8 @@ func (l *loans) choose(remote string, ask logins.Ask, out []string, now time.Tim
 		c := accounts.CandidateOf(&v)
 		known := !v.Login.At.IsZero()
 		has := ask.Have && ask.Refused == "" && v.Name == ask.Hold // it needs no worker
-		c.Place = (!known || v.Login.Type == "chatgpt") && !slices.Contains(out, v.Name) && (has || l.workers.Lends(v.Name))
+		c.Place = (!known || v.Login.Type == "chatgpt") && !slices.Contains(out, v.Name) &&
+			(has || l.workers.Lends(v.Name))
 		cs = append(cs, c)
 	}
 	b := accounts.Borrower{Limited: ask.Refused == logins.UsageLimit, Turn: ask.Turn}
@@ -322,14 +324,17 @@ func (l *loans) refusal(ask logins.Ask, cs []accounts.Candidate, loan accounts.L
 	case away > 0 && failed != nil:
 		return &logins.Error{Code: logins.Unavailable, Message: failed.Error()}
 	case away > 0:
-		return &logins.Error{Code: logins.Unavailable, Message: "no worker of an account lends its login now; see codex-proxy status"}
+		return &logins.Error{Code: logins.Unavailable,
+			Message: "no worker of an account lends its login now; see codex-proxy status"}
 	case invalid > 0:
-		return &logins.Error{Code: logins.LoginInvalid, Message: "no login of an account is accepted; codex-proxy accounts list, " +
-			"then codex-proxy accounts login NAME"}
+		return &logins.Error{Code: logins.LoginInvalid,
+			Message: "no login of an account is accepted; codex-proxy accounts list, " +
+				"then codex-proxy accounts login NAME"}
 	case pauses > 0:
 		return &logins.Error{Code: logins.Paused, Message: "every account is paused; codex-proxy accounts resume NAME"}
 	}
-	return &logins.Error{Code: logins.NoAccount, Message: "no account has a ChatGPT login that can be lent; codex-proxy accounts login NAME"}
+	return &logins.Error{Code: logins.NoAccount,
+		Message: "no account has a ChatGPT login that can be lent; codex-proxy accounts login NAME"}
 }
 
 func exhaustedUntil(until time.Time, rotates bool) *logins.Error {

@@ -41,7 +41,8 @@ var remoteUseMetrics = []struct {
 	{ofRemote("codex_remote_approval_waiting_seconds",
 		"How long a turn has waited for a person with no owner attached; 0 if none does."), prometheus.GaugeValue,
 		func(u *probes.RemoteUse, now time.Time) float64 { return elapsed(u.AloneSince, now) }},
-	{ofRemote("codex_remote_turns_continued_total", "Turns that went on after an end of codex, since the remote was made."),
+	{ofRemote("codex_remote_turns_continued_total",
+		"Turns that went on after an end of codex, since the remote was made."),
 		prometheus.CounterValue, func(u *probes.RemoteUse, _ time.Time) float64 { return float64(u.Continued) }},
 	{ofRemote("codex_remote_turns_given_up_total",
 		"Turns that did not go on, because they had as often as continue_limit allows, since the remote was made."),
@@ -56,8 +57,9 @@ func ofRemote(name, help string, more ...string) *prometheus.Desc {
 
 func newRemoteCollector(report func() probes.Report) prometheus.Collector {
 	return &remoteCollector{
-		report:   report,
-		state:    ofRemote("codex_remote_state", "1 for the state that the remote is in, and 0 for the others.", "state"),
+		report: report,
+		state: ofRemote("codex_remote_state", "1 for the state that the remote is in, and 0 for the others.",
+			"state"),
 		attached: ofRemote("codex_remote_attached", "Clients that are attached to the remote.", "role"),
 	}
 }
@@ -82,7 +84,8 @@ func (c *remoteCollector) Collect(out chan<- prometheus.Metric) {
 			out <- prometheus.MustNewConstMetric(m.desc, m.kind, m.value(r), r.Name)
 		}
 		for _, reason := range probes.RemoteReasons {
-			out <- prometheus.MustNewConstMetric(c.state, prometheus.GaugeValue, metric.Bool(r.Reason == reason), r.Name,
+			out <- prometheus.MustNewConstMetric(c.state, prometheus.GaugeValue, metric.Bool(r.Reason == reason),
+				r.Name,
 				string(reason))
 		}
 		if r.Use == nil {
@@ -92,7 +95,8 @@ func (c *remoteCollector) Collect(out chan<- prometheus.Metric) {
 			out <- prometheus.MustNewConstMetric(m.desc, m.kind, m.value(r.Use, now), r.Name)
 		}
 		out <- prometheus.MustNewConstMetric(c.attached, prometheus.GaugeValue, float64(r.Use.Owners), r.Name, "owner")
-		out <- prometheus.MustNewConstMetric(c.attached, prometheus.GaugeValue, float64(r.Use.Viewers), r.Name, "viewer")
+		out <- prometheus.MustNewConstMetric(c.attached, prometheus.GaugeValue, float64(r.Use.Viewers), r.Name,
+			"viewer")
 	}
 }
 

@@ -225,7 +225,8 @@ func (d Dependency) remedy() string {
 		return fmt.Sprintf("mend the file until codex-proxy dependencies check %s reports no fault, then "+
 			"systemctl daemon-reload && systemctl restart %s", d.Name, d.Unit)
 	case DependencyStartLimitHit, DependencyFailed:
-		return fmt.Sprintf("see journalctl -u %[1]s, then systemctl reset-failed %[1]s && systemctl start %[1]s", d.Unit)
+		return fmt.Sprintf("see journalctl -u %[1]s, then systemctl reset-failed %[1]s && systemctl start %[1]s",
+			d.Unit)
 	case DependencyBackingOff, DependencyExited:
 		return fmt.Sprintf("systemd restarts it; see journalctl -u %s", d.Unit)
 	case DependencyStarting:

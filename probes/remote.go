@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// RemoteReason is the one-word reason why a remote is ready or not. The vocabulary is closed: dashboards and runbooks match
-// on it.
+// RemoteReason is the one-word reason why a remote is ready or not. The vocabulary is closed: dashboards and runbooks
+// match on it.
 type RemoteReason string
 
 const (
@@ -32,7 +32,8 @@ const (
 )
 
 // RemoteReasons are all reasons of a remote.
-var RemoteReasons = []RemoteReason{RemoteReady, RemoteAsleep, RemoteStarting, RemoteBackingOff, RemoteExited, RemoteStopping,
+var RemoteReasons = []RemoteReason{RemoteReady, RemoteAsleep, RemoteStarting, RemoteBackingOff, RemoteExited,
+	RemoteStopping,
 	RemoteInvalid, RemoteStartLimitHit, RemoteFailed}
 
 // Down reports whether the remote is to run, and does not.
@@ -117,7 +118,8 @@ func (r Remote) Sentence() string {
 		return text + fmt.Sprintf("; mend the file until codex-proxy remotes check %s reports no fault, then systemctl "+
 			"daemon-reload && systemctl reset-failed %s", r.Name, r.Unit)
 	case RemoteStartLimitHit, RemoteFailed:
-		return text + fmt.Sprintf("; see journalctl -u %[1]s, then systemctl reset-failed %[1]s; an attach starts it", r.Unit)
+		return text + fmt.Sprintf("; see journalctl -u %[1]s, then systemctl reset-failed %[1]s; an attach starts it",
+			r.Unit)
 	}
 	return text + "; systemd restarts it; see journalctl -u " + r.Unit
 }

@@ -116,7 +116,8 @@ func (rs routes) find(r *http.Request) (Route, error) {
 	case there == nil:
 		return Route{Form: rs.meant(r.URL.Path).Form}, rs.notFound(r.URL.Path)
 	case r.Method == http.MethodOptions:
-		return Route{Method: http.MethodOptions, Path: there[0].Path, Access: Public, Handler: allowing(methods(there))}, nil
+		return Route{Method: http.MethodOptions, Path: there[0].Path, Access: Public,
+			Handler: allowing(methods(there))}, nil
 	default:
 		return Route{Form: there[0].Form}, wrongMethod(r, methods(there))
 	}

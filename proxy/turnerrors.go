@@ -46,7 +46,8 @@ func turnError(e *appserver.TurnError, history string) *openai.Error {
 	case appserver.ErrorInferenceHookDenied:
 		return contentPolicy(history, cmp.Or(words, "the workspace of the worker's account denies the request"))
 	case appserver.ErrorTooManyDenials:
-		return openai.Invalid("upstream_rejected", "", cmp.Or(words, "codex denied too many actions of the model in this turn"))
+		return openai.Invalid("upstream_rejected", "", cmp.Or(words,
+			"codex denied too many actions of the model in this turn"))
 	case appserver.ErrorModelNotFound:
 		return openai.ModelNotFound(cmp.Or(words, "the model endpoint does not have the model"))
 	case appserver.ErrorUnauthorized:
@@ -133,7 +134,8 @@ func refusedOrCut(u appserver.UpstreamError, words, history string) *openai.Erro
 		return openai.Unavailable("upstream_error", cmp.Or(words, "the model endpoint reports an error in its answer; "+
 			"send the request again"), retryUpstream)
 	}
-	e := openai.Invalid("upstream_rejected", openai.CleanWords(u.Param), cmp.Or(words, statusWords(http.StatusBadRequest)))
+	e := openai.Invalid("upstream_rejected", openai.CleanWords(u.Param),
+		cmp.Or(words, statusWords(http.StatusBadRequest)))
 	if codeForm.MatchString(u.Code) {
 		e.UpstreamCode = u.Code
 	}

@@ -76,7 +76,8 @@ func (l *link) refresh(m message) {
 		return
 	}
 	login := l.opts.Accounts.Login()
-	_ = l.c.Reply(m.id, loginParams{Token: login.Token, ID: login.ID, Plan: login.Plan}) // an error is the connection's end
+	// an error is the connection's end
+	_ = l.c.Reply(m.id, loginParams{Token: login.Token, ID: login.ID, Plan: login.Plan})
 }
 
 // loggedIn passes on the end of a login.

@@ -76,7 +76,8 @@ func (e *RefusedError) Error() string { return e.reason }
 
 // call sends one request on a connection of its own.
 func call(ctx context.Context, socket, method, path string, body []byte, v any) error {
-	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn,
+		error) {
 		var d net.Dialer
 		return d.DialContext(ctx, "unix", socket)
 	}}

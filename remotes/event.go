@@ -59,7 +59,8 @@ func (k *Keeper) emit(e Event) {
 // log writes an event into the journal, which gets no words of the model or of people.
 func (k *Keeper) log(e Event) {
 	var attrs []any
-	for _, a := range [][2]string{{"remote", k.opts.Name}, {"user", e.User}, {"thread_id", e.Thread}, {"turn_id", e.Turn}} {
+	for _, a := range [][2]string{{"remote", k.opts.Name}, {"user", e.User}, {"thread_id", e.Thread},
+		{"turn_id", e.Turn}} {
 		if a[1] != "" {
 			attrs = append(attrs, a[0], a[1])
 		}

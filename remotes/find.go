@@ -42,7 +42,8 @@ func (l *link) find(ctx context.Context, name string) (id string, err error) {
 	for _, t := range found {
 		which = append(which, t.ID+t.used())
 	}
-	return "", fmt.Errorf("%d threads have the name %q; give the id of one: %s", len(found), name, strings.Join(which, "; "))
+	return "", fmt.Errorf("%d threads have the name %q; give the id of one: %s", len(found), name,
+		strings.Join(which, "; "))
 }
 
 // used says when a thread was used last, if codex knows.
@@ -84,7 +85,8 @@ const (
 func (l *link) list(ctx context.Context) (all []threadInfo, err error) {
 	for cursor := ""; len(all) < maxThreads; {
 		var page threadListResult
-		err := l.c.Call(ctx, "thread/list", threadListParams{Limit: threadsPage, Sort: "updated_at", Cursor: cursor}, &page)
+		err := l.c.Call(ctx, "thread/list", threadListParams{Limit: threadsPage, Sort: "updated_at", Cursor: cursor},
+			&page)
 		if err != nil {
 			return nil, err
 		}

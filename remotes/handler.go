@@ -25,8 +25,8 @@ type threadReply struct {
 	Error  string `json:"error,omitempty"`
 }
 
-// Handler serves the keeper to people: GET /keeper/status, GET /keeper/thread, POST /keeper/send and POST /keeper/continue. The caller checks
-// who may do which.
+// Handler serves the keeper to people: GET /keeper/status, GET /keeper/thread, POST /keeper/send and POST
+// /keeper/continue. The caller checks who may do which.
 func (k *Keeper) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+statusPath, func(w http.ResponseWriter, _ *http.Request) {

@@ -23,8 +23,8 @@ type Options struct {
 	Socket string // of codex app-server
 	State  string // the directory of the ledger
 	Home   string // CODEX_HOME; empty: as codex says
-	// ClientName and Version identify the keeper to codex, which sends the name of its first client upstream. Empty means
-	// "codex-proxy" and "0".
+	// ClientName and Version identify the keeper to codex, which sends the name of its first client upstream. Empty
+	// means "codex-proxy" and "0".
 	ClientName, Version string
 	Continue            Continue      // empty: Always
 	Limit               int           // how often one turn goes on after a cut; 0 means 3
@@ -57,8 +57,8 @@ type Keeper struct {
 	resting chan struct{}
 }
 
-// New reads the ledger of an earlier process. A ledger that does not parse is an error in the log, not of New: the remote
-// starts without it, and the file stays beside the new one.
+// New reads the ledger of an earlier process. A ledger that does not parse is an error in the log, not of New: the
+// remote starts without it, and the file stays beside the new one.
 func New(o Options) (*Keeper, error) {
 	k := &Keeper{opts: o.withDefaults(), resting: make(chan struct{})}
 	if err := os.Mkdir(k.opts.State, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {

@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// mend makes codex's file of a thread, which codex does not have loaded, ready for the next turn, which continues the cut
-// one: it ends the cut turn, if any, else codex shows that turn to people as interrupted for ever. Before that it takes
-// back the messages of the user that are lost all the same: codex wrote them for the model, and was killed before it
-// wrote them for people. An empty line is in their place.
+// mend makes codex's file of a thread, which codex does not have loaded, ready for the next turn, which continues the
+// cut one: it ends the cut turn, if any, else codex shows that turn to people as interrupted for ever. Before that it
+// takes back the messages of the user that are lost all the same: codex wrote them for the model, and was killed before
+// it wrote them for people. An empty line is in their place.
 func mend(f *os.File, r rollout, lost []input, now time.Time) error {
 	if len(r.turns) == 0 || r.turns[0].Status != turnInterrupted {
 		return nil
@@ -37,8 +37,8 @@ func mend(f *os.File, r rollout, lost []input, now time.Time) error {
 	return err
 }
 
-// blank is an empty line in place of lines: codex's index in sqlite goes on at a byte of the file, and would pass over the
-// end of the turn if that came before.
+// blank is an empty line in place of lines: codex's index in sqlite goes on at a byte of the file, and would pass over
+// the end of the turn if that came before.
 func blank(size int64) []byte {
 	b := bytes.Repeat([]byte{' '}, int(size))
 	if size > 0 {
@@ -93,8 +93,8 @@ type taskComplete struct {
 	LastMessage *string `json:"last_agent_message"`
 }
 
-// unusedOrdinals are left out before the line that ends a turn: codex's index in sqlite may know lines that the file has
-// lost or never got, and passes over a line with an ordinal that it knows.
+// unusedOrdinals are left out before the line that ends a turn: codex's index in sqlite may know lines that the file
+// has lost or never got, and passes over a line with an ordinal that it knows.
 const unusedOrdinals = 100
 
 // completion is the line after last that ends the turn.

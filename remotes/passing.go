@@ -26,9 +26,9 @@ var kinds = map[string]string{
 	"review/start":         "review",
 }
 
-// Passing records a request of a client before it goes to codex, whose reading of it is exact: a name in other letters is
-// another one. It never refuses a request: one that does not parse is codex's to refuse. The request has a name of its own,
-// for Refused.
+// Passing records a request of a client before it goes to codex, whose reading of it is exact: a name in other letters
+// is another one. It never refuses a request: one that does not parse is codex's to refuse. The request has a name of
+// its own, for Refused.
 func (k *Keeper) Passing(request, method string, params json.RawMessage) {
 	var p struct {
 		ThreadID string          `json:"threadId"`
@@ -87,11 +87,12 @@ func (k *Keeper) Followed(ctx context.Context) {
 	}
 }
 
-// introduction bounds the wait for codex's description of a new thread. It is on its way when a client can name the thread.
+// introduction bounds the wait for codex's description of a new thread. It is on its way when a client can name the
+// thread.
 const introduction = 200 * time.Millisecond
 
-// introduced waits until it is known of a new thread whether it is hidden. A client has such threads, too: the TUI asks in
-// one for a title. Recorded as a user's, it would be the last one, and its message would be sent again after a cut.
+// introduced waits until it is known of a new thread whether it is hidden. A client has such threads, too: the TUI asks
+// in one for a title. Recorded as a user's, it would be the last one, and its message would be sent again after a cut.
 func (k *Keeper) introduced(thread string) {
 	late := time.NewTimer(introduction)
 	defer late.Stop()

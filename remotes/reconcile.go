@@ -50,8 +50,8 @@ func (l *link) reconcile(ctx context.Context) (o outcome, err error) {
 	return o, nil
 }
 
-// recent is how many turns of a thread the keeper compares with its record: the cut one, and a few that may have started
-// since the record began.
+// recent is how many turns of a thread the keeper compares with its record: the cut one, and a few that may have
+// started since the record began.
 const recent = 4
 
 func (l *link) reconcileThread(ctx context.Context, thread string, o *outcome) error {
@@ -151,7 +151,8 @@ func (l *link) turns(ctx context.Context, thread string) ([]turn, error) {
 	return r.Data, err
 }
 
-// lose forgets the turn of a thread if codex refuses what the keeper needs. Any other error is the end of the connection.
+// lose forgets the turn of a thread if codex refuses what the keeper needs. Any other error is the end of the
+// connection.
 func (l *link) lose(thread string, err error) error {
 	e, ok := refused(err)
 	if !ok {
@@ -265,7 +266,8 @@ func (l *link) proceed(ctx context.Context, thread string, v verdict) error {
 		if !v.at.IsZero() {
 			newer = r.since(v.at)
 		}
-		r.Asked, r.Quota, r.Kind, r.Inputs = false, false, "", append(slices.Clone(lost), newer...) // codex has the others
+		// codex has the others
+		r.Asked, r.Quota, r.Kind, r.Inputs = false, false, "", append(slices.Clone(lost), newer...)
 	})
 	if _, err := l.resume(ctx, thread); err != nil {
 		return err
@@ -289,7 +291,8 @@ func (l *link) proceed(ctx context.Context, thread string, v verdict) error {
 	return nil
 }
 
-// merged is one message for several, as codex takes up one at a time, and the others would be lost again; none for none.
+// merged is one message for several, as codex takes up one at a time, and the others would be lost again; none for
+// none.
 func merged(lost []input) []input {
 	if len(lost) < 2 {
 		return lost

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// rollout is the end of codex's file of a thread: one JSON object a line (0.169). The file is what remains of a turn when
-// codex is killed; codex's own lists of turns lag behind it.
+// rollout is the end of codex's file of a thread: one JSON object a line (0.169). The file is what remains of a turn
+// when codex is killed; codex's own lists of turns lag behind it.
 type rollout struct {
 	turns []turn // the last ones, the newest first; a turn without an end is interrupted
 	lines []line // the last ones, the newest first
@@ -48,8 +48,8 @@ type rolloutRecord struct {
 	} `json:"payload"`
 }
 
-// openRollout opens the file of a thread below codex's home, and no other: codex and its tools can write there, and give
-// any path, and the keeper can open what they cannot.
+// openRollout opens the file of a thread below codex's home, and no other: codex and its tools can write there, and
+// give any path, and the keeper can open what they cannot.
 func openRollout(home, path, thread string, flag int) (*os.File, error) {
 	_, relative, found := strings.Cut(filepath.Clean(path), "/sessions/")
 	if !found || !strings.Contains(filepath.Base(relative), thread) {
@@ -106,7 +106,8 @@ func readRollout(f *os.File, turns int) (r rollout, err error) {
 			open = turn{Status: turnAborted}
 		case "item_completed":
 			if p.Item.Type == "UserMessage" {
-				open.Items = append(open.Items, item{Type: "userMessage", ClientID: p.Item.ClientID, Content: p.Item.Content})
+				open.Items = append(open.Items, item{Type: "userMessage", ClientID: p.Item.ClientID,
+					Content: p.Item.Content})
 			}
 		case "task_started":
 			open.ID, open.Status = cmp.Or(p.Attribution.TurnID, p.TurnID), cmp.Or(open.Status, turnInterrupted)

@@ -38,7 +38,8 @@ type textInput struct {
 
 // Message is a message of a user for a thread.
 type Message struct {
-	Thread string `json:"thread,omitempty"` // its name or id; empty: the one that was used last, or a new one if the remote has none
+	// its name or id; empty: the one that was used last, or a new one if the remote has none
+	Thread string `json:"thread,omitempty"`
 	Text   string `json:"text,omitempty"`
 	// ID is the message's own. Again means that it was sent before: one that the remote has is not sent twice.
 	ID    string `json:"id,omitempty"`
@@ -172,8 +173,8 @@ func (l *link) choose(ctx context.Context, thread string) (string, error) {
 	return thread, nil
 }
 
-// Proceed continues the turn of a thread that was cut and waits for its user's word. An empty thread is the only one that
-// has such a turn.
+// Proceed continues the turn of a thread that was cut and waits for its user's word. An empty thread is the only one
+// that has such a turn.
 func (k *Keeper) Proceed(ctx context.Context, thread string) (threadID string, err error) {
 	l, err := k.linked()
 	if err != nil {

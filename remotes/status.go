@@ -20,7 +20,8 @@ type Status struct {
 	// Account is the account in use; empty: none yet, or the remote has a provider of its own.
 	Account  string `json:"account,omitempty"`
 	Switches int    `json:"switches"` // to another account, ever
-	// NoAccount is why no account serves, and QuotaAt when one is expected to; empty and zero: one does, or it is not known.
+	// NoAccount is why no account serves, and QuotaAt when one is expected to; empty and zero: one does, or it is not
+	// known.
 	NoAccount string    `json:"no_account,omitempty"`
 	QuotaAt   time.Time `json:"quota_at,omitzero"`
 	// RestsAt is when the remote stops if nobody comes; zero: not soon. A question in that moment would start it again.

@@ -39,8 +39,9 @@ func (l *link) forgetStale() {
 	})
 }
 
-// unloadAfter is how long the keeper stays subscribed to a thread that does not run, which keeps it loaded (2 MiB). Codex
-// refuses to resume a thread while it unloads it, so that must not follow the end of a turn, when users attach again.
+// unloadAfter is how long the keeper stays subscribed to a thread that does not run, which keeps it loaded (2 MiB).
+// Codex refuses to resume a thread while it unloads it, so that must not follow the end of a turn, when users attach
+// again.
 const unloadAfter = 10 * time.Minute
 
 // unload ends subscriptions, so that codex can unload the threads.

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// toolCall is a call of a dynamic tool that has no answer yet. Clients that are attached answer it; codex sends it to all.
+// toolCall is a call of a dynamic tool that has no answer yet. Clients that are attached answer it; codex sends it to
+// all.
 type toolCall struct {
 	id   json.RawMessage
 	tool string

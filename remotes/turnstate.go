@@ -168,12 +168,12 @@ func (s *state) ended(thread, turnID string, now time.Time) {
 	*r = record{Since: now, After: turnID, Inputs: r.Inputs}
 }
 
-// settle is how long a record may say that a thread runs while codex says that it does not: a request may be under way, or
-// codex has refused it.
+// settle is how long a record may say that a thread runs while codex says that it does not: a request may be under way,
+// or codex has refused it.
 const settle = 5 * time.Second
 
-// stale are the threads whose records nothing will end: codex has refused the request, or did not report the end. A record
-// that the keeper itself is starting a turn of is none, however old it is.
+// stale are the threads whose records nothing will end: codex has refused the request, or did not report the end. A
+// record that the keeper itself is starting a turn of is none, however old it is.
 func (s *state) stale(now time.Time) (threads []string) {
 	for id, r := range s.ledger.Threads {
 		t := s.threads[id]

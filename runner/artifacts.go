@@ -28,7 +28,8 @@ func (r *Runner) keep(c *run) []artifact.File {
 		}
 	}
 	if err != nil {
-		r.Logger.Warn("not all artifacts of a command were kept", "session", c.Session, "command", c.Number, "error", err)
+		r.Logger.Warn("not all artifacts of a command were kept", "session", c.Session, "command", c.Number, "error",
+			err)
 	}
 	return files
 }
@@ -43,13 +44,15 @@ func (r *Runner) ArtifactsOf(ctx context.Context, v store.Viewer, id string) (wi
 }
 
 // Artifact returns an artifact of a session, and its content. The caller closes that.
-func (r *Runner) Artifact(ctx context.Context, v store.Viewer, id string, number int64) (wire.Artifact, io.ReadCloser, error) {
+func (r *Runner) Artifact(ctx context.Context, v store.Viewer, id string,
+	number int64) (wire.Artifact, io.ReadCloser, error) {
 	if _, err := r.Store.Session(ctx, v, id); err != nil {
 		return wire.Artifact{}, nil, about(id, err)
 	}
 	a, offset, err := r.Store.Artifact(ctx, id, number)
 	if errors.Is(err, store.ErrNotFound) {
-		err = refuse(wire.NotFound, "`codex-runner artifacts "+id+"` lists them", "the session %s has no artifact %d", id, number)
+		err = refuse(wire.NotFound, "`codex-runner artifacts "+id+"` lists them", "the session %s has no artifact %d",
+			id, number)
 	}
 	if err != nil {
 		return a, nil, err

@@ -22,8 +22,8 @@ func (r *Runner) tidy() {
 	}
 }
 
-// keepBounds removes the mirrors and the workspaces beyond their bounds, the least recently used first and none that is in
-// use, until ctx is done.
+// keepBounds removes the mirrors and the workspaces beyond their bounds, the least recently used first and none that is
+// in use, until ctx is done.
 func (r *Runner) keepBounds(ctx context.Context) {
 	for {
 		if err := errors.Join(r.boundMirrors(ctx), r.boundWorkspaces(ctx)); err != nil && ctx.Err() == nil {
@@ -137,7 +137,8 @@ func (r *Runner) removeWorkspace(ctx context.Context, number int) error {
 	return nil
 }
 
-// sweeps has the workspaces that are about to go. Its lock is one of its own, as a transaction of the store asks for them.
+// sweeps has the workspaces that are about to go. Its lock is one of its own, as a transaction of the store asks for
+// them.
 type sweeps struct {
 	mu   sync.Mutex
 	gone map[int]chan struct{} // each is closed when it has gone, or stays

@@ -33,7 +33,8 @@ func (r *Runner) build(ctx context.Context, j *environmentJob) error {
 
 func (r *Runner) buildUnit(ctx context.Context, j *environmentJob) error {
 	if j.order != nil {
-		if err := errors.Join(r.Store.BeginEnvironment(ctx, j.key, j.provider, time.Now()), r.writeOrder(j)); err != nil {
+		if err := errors.Join(r.Store.BeginEnvironment(ctx, j.key, j.provider, time.Now()),
+			r.writeOrder(j)); err != nil {
 			return err
 		}
 	}
@@ -113,8 +114,8 @@ func (r *Runner) lastOutput(key string) string {
 	return "; its output ends with:\n" + shown
 }
 
-// makeRoom begins to remove what is no whole environment, or one of an earlier version, and those that have not been used for the longest time while
-// all together take more than they may. What a command uses stays.
+// makeRoom begins to remove what is no whole environment, or one of an earlier version, and those that have not been
+// used for the longest time while all together take more than they may. What a command uses stays.
 func (r *Runner) makeRoom(ctx context.Context) {
 	all, err := r.Store.Environments(ctx)
 	if err != nil {
@@ -155,7 +156,8 @@ func (r *Runner) evict(ctx context.Context, j *environmentJob) {
 func (r *Runner) sweepEnvironment(ctx context.Context, key string) bool {
 	err := r.startJob(ctx, paths.SweepUnit("environment", key))
 	if err == nil {
-		err = errors.Join(os.RemoveAll(filepath.Join(r.StateDir, paths.EnvironmentDir(key))), r.Store.ForgetEnvironment(ctx, key))
+		err = errors.Join(os.RemoveAll(filepath.Join(r.StateDir, paths.EnvironmentDir(key))),
+			r.Store.ForgetEnvironment(ctx, key))
 	}
 	if err != nil && ctx.Err() == nil {
 		r.Logger.Error("cannot remove an environment", "environment", key, "error", err)
@@ -163,8 +165,8 @@ func (r *Runner) sweepEnvironment(ctx context.Context, key string) bool {
 	return err == nil
 }
 
-// recoverEnvironments continues with builds that an earlier daemon has started. Those without a whole result are left to
-// makeRoom, or to the command that needs them.
+// recoverEnvironments continues with builds that an earlier daemon has started. Those without a whole result are left
+// to makeRoom, or to the command that needs them.
 func (r *Runner) recoverEnvironments(ctx context.Context) error {
 	all, err := r.Store.Environments(ctx)
 	if err != nil {

@@ -44,7 +44,8 @@ func (r *Runner) Cancel(ctx context.Context, v store.Viewer, id string, number i
 		}
 	}
 	if number != 0 && !found {
-		return refuse(wire.Conflict, "`codex-runner show "+id+"` says how it ended", "the session has no command %d that has not ended", number)
+		return refuse(wire.Conflict, "`codex-runner show "+id+"` says how it ended",
+			"the session has no command %d that has not ended", number)
 	}
 	if number == 0 {
 		r.closeSoon(ctx, id)
@@ -170,7 +171,8 @@ func (r *Runner) Release(ctx context.Context, v store.Viewer, id string) error {
 	}
 	held := func(c wire.Command) bool { return c.State == wire.CommandHeld }
 	if !slices.ContainsFunc(s.Commands, held) {
-		return refuse(wire.Conflict, "`codex-runner show "+id+"` says what it does", "no command of the session %s is held", id)
+		return refuse(wire.Conflict, "`codex-runner show "+id+"` says what it does",
+			"no command of the session %s is held", id)
 	}
 	err = r.request(ctx, id, exec.Request{Version: session.Version, Do: exec.Release})
 	if err != nil && !gone(err) {
@@ -186,7 +188,8 @@ func gone(err error) bool {
 }
 
 // PutStdin is the standard input of a command that waits for it.
-func (r *Runner) PutStdin(ctx context.Context, v store.Viewer, id string, number int, from io.Reader) (wire.Command, error) {
+func (r *Runner) PutStdin(ctx context.Context, v store.Viewer, id string, number int,
+	from io.Reader) (wire.Command, error) {
 	if err := r.awaitsStdin(ctx, v, id, number); err != nil {
 		return wire.Command{}, err
 	}
@@ -222,7 +225,8 @@ func (r *Runner) PutStdin(ctx context.Context, v store.Viewer, id string, number
 func (r *Runner) awaitsStdin(ctx context.Context, v store.Viewer, id string, number int) error {
 	c, err := r.Command(ctx, v, id, number)
 	if err == nil && c.State != wire.CommandAwaitingStdin {
-		err = refuse(wire.Conflict, "send it once, for a command that was made with stdin", "command %d does not wait for its input", number)
+		err = refuse(wire.Conflict, "send it once, for a command that was made with stdin",
+			"command %d does not wait for its input", number)
 	}
 	return err
 }

@@ -103,12 +103,14 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 		out <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, g.value(m))
 	}
 	for _, state := range []wire.SessionState{wire.SessionActive, wire.SessionIdle, wire.SessionClosed} {
-		out <- prometheus.MustNewConstMetric(sessionsDesc, prometheus.GaugeValue, float64(tally.Sessions[state]), string(state))
+		out <- prometheus.MustNewConstMetric(sessionsDesc, prometheus.GaugeValue, float64(tally.Sessions[state]),
+			string(state))
 	}
 	for _, state := range []wire.CommandState{
 		wire.CommandAwaitingStdin, wire.CommandQueued, wire.CommandStarting, wire.CommandRunning, wire.CommandHeld,
 	} {
-		out <- prometheus.MustNewConstMetric(commandsDesc, prometheus.GaugeValue, float64(tally.Commands[state]), string(state))
+		out <- prometheus.MustNewConstMetric(commandsDesc, prometheus.GaugeValue, float64(tally.Commands[state]),
+			string(state))
 	}
 }
 

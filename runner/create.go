@@ -29,7 +29,8 @@ func newID() string {
 	return strings.ToLower(base32.StdEncoding.EncodeToString(bits))
 }
 
-// Create makes a session and queues its commands. Its errors are *wire.Error about the request, or faults of the daemon.
+// Create makes a session and queues its commands. Its errors are *wire.Error about the request, or faults of the
+// daemon.
 func (r *Runner) Create(ctx context.Context, owner wire.Owner, n wire.NewSession) (wire.Session, error) {
 	commands, err := r.check(n)
 	if err == nil {
@@ -121,7 +122,8 @@ func (r *Runner) admit(owner uint32, n int, add func() error) error {
 	defer r.mu.Unlock()
 	if r.state.waiting+n > r.MaxQueued {
 		r.metrics.refused.Inc()
-		return refuse(wire.QueueFull, "try again later", "%d commands wait already, of at most %d", r.state.waiting, r.MaxQueued)
+		return refuse(wire.QueueFull, "try again later", "%d commands wait already, of at most %d", r.state.waiting,
+			r.MaxQueued)
 	}
 	if err := r.mayQueue(owner, n); err != nil {
 		r.metrics.refused.Inc()
@@ -172,13 +174,17 @@ func (r *Runner) check(n wire.NewSession) ([]wire.NewCommand, error) {
 	case n.Repository == "" && (n.Ref != "" || n.Patch != ""):
 		return nil, refuse(wire.InvalidRequest, "name a repository", "a ref and a patch are of a repository")
 	case len(n.Ref) > longestName || len(n.Repository) > longestName:
-		return nil, refuse(wire.InvalidRequest, fmt.Sprintf("use at most %d bytes", longestName), "the repository or the ref is too long")
+		return nil, refuse(wire.InvalidRequest, fmt.Sprintf("use at most %d bytes", longestName),
+			"the repository or the ref is too long")
 	case n.Network && !r.Network:
-		return nil, refuse(wire.Forbidden, "leave it out, or have root set network in runner.toml", "sessions may not have the network")
+		return nil, refuse(wire.Forbidden, "leave it out, or have root set network in runner.toml",
+			"sessions may not have the network")
 	case n.HoldOnFailure < 0 || time.Duration(n.HoldOnFailure) > session.MaxHold:
-		return nil, refuse(wire.InvalidRequest, fmt.Sprintf("use a time up to %v", session.MaxHold), "hold_on_failure is out of range")
+		return nil, refuse(wire.InvalidRequest, fmt.Sprintf("use a time up to %v", session.MaxHold),
+			"hold_on_failure is out of range")
 	case len(n.Commands) == 0 || len(n.Commands) > maxCommands:
-		return nil, refuse(wire.InvalidRequest, fmt.Sprintf("send 1 to %d", maxCommands), "commands has %d of them", len(n.Commands))
+		return nil, refuse(wire.InvalidRequest, fmt.Sprintf("send 1 to %d", maxCommands), "commands has %d of them",
+			len(n.Commands))
 	}
 	if err := checkEnvironment(n); err != nil {
 		return nil, err
@@ -201,7 +207,8 @@ func (r *Runner) check(n wire.NewSession) ([]wire.NewCommand, error) {
 
 func checkSecrets(secrets map[string]string) error {
 	if len(secrets) > maxSecrets {
-		return refuse(wire.InvalidRequest, fmt.Sprintf("send at most %d", maxSecrets), "secrets has %d of them", len(secrets))
+		return refuse(wire.InvalidRequest, fmt.Sprintf("send at most %d", maxSecrets), "secrets has %d of them",
+			len(secrets))
 	}
 	values := map[string][]byte{}
 	for name, value := range secrets {
@@ -209,7 +216,8 @@ func checkSecrets(secrets map[string]string) error {
 			return refuse(wire.InvalidRequest, "use up to 64 letters, digits and _", "secrets has the name %q", name)
 		}
 		if value == "" || len(value) > maxSecretSize {
-			return refuse(wire.InvalidRequest, fmt.Sprintf("use 1 to %d bytes", maxSecretSize), "the secret %s has %d bytes",
+			return refuse(wire.InvalidRequest, fmt.Sprintf("use 1 to %d bytes", maxSecretSize),
+				"the secret %s has %d bytes",
 				name, len(value))
 		}
 		values[name] = []byte(value)

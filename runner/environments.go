@@ -109,8 +109,8 @@ func (e Environments) ownerOf(user uint32) string {
 // waitSlack is how much longer a command waits than a build may take.
 const waitSlack = time.Minute
 
-// provide has the environment there that a command waits for, and answers the command. It returns when that is done, or at
-// the end of ctx; a build goes on then.
+// provide has the environment there that a command waits for, and answers the command. It returns when that is done, or
+// at the end of ctx; a build goes on then.
 func (r *Runner) provide(ctx context.Context, c *run, need *exec.Need) {
 	err := r.obtain(ctx, c, need)
 	if ctx.Err() != nil {
@@ -217,8 +217,8 @@ func (r *Runner) join(ctx context.Context, c *run, key string, order environment
 	return j, nil
 }
 
-// writtenByCommand reports whether a command of the session may have written the manifests of an environment: whether its
-// key is another one than when the workspace was made.
+// writtenByCommand reports whether a command of the session may have written the manifests of an environment: whether
+// its key is another one than when the workspace was made.
 func (r *Runner) writtenByCommand(ctx context.Context, c *run, key string) (bool, error) {
 	made := c.Number
 	for made > 1 && r.settled(c.Session, made) {

@@ -76,8 +76,9 @@ func (r *Runner) launch(ctx context.Context, c *run) error {
 	return nil
 }
 
-// startUnit starts the unit of a command. While systemd does not answer, the unit and the files say what is: root makes the
-// log before anything of the command runs, and starts nothing that has a log. So a second request runs no command twice.
+// startUnit starts the unit of a command. While systemd does not answer, the unit and the files say what is: root makes
+// the log before anything of the command runs, and starts nothing that has a log. So a second request runs no command
+// twice.
 func (r *Runner) startUnit(ctx context.Context, c *run, limits wire.Limits) error {
 	begun := func() bool {
 		return r.has(c.Session, c.Number, paths.Output) || r.has(c.Session, c.Number, paths.Ended)
@@ -149,8 +150,8 @@ func (r *Runner) lease(ctx context.Context, c store.Live) (int, error) {
 	}
 }
 
-// closeIdlest reports whether it found idle sessions, and has closed the one that was used least recently, of those that
-// did not begin a command meanwhile.
+// closeIdlest reports whether it found idle sessions, and has closed the one that was used least recently, of those
+// that did not begin a command meanwhile.
 func (r *Runner) closeIdlest(ctx context.Context) (found, closed bool) {
 	idle, err := r.Store.In(ctx, store.Viewer{All: true}, wire.SessionIdle)
 	for _, s := range idle {
@@ -174,7 +175,8 @@ func (r *Runner) checkSecrets(c store.Live) error {
 func (r *Runner) await(ctx context.Context, c *run) {
 	arrived, stop, err := r.Watcher.Arrivals(r.dir(c.Session, c.Number))
 	if err != nil {
-		r.Logger.Warn("cannot watch a command, looking for its end every few seconds", "session", c.Session, "error", err)
+		r.Logger.Warn("cannot watch a command, looking for its end every few seconds", "session", c.Session, "error",
+			err)
 		stop = func() {}
 	}
 	defer stop()
@@ -211,7 +213,8 @@ func (r *Runner) end(ctx context.Context, c *run, ending store.Ending) {
 		if errors.Is(err, store.ErrState) || ctx.Err() != nil {
 			return // the next start of the daemon finds the files
 		}
-		r.Logger.Error("cannot record the end of a command, trying again", "session", c.Session, "command", c.Number, "error", err)
+		r.Logger.Error("cannot record the end of a command, trying again", "session", c.Session, "command", c.Number,
+			"error", err)
 		select {
 		case <-ctx.Done():
 			return
@@ -282,7 +285,8 @@ func (r *Runner) ending(c *run, cancelledBy string, refusal error) store.Ending 
 	if ended == nil && refusal != nil {
 		ended = &session.Ended{Refusal: refusal.Error()}
 	}
-	return endingOf(outcome.Facts{Result: result, Ended: ended, CancelledBy: cancelledBy, Overdue: r.overdue(c), DiskFull: r.full()})
+	return endingOf(outcome.Facts{Result: result, Ended: ended, CancelledBy: cancelledBy, Overdue: r.overdue(c),
+		DiskFull: r.full()})
 }
 
 // endingOf decides by facts.

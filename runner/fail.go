@@ -33,9 +33,11 @@ func invalid(i, commands int, err error) error {
 func about(id string, err error) error {
 	switch {
 	case errors.Is(err, store.ErrNotFound):
-		return refuse(wire.NotFound, "`codex-runner sessions` lists yours", "there is no such session of yours as %s, or no such command in it", id)
+		return refuse(wire.NotFound, "`codex-runner sessions` lists yours",
+			"there is no such session of yours as %s, or no such command in it", id)
 	case errors.Is(err, store.ErrState):
-		return refuse(wire.Conflict, "`codex-runner show "+id+"` says what it does", "the session %s or its command is not in a state for that", id)
+		return refuse(wire.Conflict, "`codex-runner show "+id+"` says what it does",
+			"the session %s or its command is not in a state for that", id)
 	}
 	return err
 }

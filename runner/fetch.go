@@ -43,8 +43,8 @@ type mirror struct {
 	going bool // it is about to be removed, whoever holds it
 }
 
-// use keeps a mirror from being removed until release is called, which may be called again. It may be about to be removed
-// already: a fetch makes it anew then.
+// use keeps a mirror from being removed until release is called, which may be called again. It may be about to be
+// removed already: a fetch makes it anew then.
 func (r *Runner) use(key string) (going bool, release func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -73,8 +73,8 @@ func (s *state) drop(key string) {
 }
 
 // fetch has Run fetch, and returns the commit that the ref means then. Requests for the same ref that wait share one
-// fetch; none shares a fetch that has begun, as the origin may have changed since. If ctx ends, a fetch that has begun goes
-// on.
+// fetch; none shares a fetch that has begun, as the origin may have changed since. If ctx ends, a fetch that has begun
+// goes on.
 func (r *Runner) fetch(ctx context.Context, f *fetch) (commit string, err error) {
 	r.mu.Lock()
 	f = r.state.share(f)
@@ -114,7 +114,10 @@ func (r *Runner) nextFetch() *fetch {
 	if s.fetching == maxFetches {
 		return nil
 	}
-	i := slices.IndexFunc(s.fetches, func(f *fetch) bool { return s.mirrors[f.repository.Key] == nil || !s.mirrors[f.repository.Key].busy })
+	i := slices.IndexFunc(s.fetches, func(f *fetch) bool {
+		return s.mirrors[f.repository.Key] == nil ||
+			!s.mirrors[f.repository.Key].busy
+	})
 	if i < 0 {
 		return nil
 	}
@@ -228,7 +231,8 @@ func (r *Runner) runFetch(ctx context.Context, key string, order job.Fetch) (*jo
 	if err != nil {
 		reason = err.Error()
 	}
-	return nil, refuse(wire.Unavailable, "try again; journalctl -u "+unit+" has more", "the fetch of the repository has no result: %s", reason)
+	return nil, refuse(wire.Unavailable, "try again; journalctl -u "+unit+" has more",
+		"the fetch of the repository has no result: %s", reason)
 }
 
 // redirected is git's report of a redirection that it does not follow, but for the last digit of the status.

@@ -145,7 +145,8 @@ func (r *Runner) conclude(ctx context.Context, c *run) {
 	result, err := read(r.file(c.Session, c.Number, paths.Result), session.ReadResult)
 	if err == nil && result != nil {
 		if result.HookFault != "" {
-			r.Logger.Warn("the hook after a command failed", "session", c.Session, "command", c.Number, "error", result.HookFault)
+			r.Logger.Warn("the hook after a command failed", "session", c.Session, "command", c.Number, "error",
+				result.HookFault)
 		}
 		r.end(ctx, c, r.ending(c, r.canceller(c), nil))
 	}

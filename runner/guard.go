@@ -9,11 +9,13 @@ import (
 	"codex-proxy/runner/api/wire"
 )
 
-// guardSlack is the time that the main process of a unit has for the end of its command, beyond the timeout and the grace.
+// guardSlack is the time that the main process of a unit has for the end of its command, beyond the timeout and the
+// grace.
 const guardSlack = 10 * time.Second
 
-// guard has systemd stop the unit of a command whose main process does not end it in time. The command has the same user, and
-// can stop that process (SIGSTOP). systemd has it go on when it stops the unit, and kills it if that does not help.
+// guard has systemd stop the unit of a command whose main process does not end it in time. The command has the same
+// user, and can stop that process (SIGSTOP). systemd has it go on when it stops the unit, and kills it if that does not
+// help.
 func (r *Runner) guard(ctx context.Context, c *run) {
 	timer := time.NewTimer(math.MaxInt64)
 	defer timer.Stop()
@@ -87,7 +89,8 @@ func (c *run) rearm() {
 	}
 }
 
-// expectCancel has the guard wait for the end of a command that was cancelled: no longer, if the main process did not answer.
+// expectCancel has the guard wait for the end of a command that was cancelled: no longer, if the main process did not
+// answer.
 func (r *Runner) expectCancel(c *run, answer error) {
 	switch {
 	case answer == nil || errors.Is(answer, context.Canceled): // the latter is the client's end

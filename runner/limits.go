@@ -63,10 +63,12 @@ func (l Limits) check(v wire.Limits) error {
 	} {
 		switch {
 		case limit.value != 0 && limit.value < limit.least || limit.value < 0:
-			return refuse(wire.InvalidRequest, "use at least "+limit.text(limit.least), "limits.%s is out of range", limit.name)
+			return refuse(wire.InvalidRequest, "use at least "+limit.text(limit.least), "limits.%s is out of range",
+				limit.name)
 		case limit.bound > 0 && limit.value > limit.bound:
-			return refuse(wire.InvalidRequest, fmt.Sprintf("use at most %s, or ask an administrator to raise it under [maximum] "+
-				"in runner.toml", limit.text(limit.bound)), "limits.%s is out of range", limit.name)
+			return refuse(wire.InvalidRequest,
+				fmt.Sprintf("use at most %s, or ask an administrator to raise it under [maximum] "+
+					"in runner.toml", limit.text(limit.bound)), "limits.%s is out of range", limit.name)
 		}
 	}
 	return nil

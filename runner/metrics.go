@@ -38,7 +38,8 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 		return f.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
 	}
 	by := func(label, name, help string, values ...string) *prometheus.CounterVec {
-		return metric.Closed(f.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{label}), values...)
+		return metric.Closed(f.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{label}),
+			values...)
 	}
 	return &metrics{
 		ended: by("outcome", "codex_runner_commands_ended_total", "Commands that have ended, by how.", words...),
@@ -50,7 +51,8 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 		start: f.NewHistogram(metric.Histogram("codex_runner_start_seconds",
 			"Time from the start of a unit until its command ran: checkout, environment and sandbox.",
 			.025, .05, .1, .25, .5, 1, 2.5, 5, 15, 60, 300)),
-		output: counter("codex_runner_output_bytes_total", "Output of commands that have ended, as their logs have it."),
+		output: counter("codex_runner_output_bytes_total",
+			"Output of commands that have ended, as their logs have it."),
 		fetches: by("result", "codex_runner_fetches_total", "Fetches of repositories, by result.",
 			resultOK, resultFailed),
 		builds: by("result", "codex_runner_environment_builds_total", "Builds of environments, by result.",

@@ -14,8 +14,8 @@ import (
 	"codex-proxy/runner/paths"
 )
 
-// checkPatch refuses a patch that changes more than the files of a tree, or that is none. Whether it applies to the commit
-// is found out in the session.
+// checkPatch refuses a patch that changes more than the files of a tree, or that is none. Whether it applies to the
+// commit is found out in the session.
 func checkPatch(text string) error {
 	if text == "" {
 		return nil
@@ -39,7 +39,8 @@ func hash(patch string) string {
 
 // keepPatch writes the patch of a session.
 func (r *Runner) keepPatch(id, text string) error {
-	if err := os.WriteFile(filepath.Join(r.StateDir, paths.SessionDir(id), paths.Patch), []byte(text), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(r.StateDir, paths.SessionDir(id), paths.Patch), []byte(text),
+		0o600); err != nil {
 		r.removeSession(id)
 		return fmt.Errorf("cannot keep the patch of a session: %w", err)
 	}

@@ -13,8 +13,8 @@ var ErrSystemd = errors.New("systemd does not answer, so no command can start (s
 var ErrDisk = errors.New("the disk of /var/lib/codex-runner is full, so no command starts until there is room " +
 	"(codex-runner prune --all --older-than 24h)")
 
-// LeastFree is the room on the disk of the service, in bytes, without which no command starts: its log and the record of its
-// end could not be written.
+// LeastFree is the room on the disk of the service, in bytes, without which no command starts: its log and the record
+// of its end could not be written.
 const LeastFree = 16 << 20
 
 // full reports whether the disk has less room than that.

@@ -33,11 +33,13 @@ func (r *Runner) recordEnded(k key, unit string, e store.Ending) {
 // recordClosed records the end of a session.
 func (r *Runner) recordClosed(id string) { r.Logger.Info("a session is closed", "session", id) }
 
-// recordFetch records a fetch of the repository with that key, which took so long; failure is nil, or why there is none.
+// recordFetch records a fetch of the repository with that key, which took so long; failure is nil, or why there is
+// none.
 func (r *Runner) recordFetch(key, name string, took time.Duration, failure error) {
 	r.metrics.fetches.WithLabelValues(result(failure)).Inc()
 	if failure != nil {
-		r.Logger.Warn("a repository could not be fetched", "repository", name, "key", key, "took", took, "error", failure)
+		r.Logger.Warn("a repository could not be fetched", "repository", name, "key", key, "took", took, "error",
+			failure)
 		return
 	}
 	r.Logger.Info("a repository was fetched", "repository", name, "key", key, "took", took)

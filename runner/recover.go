@@ -65,7 +65,8 @@ func (r *Runner) recoverEnding(ctx context.Context, active map[string]bool) erro
 			continue
 		}
 		r.mu.Lock()
-		c := r.state.start(store.Live{Session: id, Number: s.Commands[last].Number, Owner: s.Owner.UID, Network: s.Network})
+		c := r.state.start(store.Live{Session: id, Number: s.Commands[last].Number, Owner: s.Owner.UID,
+			Network: s.Network})
 		c.started = true
 		close(c.ended)
 		r.found = append(r.found, c)
@@ -174,8 +175,8 @@ func (r *Runner) reconcile(ctx context.Context) {
 	}
 }
 
-// expire cancels commands whose input does not come, closes sessions that have been idle for too long, and removes those
-// whose retention is over.
+// expire cancels commands whose input does not come, closes sessions that have been idle for too long, and removes
+// those whose retention is over.
 func (r *Runner) expire(ctx context.Context, now time.Time) {
 	everybody := store.Viewer{All: true}
 	idle, err := r.Store.In(ctx, everybody, wire.SessionIdle)

@@ -63,8 +63,10 @@ func checkRepository(n wire.NewRepository) error {
 	case n.URL == "" && n.Path == "":
 		return refuse(wire.InvalidRequest, "name its url or its path", "the repository has no name")
 	case len(n.URL) > longestName || len(n.Path) > longestName:
-		return refuse(wire.InvalidRequest, fmt.Sprintf("use at most %d bytes", longestName), "the name of the repository is too long")
-	case n.Path != "" && (!filepath.IsAbs(n.Path) || filepath.Clean(n.Path) != n.Path || strings.ContainsRune(n.Path, 0)):
+		return refuse(wire.InvalidRequest, fmt.Sprintf("use at most %d bytes", longestName),
+			"the name of the repository is too long")
+	case n.Path != "" && (!filepath.IsAbs(n.Path) || filepath.Clean(n.Path) != n.Path ||
+		strings.ContainsRune(n.Path, 0)):
 		return refuse(wire.InvalidRequest, "use an absolute path without . and ..", "path is %q", n.Path)
 	}
 	if n.URL == "" {
@@ -73,14 +75,15 @@ func checkRepository(n wire.NewRepository) error {
 	return checkURL(n.URL)
 }
 
-// checkURL accepts what workspace.CheckURL accepts, less file URLs: the service would read them as a user of its own, and
-// a local repository comes in bundles of the user who may read it.
+// checkURL accepts what workspace.CheckURL accepts, less file URLs: the service would read them as a user of its own,
+// and a local repository comes in bundles of the user who may read it.
 func checkURL(address string) error {
 	if err := workspace.CheckURL(address); err != nil {
 		return invalidURL(err)
 	}
 	if u, err := url.Parse(address); err == nil && u.Scheme == "file" {
-		return refuse(wire.InvalidRequest, "name the directory: codex-runner run --repo "+u.Path, "the service fetches no file URL")
+		return refuse(wire.InvalidRequest, "name the directory: codex-runner run --repo "+u.Path,
+			"the service fetches no file URL")
 	}
 	if workspace.Climbs(address) { // it would leave the URL of a credential
 		return refuse(wire.InvalidRequest, "write it without ..", "the URL %s leaves a directory", address)
@@ -198,7 +201,8 @@ var fullCommit = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
 
 // resolve finds the commit of a request. A commit that the mirror is known to have needs no fetch, and everything else
 // does, as the origin may have changed. The mirror stays until the caller calls release, or has a session that uses it.
-func (r *Runner) resolve(ctx context.Context, owner wire.Owner, n wire.NewSession) (s source, release func(), err error) {
+func (r *Runner) resolve(ctx context.Context, owner wire.Owner,
+	n wire.NewSession) (s source, release func(), err error) {
 	release = func() {}
 	if n.Repository == "" {
 		return s, release, nil
@@ -236,8 +240,8 @@ func (s source) text(patch string) string {
 	return text
 }
 
-// furnish adds the workspace to the specification of a command, which then gets the patch of its session as well. A command
-// after the first finds the workspace as it is.
+// furnish adds the workspace to the specification of a command, which then gets the patch of its session as well. A
+// command after the first finds the workspace as it is.
 func (r *Runner) furnish(c store.Live, spec *session.Spec) {
 	spec.Repository = c.Repository
 	if !r.settled(c.Session, c.Number) {

@@ -11,13 +11,13 @@ import (
 const (
 	// firstPause and lastPause are the pauses between two requests to a systemd that does not answer.
 	firstPause, lastPause = 100 * time.Millisecond, time.Second
-	// unavailableBound is how long systemd may refuse for a reason that may pass. At a restart of the bus polkit is away, too,
-	// and its unit may run into its start limit.
+	// unavailableBound is how long systemd may refuse for a reason that may pass. At a restart of the bus polkit is
+	// away, too, and its unit may run into its start limit.
 	unavailableBound = time.Minute
 )
 
-// insist makes a request to systemd until that answers. A bus or a systemd that is away is no refusal: the request may have
-// arrived. settled ends the wait, as it reports that there is nothing to ask for any more.
+// insist makes a request to systemd until that answers. A bus or a systemd that is away is no refusal: the request may
+// have arrived. settled ends the wait, as it reports that there is nothing to ask for any more.
 func (r *Runner) insist(ctx context.Context, settled func() bool, request func() error) error {
 	var refused time.Time
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {

@@ -318,8 +318,8 @@ func (r *Runner) Changed() <-chan struct{} {
 	return r.state.changed
 }
 
-// Ended returns a channel that is closed when the command's end is stored, which may be before the end of its unit. It is
-// closed already if the command does not run.
+// Ended returns a channel that is closed when the command's end is stored, which may be before the end of its unit. It
+// is closed already if the command does not run.
 func (r *Runner) Ended(session string, number int) <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()

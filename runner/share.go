@@ -11,8 +11,8 @@ import (
 	"codex-proxy/runner/store"
 )
 
-// Share is what one user may have of the service at the same time, so that no user takes it from all others. 0 is no bound.
-// Root has none.
+// Share is what one user may have of the service at the same time, so that no user takes it from all others. 0 is no
+// bound. Root has none.
 type Share struct {
 	Sessions int   // commands that run
 	Queued   int   // commands that wait
@@ -41,7 +41,8 @@ func (r *Runner) mayQueue(user uint32, n int) error {
 	if waiting+n <= r.Share.Queued {
 		return nil
 	}
-	return refuse(wire.QueueFull, "try again when some have ended, cancel some, or have root raise max_queued of [user] in runner.toml",
+	return refuse(wire.QueueFull,
+		"try again when some have ended, cancel some, or have root raise max_queued of [user] in runner.toml",
 		"%d of your commands wait already, of at most %d", waiting, r.Share.Queued)
 }
 
@@ -51,7 +52,8 @@ type inputs struct {
 	kept  map[key]int64 // of commands that have not ended
 }
 
-// upload is a standard input that is being received. What it has written counts for its user until it is settled or dropped.
+// upload is a standard input that is being received. What it has written counts for its user until it is settled or
+// dropped.
 type upload struct {
 	runner *Runner
 	to     io.Writer
@@ -71,7 +73,8 @@ func (u *upload) Write(p []byte) (int, error) {
 	}
 	r.mu.Unlock()
 	if full {
-		return 0, refuse(wire.TooLarge, "try again when some of your commands have ended, or have root raise stdin_bytes of [user] in runner.toml",
+		return 0, refuse(wire.TooLarge,
+			"try again when some of your commands have ended, or have root raise stdin_bytes of [user] in runner.toml",
 			"your standard inputs have more than %d bytes together", r.Share.Stdin)
 	}
 	return u.to.Write(p)
@@ -117,8 +120,8 @@ func (r *Runner) recoverInput(c store.Live) {
 	r.state.inputs.kept[key{c.Session, c.Number}] = info.Size()
 }
 
-// removeInput removes the standard input of a command that has ended, and what uploads that were cut have left of it. An
-// upload that comes to its end meanwhile has given its file before, or finds the command ended.
+// removeInput removes the standard input of a command that has ended, and what uploads that were cut have left of it.
+// An upload that comes to its end meanwhile has given its file before, or finds the command ended.
 func (r *Runner) removeInput(owner uint32, k key) {
 	r.stdin.Lock()
 	defer r.stdin.Unlock()
@@ -151,7 +154,8 @@ func (r *Runner) receiveStdin(owner uint32, k key, from io.Reader, limit int64) 
 		err = closed
 	}
 	if err == nil && size > limit {
-		err = refuse(wire.TooLarge, fmt.Sprintf("send at most %d", limit), "the standard input has more bytes than it may")
+		err = refuse(wire.TooLarge, fmt.Sprintf("send at most %d", limit),
+			"the standard input has more bytes than it may")
 	}
 	if err != nil {
 		os.Remove(file.Name())

@@ -31,12 +31,14 @@ func (r *Runner) Shell(ctx context.Context, v store.Viewer, id string, t Termina
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "unix", filepath.Join(r.RuntimeDir, paths.ControlDir(id), paths.ControlSocket))
 	if err != nil {
-		return nil, nil, refuse(wire.Conflict, "a shell runs beside a command of the session", "no command of the session %s runs", id)
+		return nil, nil, refuse(wire.Conflict, "a shell runs beside a command of the session",
+			"no command of the session %s runs", id)
 	}
 	from := bufio.NewReader(conn)
 	reply, err := shell(conn, from, t)
 	if err == nil && reply.Error != "" {
-		err = refuse(wire.Conflict, "`codex-runner show "+id+"` says what it does", "the session has no shell: %s", reply.Error)
+		err = refuse(wire.Conflict, "`codex-runner show "+id+"` says what it does", "the session has no shell: %s",
+			reply.Error)
 	}
 	if err != nil {
 		_ = conn.Close()

@@ -9,8 +9,8 @@ import (
 	"codex-proxy/runner/store"
 )
 
-// sweepHomes removes the homes of closed sessions, every few seconds until ctx ends: their users are gone, so that root has
-// to do it. One that cannot be removed is tried again.
+// sweepHomes removes the homes of closed sessions, every few seconds until ctx ends: their users are gone, so that root
+// has to do it. One that cannot be removed is tried again.
 func (r *Runner) sweepHomes(ctx context.Context) {
 	tick := time.NewTicker(reconcileEvery)
 	defer tick.Stop()

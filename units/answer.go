@@ -8,8 +8,8 @@ import (
 	"github.com/godbus/dbus/v5"
 )
 
-// ErrUnanswered means that the bus or systemd was away, so that nobody knows whether systemd does what was requested: at
-// a restart of the bus, or while systemd executes itself anew. It decides nothing about the unit.
+// ErrUnanswered means that the bus or systemd was away, so that nobody knows whether systemd does what was requested:
+// at a restart of the bus, or while systemd executes itself anew. It decides nothing about the unit.
 var ErrUnanswered = errors.New("systemd does not answer")
 
 // ErrUnavailable means that systemd refused a request for a reason that may pass: polkit is away as well, or the host
@@ -30,8 +30,8 @@ func (k kind) Unwrap() error { return k.error }
 // unanswered marks an error that is no answer.
 func unanswered(err error) error { return kind{err, ErrUnanswered} }
 
-// refusal says what an error of a call to systemd means, and adds the likely remedy. No D-Bus type leaves the package with
-// it.
+// refusal says what an error of a call to systemd means, and adds the likely remedy. No D-Bus type leaves the package
+// with it.
 func refusal(err error) error {
 	if err == nil {
 		return nil
@@ -39,7 +39,8 @@ func refusal(err error) error {
 	text := fmt.Errorf("systemd refuses: %v", err)
 	switch {
 	case denied(err):
-		return kind{fmt.Errorf("systemd refuses: %v (is the polkit rule of this package installed?)", err), ErrUnavailable}
+		return kind{fmt.Errorf("systemd refuses: %v (is the polkit rule of this package installed?)", err),
+			ErrUnavailable}
 	case away(err):
 		return unanswered(text)
 	case final(err):
@@ -49,7 +50,8 @@ func refusal(err error) error {
 }
 
 func denied(err error) bool {
-	return isError(err, "org.freedesktop.DBus.Error.AccessDenied", "org.freedesktop.DBus.Error.InteractiveAuthorizationRequired")
+	return isError(err, "org.freedesktop.DBus.Error.AccessDenied",
+		"org.freedesktop.DBus.Error.InteractiveAuthorizationRequired")
 }
 
 // away reports that no answer of systemd came: the call failed here, or the bus answered in its place.
@@ -61,8 +63,8 @@ func away(err error) bool {
 		"org.freedesktop.DBus.Error.Timeout", "org.freedesktop.DBus.Error.TimedOut")
 }
 
-// final reports that systemd would answer the same again: the answer is about the unit or the request. The start of a unit
-// conflicts with the jobs of a host that stops.
+// final reports that systemd would answer the same again: the answer is about the unit or the request. The start of a
+// unit conflicts with the jobs of a host that stops.
 func final(err error) bool {
 	var answer dbus.Error
 	if !errors.As(err, &answer) || isError(err, managerName+".TransactionIsDestructive", managerName+".ShuttingDown") {

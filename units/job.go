@@ -107,8 +107,8 @@ func (j *jobResults) result(ctx context.Context, b *bus, job dbus.ObjectPath) (s
 	}
 }
 
-// follow goes on with a job after a daemon-reexec. The new systemd has the job of the old one, unless that has ended: then
-// its result may be lost, if no signal has brought it before the answer.
+// follow goes on with a job after a daemon-reexec. The new systemd has the job of the old one, unless that has ended:
+// then its result may be lost, if no signal has brought it before the answer.
 func (j *jobResults) follow(ctx context.Context, b *bus, job dbus.ObjectPath) error {
 	if b.from.current() == "" {
 		return nil // the new one is still to come

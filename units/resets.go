@@ -35,7 +35,8 @@ type delay struct {
 // with each of its errors.
 func NewResets(after time.Duration, reset func(ctx context.Context, unit string) error,
 	refused func(unit string, err error)) *Resets {
-	return &Resets{after: after, reset: reset, refused: refused, delays: map[string]delay{}, changed: make(chan struct{}, 1)}
+	return &Resets{after: after, reset: reset, refused: refused, delays: map[string]delay{},
+		changed: make(chan struct{}, 1)}
 }
 
 // Observe takes over a state of a unit, and whether the unit is ready.

@@ -14,7 +14,8 @@ import (
 )
 
 func accountsCommand() *cobra.Command {
-	a := accountscli.Accounts{Systemd: units.NewManager(), Workers: configuredWorkers, Policy: configuredPolicy, Stdin: os.Stdin}
+	a := accountscli.Accounts{Systemd: units.NewManager(), Workers: configuredWorkers, Policy: configuredPolicy,
+		Stdin: os.Stdin}
 	c := &cobra.Command{
 		Use: "accounts", Short: "log workers in, list, add, remove, switch and pause them",
 		Long: `

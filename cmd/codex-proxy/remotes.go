@@ -56,7 +56,8 @@ need root.`,
 			return run(c.Context(), args[0])
 		}
 	}
-	list := &cobra.Command{Use: "list", Short: "list the remotes, with their state, turns and people", RunE: do(false, r.List)}
+	list := &cobra.Command{Use: "list", Short: "list the remotes, with their state, turns and people",
+		RunE: do(false, r.List)}
 	list.Flags().BoolVar(&r.JSON, "json", false, `one JSON object:
   {"remotes":[{"name","unit","active_state","sub_state",
     "status_text","since","restarts","listening",
@@ -70,7 +71,8 @@ need root.`,
 	list.Flags().BoolVar(&r.Watch, "watch", false, "again after every change, until Ctrl-C")
 	add := &cobra.Command{Use: "add NAME", Short: "make a remote", RunE: do(true, r.Add)}
 	addFlags(add, &r.With)
-	check := &cobra.Command{Use: "check NAME", Short: "show what would run, and what prevents a start", RunE: do(true, r.Check)}
+	check := &cobra.Command{Use: "check NAME", Short: "show what would run, and what prevents a start",
+		RunE: do(true, r.Check)}
 	send := &cobra.Command{
 		Use: "send NAME TEXT...", Short: "send a message to a remote",
 		RunE: func(c *cobra.Command, args []string) error {
@@ -103,11 +105,14 @@ func addFlags(add *cobra.Command, with *remotescli.Answers) {
 	flags := add.Flags()
 	flags.Var(cli.Text(&with.Directory, "DIR"), "dir", "the directory that codex works in")
 	flags.Var(cli.Text(&with.User, "USER"), "user", "the user that it runs as; without it a user of its own")
-	flags.Var(cli.Text(&with.Group, "GROUP"), "group", "the group whose members may attach; without it root and USER alone")
+	flags.Var(cli.Text(&with.Group, "GROUP"), "group",
+		"the group whose members may attach; without it root and USER alone")
 	flags.Var(cli.Text(&with.Network, "NETWORK"), "network", "what codex and its tools reach: none, loopback or all")
 	flags.Var(cli.Text(&with.Sandbox, "SANDBOX"), "sandbox", "what they may write: read-only or workspace-write")
-	flags.Var(cli.Text(&with.Model, "MODEL"), "model", "the model; without it codex's own choice, except with --base-url")
-	flags.Var(cli.Text(&with.BaseURL, "URL"), "base-url", "an endpoint of the model in place of the accounts, which speaks OpenAI's Responses API")
+	flags.Var(cli.Text(&with.Model, "MODEL"), "model",
+		"the model; without it codex's own choice, except with --base-url")
+	flags.Var(cli.Text(&with.BaseURL, "URL"), "base-url",
+		"an endpoint of the model in place of the accounts, which speaks OpenAI's Responses API")
 	flags.Var(cli.Text(&with.KeyFile, "FILE"), "key-file", "the file with the key of the endpoint")
 	flags.Var(cli.Text(&with.CodexPath, "PATH"), "codex-path", "the codex to run; without it the one that is installed")
 	_ = add.MarkFlagRequired("dir") // the option is there

@@ -83,8 +83,10 @@ codex-remote-notify@NAME.socket, which is standard input. It ends when no more c
 				return err
 			}
 			s := &remotenotify.Server{
-				File: filepath.Join(paths.RemoteSettings, args[0]+".toml"), Hash: hash, Socket: os.Stdin, UID: os.Getuid(),
-				Logger: slog.New(journal.NewHandler(journal.Proxy, c.ErrOrStderr(), slog.LevelInfo)).With("remote", args[0]),
+				File: filepath.Join(paths.RemoteSettings,
+					args[0]+".toml"), Hash: hash, Socket: os.Stdin, UID: os.Getuid(),
+				Logger: slog.New(journal.NewHandler(journal.Proxy, c.ErrOrStderr(), slog.LevelInfo)).With("remote",
+					args[0]),
 			}
 			return s.Run(ctx)
 		},

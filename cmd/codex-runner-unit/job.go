@@ -10,22 +10,22 @@ import (
 	"codex-proxy/runner/prepare"
 )
 
-// repositoryPrepare opens the files of the order to fetch a repository, passes them to repository-fetch through systemd, and
-// lends it the credentials. It is ExecStartPre of codex-repository@KEY.service and runs as root: the files belong to
-// codex-runner.service.
+// repositoryPrepare opens the files of the order to fetch a repository, passes them to repository-fetch through
+// systemd, and lends it the credentials. It is ExecStartPre of codex-repository@KEY.service and runs as root: the files
+// belong to codex-runner.service.
 func repositoryPrepare(ctx context.Context, key string, notifier *notify.Notifier) error {
 	return prepare.Installed().Fetch(ctx, key, notifier)
 }
 
-// repositoryFetched removes what repository-prepare has made. It is ExecStopPost of codex-repository@KEY.service and runs as
-// root, after any end.
+// repositoryFetched removes what repository-prepare has made. It is ExecStopPost of codex-repository@KEY.service and
+// runs as root, after any end.
 func repositoryFetched(_ context.Context, key string, _ *notify.Notifier) error {
 	return prepare.Installed().Fetched(key)
 }
 
-// repositoryFetch makes the mirror of a repository, or brings it up to date, finds out which commit is meant, and fetches
-// the submodules of that commit. It is the main process of codex-repository@KEY.service. There is no error if the result
-// is written, also that of a fetch that failed.
+// repositoryFetch makes the mirror of a repository, or brings it up to date, finds out which commit is meant, and
+// fetches the submodules of that commit. It is the main process of codex-repository@KEY.service. There is no error if
+// the result is written, also that of a fetch that failed.
 func repositoryFetch(ctx context.Context, _ string, _ *notify.Notifier) error {
 	files, err := notify.InheritedFiles()
 	if err != nil {
@@ -41,16 +41,16 @@ func environmentPrepare(ctx context.Context, key string, notifier *notify.Notifi
 	return prepare.Installed().Build(ctx, key, notifier)
 }
 
-// environmentPublish has sessions see the environment that was built, if it has nothing but files, directories and links,
-// and removes what a build has left. It is ExecStopPost of codex-environment@KEY.service and runs as root, after any end:
-// no process of the build is left then.
+// environmentPublish has sessions see the environment that was built, if it has nothing but files, directories and
+// links, and removes what a build has left. It is ExecStopPost of codex-environment@KEY.service and runs as root, after
+// any end: no process of the build is left then.
 func environmentPublish(_ context.Context, key string, _ *notify.Notifier) error {
 	return prepare.OnHost(func() error { return prepare.Installed().Publish(key, os.Getenv) })
 }
 
 // environmentBuild installs the packages of an environment, at the path where sessions see them later. It is the main
-// process of codex-environment@KEY.service; KEY is the beginning of the key. There is no error if the result is written,
-// also that of a build that failed.
+// process of codex-environment@KEY.service; KEY is the beginning of the key. There is no error if the result is
+// written, also that of a build that failed.
 func environmentBuild(ctx context.Context, key string, _ *notify.Notifier) error {
 	files, err := notify.InheritedFiles()
 	if err != nil {

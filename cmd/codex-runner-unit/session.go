@@ -17,10 +17,10 @@ func sessionPrepare(ctx context.Context, id string, notifier *notify.Notifier) e
 	return prepare.Installed().Prepare(ctx, id, notifier)
 }
 
-// sessionExec makes the workspace, waits for the environment, runs the command that session-prepare has passed on, writes
-// its output to the log of the session, ends it at its limits or when it is cancelled, and writes down how it ended. It
-// is the main process of codex-session@ID.service. There is no error if the result is written, whatever became of the
-// command.
+// sessionExec makes the workspace, waits for the environment, runs the command that session-prepare has passed on,
+// writes its output to the log of the session, ends it at its limits or when it is cancelled, and writes down how it
+// ended. It is the main process of codex-session@ID.service. There is no error if the result is written, whatever
+// became of the command.
 func sessionExec(ctx context.Context, _ string, notifier *notify.Notifier) error {
 	score, err := exec.Hide()
 	if err != nil {
@@ -53,9 +53,9 @@ func sessionExec(ctx context.Context, _ string, notifier *notify.Notifier) error
 	return shim.Run(ctx)
 }
 
-// sessionEnded records how the unit of a session has ended, from the variables of systemd and the counters of its cgroup,
-// and removes what the start has made. It is ExecStopPost of codex-session@ID.service and runs as root, after any end: no
-// process of the session is left then.
+// sessionEnded records how the unit of a session has ended, from the variables of systemd and the counters of its
+// cgroup, and removes what the start has made. It is ExecStopPost of codex-session@ID.service and runs as root, after
+// any end: no process of the session is left then.
 func sessionEnded(_ context.Context, id string, _ *notify.Notifier) error {
 	return prepare.Installed().End(id, os.Getenv)
 }

@@ -101,7 +101,8 @@ func checkRun(c *cobra.Command, r *sessions.Run, patch string) error {
 	if _, err := checked(c, r.Session); err != nil {
 		return err
 	}
-	for _, name := range []string{"repo", "ref", "patch", "env", "network", "secret", "hold-on-failure", "keep", "dry-run"} {
+	for _, name := range []string{"repo", "ref", "patch", "env", "network", "secret", "hold-on-failure", "keep",
+		"dry-run"} {
 		if c.Flags().Changed(name) {
 			return cli.Misuse(c, "--%s is of a new session: leave it or --session out", name)
 		}

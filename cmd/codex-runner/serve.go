@@ -48,7 +48,8 @@ errors.`,
 }
 
 // serve runs the daemon with the settings in a file, until it gets a signal.
-func serve(ctx context.Context, path string, level *slog.LevelVar, logger *slog.Logger, notifier *notify.Notifier) error {
+func serve(ctx context.Context, path string, level *slog.LevelVar, logger *slog.Logger,
+	notifier *notify.Notifier) error {
 	cfg, err := config.Load(path)
 	if err != nil {
 		return cli.Exit(cli.Config, err)

@@ -104,8 +104,8 @@ type rateLimitsPayload struct {
 	RateLimits RateLimits `json:"rateLimits"`
 }
 
-// RateLimits asks codex for the limits of its account, which codex requests from the account's server. It uses up none of
-// them. A login without limits, such as an API key, is an error. See IsUnauthorized for a login that is refused.
+// RateLimits asks codex for the limits of its account, which codex requests from the account's server. It uses up none
+// of them. A login without limits, such as an API key, is an error. See IsUnauthorized for a login that is refused.
 func (c *Conn) RateLimits(ctx context.Context) (AccountLimits, error) {
 	var l AccountLimits
 	err := c.Call(ctx, "account/rateLimits/read", rateLimitsReadParams{ExcludeResetCreditDetails: true}, &l)
@@ -116,10 +116,11 @@ func (c *Conn) RateLimits(ctx context.Context) (AccountLimits, error) {
 }
 
 // IsUnauthorized reports whether the account's server refused the login in a reading. It may accept it after
-// RefreshAccount: codex 0.169 refreshes nothing for a reading. Its error, measured: code -32603, message "failed to fetch
-// codex rate limits: GET https://chatgpt.com/backend-api/wham/usage failed: 401 Unauthorized; content-type=…; body=…".
-// A codex that refreshes by itself, as at its start, answers any reading with "Your access token could not be refreshed
-// because your refresh token was already used. Please log out and sign in again." (or has expired, or was revoked).
+// RefreshAccount: codex 0.169 refreshes nothing for a reading. Its error, measured: code -32603, message "failed to
+// fetch codex rate limits: GET https://chatgpt.com/backend-api/wham/usage failed: 401 Unauthorized; content-type=…;
+// body=…". A codex that refreshes by itself, as at its start, answers any reading with "Your access token could not be
+// refreshed because your refresh token was already used. Please log out and sign in again." (or has expired, or was
+// revoked).
 func IsUnauthorized(err error) bool {
 	var e *RPCError
 	return errors.As(err, &e) && (strings.Contains(e.Message, " failed: 401 ") ||

@@ -18,9 +18,10 @@ const (
 	UsageLimit      AccountFault = "usage_limit"      // the endpoint refused the request for the account's quota
 	UsageLimitLate  AccountFault = "in_stream"        // likewise, in a stream that it had begun
 	PaymentRequired AccountFault = "payment_required" // it answered with 402
-	ModelRefused    AccountFault = "model_refused"    // the plan lacks this model, or a limit of this model alone is used up
-	RateLimit       AccountFault = "rate_limit"       // it limits the rate of requests
-	Unauthorized    AccountFault = "unauthorized"     // it does not accept the login
+	// the plan lacks this model, or a limit of this model alone is used up
+	ModelRefused AccountFault = "model_refused"
+	RateLimit    AccountFault = "rate_limit"   // it limits the rate of requests
+	Unauthorized AccountFault = "unauthorized" // it does not accept the login
 )
 
 // RotatingFaults are the faults after which a turn may run on another account.
@@ -97,7 +98,8 @@ var (
 	ordinal  = regexp.MustCompile(`(\d)(?:st|nd|rd|th)\b`)
 )
 
-// TryAgain is the end of a usage limit in codex's words, "Mar 17th, 2030 5:46 PM" or "5:46 PM"; empty if they have none.
+// TryAgain is the end of a usage limit in codex's words, "Mar 17th, 2030 5:46 PM" or "5:46 PM"; empty if they have
+// none.
 func (e *TurnError) TryAgain() string {
 	m := tryAgain.FindStringSubmatch(e.Error())
 	if m == nil {

@@ -26,8 +26,8 @@ type TurnRequest struct {
 	OutputSchema json.RawMessage
 	// Tools are the client's own: the turn ends with TurnCalledTools when the model has called some.
 	Tools []Tool
-	// Starting is called with the id of each thread that the turn is tried on, before codex gets turn/start: codex works
-	// for it, and logs, before it answers that. May be nil.
+	// Starting is called with the id of each thread that the turn is tried on, before codex gets turn/start: codex
+	// works for it, and logs, before it answers that. May be nil.
 	Starting func(threadID string)
 	// Ended is called once, when codex has nothing more to do for the turn: the turn has ended and its thread is
 	// unsubscribed or kept, the turn could not start, or the connection is closed. That may be long after StartTurn or

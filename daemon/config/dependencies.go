@@ -27,7 +27,10 @@ func (d Dependencies) Names() []string {
 
 // Missing are those that a unit requires, and that have no file.
 func (d Dependencies) Missing() []string {
-	return slices.DeleteFunc(requires.Names(d.Requires), func(name string) bool { return slices.Contains(d.Files, name) })
+	return slices.DeleteFunc(requires.Names(d.Requires), func(name string) bool {
+		return slices.Contains(d.Files,
+			name)
+	})
 }
 
 func (r raw) checkRequires() error {

@@ -65,7 +65,8 @@ func (m models) check(name string, a alias) error {
 	case a.Model == "":
 		return fmt.Errorf("model is missing: which model does it stand for?")
 	case wildcard.Is(a.Model):
-		return fmt.Errorf("model = %q: only the name of an alias may have a *; name one model that a worker has", a.Model)
+		return fmt.Errorf("model = %q: only the name of an alias may have a *; name one model that a worker has",
+			a.Model)
 	case chained:
 		return fmt.Errorf("model = %q is an alias, too; name the model itself", a.Model)
 	case a.Effort != "" && !slices.Contains(openai.Efforts(), a.Effort):

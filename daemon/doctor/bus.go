@@ -55,7 +55,8 @@ func checkPolkit(ctx context.Context, s *survey) []Finding {
 			return []Finding{f}
 		}
 	}
-	return []Finding{ok("", "codex-proxy may reset its workers, its dependencies, its remotes and itself, and nothing else")}
+	return []Finding{ok("",
+		"codex-proxy may reset its workers, its dependencies, its remotes and itself, and nothing else")}
 }
 
 func (s *survey) askPolkit(ctx context.Context, user, unit, verb string, want bool) (Finding, bool) {

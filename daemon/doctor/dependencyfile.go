@@ -27,8 +27,9 @@ func (s *survey) judgeDependencyFile(d dependent) []Finding {
 		return []Finding{fail(d.subject(), "has no file "+d.path()+required(d),
 			"codex-proxy dependencies add "+d.name+"; or take it out of requires")}
 	case d.err != nil:
-		return []Finding{fail(d.subject(), d.err.Error(), fmt.Sprintf("correct it until codex-proxy dependencies check "+
-			"%s reports no fault; then systemctl daemon-reload && systemctl restart %s", d.name, d.unit()))}
+		return []Finding{fail(d.subject(), d.err.Error(),
+			fmt.Sprintf("correct it until codex-proxy dependencies check "+
+				"%s reports no fault; then systemctl daemon-reload && systemctl restart %s", d.name, d.unit()))}
 	}
 	var found []Finding
 	for _, program := range programs(d.file) {
@@ -39,8 +40,9 @@ func (s *survey) judgeDependencyFile(d dependent) []Finding {
 	}
 	if d.file.User != "" {
 		if _, err := s.Account(d.file.User); err != nil {
-			found = append(found, fail(d.subject(), "there is no user "+d.file.User, "make the user, or correct user in "+
-				d.path()))
+			found = append(found, fail(d.subject(), "there is no user "+d.file.User,
+				"make the user, or correct user in "+
+					d.path()))
 		}
 	}
 	for _, dir := range d.file.Directories {

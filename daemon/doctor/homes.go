@@ -48,7 +48,8 @@ func (s *survey) judgeHome(ctx context.Context, subject, dir, unit string) []Fin
 	if use.traces > use.bytes/2 {
 		remedy = "systemctl restart " + unit + ", which removes codex's log of traces"
 	}
-	return []Finding{warn(subject, fmt.Sprintf("its home %s has %s, most of it below %s", dir, gibibytes(use.bytes), use.largest()), remedy)}
+	return []Finding{warn(subject, fmt.Sprintf("its home %s has %s, most of it below %s", dir, gibibytes(use.bytes),
+		use.largest()), remedy)}
 }
 
 // homeUse is what the files of a home take.

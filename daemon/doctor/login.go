@@ -60,12 +60,14 @@ func shared(logins []workerLogin) []Finding {
 		for _, first := range logins[:i] {
 			switch subject := "worker " + second.name; {
 			case second.Refresh != "" && second.Refresh == first.Refresh:
-				text := "has a copy of the login of the worker " + first.name + ": the first of them to renew it ends " +
+				text := "has a copy of the login of the worker " + first.name +
+					": the first of them to renew it ends " +
 					"the other's, and perhaps both"
 				found = append(found, fail(subject, text, loginRemedy(second.worker)))
 			case second.Account != "" && second.Account == first.Account:
 				text := "has the account of the worker " + first.name + ": they use up one quota"
-				found = append(found, warn(subject, text, "log it in with another account: "+loginRemedy(second.worker)))
+				found = append(found,
+					warn(subject, text, "log it in with another account: "+loginRemedy(second.worker)))
 			}
 		}
 	}

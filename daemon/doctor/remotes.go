@@ -62,19 +62,21 @@ func checkRemotes(ctx context.Context, s *survey) []Finding {
 	return orOK(found, "none is configured")
 }
 
-// judgeNamespaces finds the settings of the kernel by which the fence of a remote cannot be made. A file that is not there
-// is a setting that this kernel does not have.
+// judgeNamespaces finds the settings of the kernel by which the fence of a remote cannot be made. A file that is not
+// there is a setting that this kernel does not have.
 func (s *survey) judgeNamespaces() (found []Finding) {
 	for _, setting := range []struct{ name, bad, mend string }{
 		{"user/max_user_namespaces", "0", "sysctl user.max_user_namespaces=10000, and set it in /etc/sysctl.d"},
-		{"kernel/unprivileged_userns_clone", "0", "sysctl kernel.unprivileged_userns_clone=1, and set it in /etc/sysctl.d"},
+		{"kernel/unprivileged_userns_clone", "0",
+			"sysctl kernel.unprivileged_userns_clone=1, and set it in /etc/sysctl.d"},
 		{"kernel/apparmor_restrict_unprivileged_userns", "1",
 			"sysctl kernel.apparmor_restrict_unprivileged_userns=0, and set it in /etc/sysctl.d"},
 	} {
 		text, err := os.ReadFile(s.path("/proc/sys", setting.name))
 		if err == nil && strings.TrimSpace(string(text)) == setting.bad {
-			found = append(found, fail("/proc/sys/"+setting.name, "is "+setting.bad+": users may make no user namespaces, "+
-				"which every remote needs", setting.mend))
+			found = append(found,
+				fail("/proc/sys/"+setting.name, "is "+setting.bad+": users may make no user namespaces, "+
+					"which every remote needs", setting.mend))
 		}
 	}
 	return found
@@ -82,8 +84,9 @@ func (s *survey) judgeNamespaces() (found []Finding) {
 
 func (s *survey) judgeRemote(ctx context.Context, r distant) []Finding {
 	if r.err != nil {
-		return []Finding{fail(r.subject(), r.err.Error(), fmt.Sprintf("correct it until codex-proxy remotes check %s reports "+
-			"no fault; then systemctl daemon-reload", r.name))}
+		return []Finding{fail(r.subject(), r.err.Error(),
+			fmt.Sprintf("correct it until codex-proxy remotes check %s reports "+
+				"no fault; then systemctl daemon-reload", r.name))}
 	}
 	var found []Finding
 	for _, fault := range s.RemoteFaults(r.file) {
@@ -133,7 +136,8 @@ func (s *survey) judgeRemoteCodex(ctx context.Context, r distant) []Finding {
 // judgeRemoteSettings checks that systemd has read the file since its last change: a start is refused until then.
 func (s *survey) judgeRemoteSettings(r distant) []Finding {
 	text, err := os.ReadFile(s.path(generated, r.unit()+".d", "50-settings.conf"))
-	if err == nil && bytes.Contains(text, []byte(remote.HashVariable+"="+r.file.Hash)) && !s.units[r.unit()].NeedReload {
+	if err == nil && bytes.Contains(text, []byte(remote.HashVariable+"="+r.file.Hash)) &&
+		!s.units[r.unit()].NeedReload {
 		return nil
 	}
 	return []Finding{fail(r.file.File, "has changed, and systemd has not read it: the next start is refused",
@@ -147,8 +151,9 @@ func (s *survey) judgeRemoteRun(r distant) (found []Finding) {
 	journal := "journalctl -u " + r.unit() + " -n 20"
 	switch {
 	case unit.Failed():
-		found = append(found, fail(r.subject(), "has failed"+why(unit), fmt.Sprintf("%s, and mend the cause; then systemctl "+
-			"reset-failed %s; codex-proxy attach %s", journal, r.unit(), r.name)))
+		found = append(found, fail(r.subject(), "has failed"+why(unit),
+			fmt.Sprintf("%s, and mend the cause; then systemctl "+
+				"reset-failed %s; codex-proxy attach %s", journal, r.unit(), r.name)))
 	case unit.ActiveState == "failed" || unit.HeldBack || strings.HasPrefix(unit.SubState, "auto-restart"):
 		found = append(found, fail(r.subject(), "keeps failing, and waits for its next start"+why(unit), journal))
 	}
@@ -161,8 +166,9 @@ func (s *survey) judgeRemoteRun(r distant) (found []Finding) {
 		found = append(found, fail(r.subject(), "its socket is closed: nobody can attach"+why(socket),
 			fmt.Sprintf("systemctl reset-failed %[1]s; systemctl start %[1]s", r.socket())))
 	default:
-		found = append(found, warn(r.subject(), "its socket is closed: nobody can attach", open+"; or codex-proxy remotes "+
-			"remove "+r.name))
+		found = append(found, warn(r.subject(), "its socket is closed: nobody can attach",
+			open+"; or codex-proxy remotes "+
+				"remove "+r.name))
 	}
 	return found
 }

@@ -48,7 +48,8 @@ func remoteRow(r probes.Remote, now time.Time) []string {
 		continued = fmt.Sprint(u.Continued)
 	}
 	return []string{
-		r.Name, unitState(r.ActiveState, r.SubState), yesNo(r.Ready), string(r.Reason), age(r.Since, now), account, attached,
+		r.Name, unitState(r.ActiveState, r.SubState), yesNo(r.Ready), string(r.Reason), age(r.Since,
+			now), account, attached,
 		turn, continued, fmt.Sprint(r.RestartsTotal), lastExit(r.LastExit, now),
 	}
 }

@@ -67,7 +67,8 @@ var ofRemotes = []struct {
 }{
 	{byRemote("codex_textfile_remote_ready", "Whether the remote is ready: its unit is active."), prometheus.GaugeValue,
 		func(r probes.Remote) float64 { return oneIf[r.Ready] }},
-	{byRemote("codex_textfile_remote_restarts_total", "Automatic restarts of the remote by systemd since the proxy started."),
+	{byRemote("codex_textfile_remote_restarts_total",
+		"Automatic restarts of the remote by systemd since the proxy started."),
 		prometheus.CounterValue, func(r probes.Remote) float64 { return float64(r.RestartsTotal) }},
 	{byRemote("codex_textfile_remote_not_ready_seconds_total",
 		"Time since the proxy started in which the remote was to run, and was not ready."), prometheus.CounterValue,
@@ -79,7 +80,8 @@ var ofRemoteUse = []struct {
 	kind  prometheus.ValueType
 	value func(*probes.RemoteUse) float64
 }{
-	{byRemote("codex_textfile_remote_turns", "Turns of the remote that run, or wait for a person."), prometheus.GaugeValue,
+	{byRemote("codex_textfile_remote_turns", "Turns of the remote that run, or wait for a person."),
+		prometheus.GaugeValue,
 		func(u *probes.RemoteUse) float64 { return float64(u.Turns) }},
 	{byRemote("codex_textfile_remote_approval_waiting_since_timestamp_seconds",
 		"Since when a turn waits for a person with no owner attached; 0 if none does."), prometheus.GaugeValue,
@@ -95,7 +97,8 @@ var ofRemoteUse = []struct {
 }
 
 var (
-	remoteState = byRemote("codex_textfile_remote_state", "1 for the state that the remote is in, and 0 for the others.",
+	remoteState = byRemote("codex_textfile_remote_state",
+		"1 for the state that the remote is in, and 0 for the others.",
 		"state")
 	remoteAttached = byRemote("codex_textfile_remote_attached", "Clients that are attached to the remote.", "role")
 )

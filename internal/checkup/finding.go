@@ -1,5 +1,5 @@
-// Package checkup is the frame of a program's doctor: checks of an installation run side by side, each bounded, and make
-// one report of findings with their remedies.
+// Package checkup is the frame of a program's doctor: checks of an installation run side by side, each bounded, and
+// make one report of findings with their remedies.
 package checkup
 
 import (

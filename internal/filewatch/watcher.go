@@ -45,7 +45,8 @@ func (w *Watch) Changed() <-chan struct{} { return w.changed }
 func New() (*Watcher, error) { return newWatcher(unix.InotifyInit1) }
 
 func newWatcher(instance func(flags int) (int, error)) (*Watcher, error) {
-	w := &Watcher{watches: map[int32]map[*Watch]struct{}{}, polled: map[*Watch]struct{}{}, needed: make(chan struct{}, 1)}
+	w := &Watcher{watches: map[int32]map[*Watch]struct{}{}, polled: map[*Watch]struct{}{},
+		needed: make(chan struct{}, 1)}
 	fd, err := instance(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	switch {
 	case err == nil:

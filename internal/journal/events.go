@@ -123,12 +123,14 @@ func proxyEvents() []event {
 				"stopped, `systemctl start @CODEX_UNIT@` starts it. With the reason invalid,\n" +
 				"`codex-proxy dependencies check @CODEX_DEPENDENCY@` shows the fault of its file; then\n" +
 				"`systemctl daemon-reload` and `systemctl restart @CODEX_UNIT@`."},
-		{"dependency-start-limit", "aa2edd51b361499dba3bf357d882cc39", "dependency is given up: systemd's start limit is hit",
+		{"dependency-start-limit", "aa2edd51b361499dba3bf357d882cc39",
+			"dependency is given up: systemd's start limit is hit",
 			"systemd has stopped restarting a dependency",
 			"@CODEX_UNIT@ failed too often and stays down until an operator acts. The last end:\n" +
 				"@CODEX_DETAIL@. Fix the cause (`journalctl -u @CODEX_UNIT@`), then:\n" +
 				"  systemctl reset-failed @CODEX_UNIT@ && systemctl start @CODEX_UNIT@"},
-		{"dependency-refused", "88185fad7dd24b9792a7c9a723a7cc5c", "dependency is refused: another process holds what it needs",
+		{"dependency-refused", "88185fad7dd24b9792a7c9a723a7cc5c",
+			"dependency is refused: another process holds what it needs",
 			"A dependency was not started, because another process holds its lock, port or data",
 			"@CODEX_DETAIL@.\n" +
 				"systemd does not try again by itself. Stop that process in its own unit or session, then:\n" +
@@ -154,7 +156,8 @@ func proxyEvents() []event {
 			"The server has exited with CODEX_STATUS, which the unit reserves for a refused start (75) or a\n" +
 				"faulty file (78), after which systemd restarts nothing. So the unit ends with 1, and systemd\n" +
 				"restarts it."},
-		{"dependency-holders-unknown", "c9bce96b2fc3483f8ffb935baa4fad3d", "other processes are not looked for everywhere",
+		{"dependency-holders-unknown", "c9bce96b2fc3483f8ffb935baa4fad3d",
+			"other processes are not looked for everywhere",
 			"Some processes that may hold a dependency's lock, port or data were not seen",
 			"CODEX_ERROR has the reason. The start goes on: the lock itself still keeps a second server\n" +
 				"away."},

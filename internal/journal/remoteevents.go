@@ -46,7 +46,8 @@ func remoteEvents() []event {
 		{"client-request-refused", "d2f56012472b4a0cbe2ab41e3f36e0e0", "refused a request of a client",
 			"A client asked a remote for something that it may not do",
 			"docs/remotes.md has a table of what clients may ask for. The client was sent the reason."},
-		{"key-not-lent", "adcbd1ed81b8418cb4d2c6c9b4e7b796", "the server that lends codex its key or login does not run",
+		{"key-not-lent", "adcbd1ed81b8418cb4d2c6c9b4e7b796",
+			"the server that lends codex its key or login does not run",
 			"The codex of a remote cannot reach its model",
 			"The server that adds the provider's key, or the login of an account, to the requests of codex\n" +
 				"does not run. CODEX_ERROR has the reason; a restart of the unit starts it again."},
@@ -60,7 +61,8 @@ func remoteEvents() []event {
 			"No account serves a remote",
 			"CODEX_ERROR has the reason. The remote runs; its turns wait, or fail with the reason. It asks\n" +
 				"again every 5 seconds. codex-proxy accounts list"},
-		{"remote-shows-account", "620717f466084bdea5233aa32f8f0170", "codex shows people an account that does not serve any more",
+		{"remote-shows-account", "620717f466084bdea5233aa32f8f0170",
+			"codex shows people an account that does not serve any more",
 			"The codex of a remote shows another account than the one that serves it",
 			"/status shows the plan and the address of an earlier account until the next try, in a second."},
 		{"remote-switched", "42d4eba384f24853b8cf04d788782cae", "another account serves a remote",
@@ -115,11 +117,13 @@ func remoteEvents() []event {
 			"A turn of a remote has ended",
 			"codex ended the turn as @CODEX_STATUS@. What the model said is not logged: `codex-proxy attach\n" +
 				"@CODEX_REMOTE@` shows it."},
-		{"remote-approval-waits", "74c49227374254b003f74664c3f2a995", "a turn waits for a person, and nobody is attached",
+		{"remote-approval-waits", "74c49227374254b003f74664c3f2a995",
+			"a turn waits for a person, and nobody is attached",
 			"A turn of a remote waits for a person",
 			"It goes on after an answer: `codex-proxy attach @CODEX_REMOTE@`. The command of [notify] is\n" +
 				"run, too, if the file of the remote has one."},
-		{"remote-tool-answered", "09e9d4de5ce2e2a19b7529a0a04cc84d", "the keeper has answered a tool of a client that is gone",
+		{"remote-tool-answered", "09e9d4de5ce2e2a19b7529a0a04cc84d",
+			"the keeper has answered a tool of a client that is gone",
 			"A tool of a detached terminal was answered",
 			"The tool @CODEX_TOOL@ belongs to a client that is detached. The model received that answer,\n" +
 				"and goes on."},
@@ -150,7 +154,8 @@ func remoteEvents() []event {
 			"A reload takes long to pass connections to remotes on",
 			"They follow in a moment, or end with the process before the reload; then their clients connect\n" +
 				"again. CODEX_ERROR has their number."},
-		{"remote-link-lost", "1af5841251da407830955729436fe124", "the reload has lost a connection of an API key to a remote",
+		{"remote-link-lost", "1af5841251da407830955729436fe124",
+			"the reload has lost a connection of an API key to a remote",
 			"A reload has lost a connection of an API key to a remote",
 			"Its client connects again, and the remote goes on. CODEX_ERROR has the reason."},
 	}

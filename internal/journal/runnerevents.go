@@ -42,7 +42,8 @@ func runnerEvents() []event {
 			"The client received the reason, which is CODEX_ERROR. The output of git:\n" +
 				"  journalctl -u codex-repository@@CODEX_KEY@.service\n" +
 				"/etc/codex-runner/runner.toml has the credentials of repositories."},
-		{"mirror-damaged", "e9a1ba44134f4bbb8ce4e481322e14d2", "a mirror seems to be damaged: the next session of its repository makes it anew",
+		{"mirror-damaged", "e9a1ba44134f4bbb8ce4e481322e14d2",
+			"a mirror seems to be damaged: the next session of its repository makes it anew",
 			"The mirror of a repository seems to be damaged",
 			"A session could not make its workspace, and ended so; CODEX_ERROR has the reason. The next\n" +
 				"session of the repository @CODEX_REPOSITORY@ has the whole repository fetched again."},

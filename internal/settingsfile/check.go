@@ -30,8 +30,8 @@ var ours = []string{paths.Settings, paths.StateDir, paths.WorkerHomes, paths.Dep
 	paths.DependencyRuntimeDirs, "/run/codex-worker", "/run/credentials", "/run/systemd", "/run/dbus", "/etc/systemd",
 	"/usr", "/boot", "/proc", "/sys", "/dev"}
 
-// Ours is the directory of the system or of codex-proxy that dir is, holds or lies in, which no file may name. Empty: dir
-// has to do with none.
+// Ours is the directory of the system or of codex-proxy that dir is, holds or lies in, which no file may name. Empty:
+// dir has to do with none.
 func Ours(dir string) string {
 	for _, of := range ours {
 		if unitfile.Within(dir, of) || unitfile.Within(of, dir) {

@@ -115,7 +115,8 @@ func applied(ctx context.Context, from interface {
 var ErrNewer = errors.New("it was written by a newer version")
 
 func newer(version, steps int) error {
-	return fmt.Errorf("%w (schema %d, this one knows %d); install that version, or move the file away", ErrNewer, version, steps)
+	return fmt.Errorf("%w (schema %d, this one knows %d); install that version, or move the file away", ErrNewer,
+		version, steps)
 }
 
 // Check returns the reason why Open could not use the database at path with that many

@@ -15,14 +15,15 @@ func Printable(text string) error {
 				text, r)
 		}
 		if noncharacter(r) {
-			return fmt.Errorf("%q has the noncharacter %U: a unit cannot pass it on; put the text into a script", text, r)
+			return fmt.Errorf("%q has the noncharacter %U: a unit cannot pass it on; put the text into a script", text,
+				r)
 		}
 	}
 	return nil
 }
 
-// noncharacter reports whether systemd takes the rune for invalid UTF-8, and leaves out the whole line (unichar_is_valid
-// in src/basic/utf8.c).
+// noncharacter reports whether systemd takes the rune for invalid UTF-8, and leaves out the whole line
+// (unichar_is_valid in src/basic/utf8.c).
 func noncharacter(r rune) bool { return r&0xFFFE == 0xFFFE || r >= 0xFDD0 && r <= 0xFDEF }
 
 // longestPath bounds a path, in bytes.

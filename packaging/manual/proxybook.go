@@ -21,10 +21,12 @@ var proxyBook = book{
 	settings: []settingsPage{
 		{"codex-proxy.toml", "/etc/codex-proxy/config.toml", "settings of the HTTP daemon", proxyFile},
 		{"codex-worker.toml", "/etc/codex-proxy/workers/NAME.toml", "settings of a worker", workerFile},
-		{"codex-dependency.toml", "/etc/codex-proxy/dependencies/NAME.toml", "settings of a dependency", dependencyFile},
+		{"codex-dependency.toml", "/etc/codex-proxy/dependencies/NAME.toml", "settings of a dependency",
+			dependencyFile},
 		{"codex-remote.toml", "/etc/codex-proxy/remotes/NAME.toml", "settings of a remote", remoteFile},
 	},
-	settingsSeeAlso: []string{"codex-proxy(1)", "codex-proxy.service(8)", "codex-worker@.service(8)", "codex-dependency@.service(8)",
+	settingsSeeAlso: []string{"codex-proxy(1)", "codex-proxy.service(8)", "codex-worker@.service(8)",
+		"codex-dependency@.service(8)",
 		"codex-remote@.service(8)"},
 	units: []unitPage{
 		{
@@ -32,7 +34,8 @@ var proxyBook = book{
 			synopsis: "codex-proxy.service, codex-proxy.socket, codex-proxy-logins.socket, codex.target",
 			description: "codex-proxy.service answers HTTP on the socket of codex-proxy.socket, " +
 				"which keeps connections while the service restarts. On codex-proxy-logins.socket it lends the logins of accounts to remotes. codex.target contains these units and all workers. " +
-				strong + "systemctl start codex-proxy" + plain + " starts the target, too; " + strong + "systemctl stop codex.target" + plain + " stops everything but remotes and dependencies.",
+				strong + "systemctl start codex-proxy" + plain + " starts the target, too; " + strong +
+				"systemctl stop codex.target" + plain + " stops everything but remotes and dependencies.",
 			sections: []string{
 				"Processes and sockets", "What is going on", "Reasons", "What is wrong", "Upgrades", "Memory", "The control socket",
 			},
@@ -59,10 +62,13 @@ var proxyBook = book{
 				"check fails for too long. The start is refused, and not tried again, while another process holds its " +
 				"lock, its data or one of its ports.",
 			paragraphs: []string{
-				"At boot and at each " + strong + "systemctl daemon-reload" + plain + " a generator makes a drop-in of the " +
-					"file, with the whole command; " + strong + "systemctl cat" + plain + " shows it. A file with a fault " +
+				"At boot and at each " + strong + "systemctl daemon-reload" + plain +
+					" a generator makes a drop-in of the " +
+					"file, with the whole command; " + strong + "systemctl cat" + plain +
+					" shows it. A file with a fault " +
 					"makes none, and then a start fails with the fault in " + strong + "systemctl status" + plain + ".",
-				strong + "codex-proxy dependencies" + plain + " makes, lists, checks and removes dependencies. The keys " +
+				strong + "codex-proxy dependencies" + plain +
+					" makes, lists, checks and removes dependencies. The keys " +
 					"requires, bind_requires and ready_requires of codex-proxy.toml(5) and codex-worker.toml(5) tie the " +
 					"daemon or a worker to them. " + strong + "systemctl enable" + plain + " starts one at boot.",
 			},
@@ -79,14 +85,18 @@ var proxyBook = book{
 				"codex and all that it runs, the commands of people who attach included, live in namespaces of their own " +
 					"within the unit. They see no other process, remote, terminal or home of their user, no credential, and not " +
 					"the main process of the unit, which lends codex the provider's key or an account's login.",
-				"At boot and at each " + strong + "systemctl daemon-reload" + plain + " a generator makes a drop-in of the " +
-					"file; " + strong + "systemctl cat" + plain + " shows it. A start with a file that has a fault, or has changed " +
+				"At boot and at each " + strong + "systemctl daemon-reload" + plain +
+					" a generator makes a drop-in of the " +
+					"file; " + strong + "systemctl cat" + plain +
+					" shows it. A start with a file that has a fault, or has changed " +
 					"since, fails with the reason in " + strong + "systemctl status" + plain + ".",
 				"The command of [notify] runs in a unit of its own, codex-remote-notify@NAME.service, which its socket starts " +
 					"for each event and which ends after the last one. Its output and its failures are in the journal: " +
 					strong + "codex-proxy remotes logs NAME" + plain + ".",
-				strong + "codex-proxy remotes" + plain + " adds, lists, checks, stops and removes remotes, sends messages, " +
-					"continues cut turns and shows the journal; " + strong + "systemctl enable codex-remote@NAME.socket" + plain +
+				strong + "codex-proxy remotes" + plain +
+					" adds, lists, checks, stops and removes remotes, sends messages, " +
+					"continues cut turns and shows the journal; " + strong +
+					"systemctl enable codex-remote@NAME.socket" + plain +
 					" opens one at boot.",
 			},
 		},
@@ -120,12 +130,14 @@ var proxyBook = book{
 		{"/etc/codex-proxy/traces-headers", "Headers for the collector of traces."},
 		{"/etc/codex-proxy/first-key", "The API key that the installation made, readable by root. " +
 			"Keep it elsewhere and delete the file."},
-		{"/var/lib/codex-worker/NAME", "The worker's CODEX_HOME, with its login: a link to /var/lib/private/codex-worker/NAME."},
+		{"/var/lib/codex-worker/NAME",
+			"The worker's CODEX_HOME, with its login: a link to /var/lib/private/codex-worker/NAME."},
 		{"/var/lib/codex-dependency/NAME", "The data of the dependency NAME. Without a user in its file: a link to " +
 			"/var/lib/private/codex-dependency/NAME."},
 		{"/etc/codex-proxy/remotes/NAME.toml", "Settings of the remote NAME."},
-		{"/var/lib/codex-remote/NAME", "The CODEX_HOME of the remote NAME, with its threads. Without a user in its file: a " +
-			"link to /var/lib/private/codex-remote/NAME."},
+		{"/var/lib/codex-remote/NAME",
+			"The CODEX_HOME of the remote NAME, with its threads. Without a user in its file: a " +
+				"link to /var/lib/private/codex-remote/NAME."},
 		{"/usr/share/codex-proxy/dependencies", "Presets of dependencies."},
 	},
 }

@@ -8,13 +8,15 @@ var runnerBook = book{
 	summary: "commands in supervised sessions",
 	description: "codex-runner takes a repository, a ref, perhaps a patch, an environment and a command. It runs the " +
 		"command as a systemd unit under limits, streams its output, and reports how it ended.",
-	seeAlso: []string{"codex-runner.toml(5)", "codex-runner.service(8)", "codex-session@.service(8)", "codex-repository@.service(8)", "codex-environment@.service(8)",
+	seeAlso: []string{"codex-runner.toml(5)", "codex-runner.service(8)", "codex-session@.service(8)",
+		"codex-repository@.service(8)", "codex-environment@.service(8)",
 		"env(1)", "timeout(1)", "systemd-run(1)"},
 	settings: []settingsPage{
 		{"codex-runner.toml", "/etc/codex-runner/runner.toml", "settings of the daemon", runnerFile},
 	},
 	settingsSeeAlso: []string{"codex-runner(1)", "codex-runner.service(8)", "codex-session@.service(8)"},
-	unitSeeAlso:     []string{"codex-runner(1)", "codex-runner.toml(5)", "systemd.exec(5)", "systemd.resource-control(5)"},
+	unitSeeAlso: []string{"codex-runner(1)", "codex-runner.toml(5)", "systemd.exec(5)",
+		"systemd.resource-control(5)"},
 	units: []unitPage{
 		{
 			unit: "codex-runner.service", summary: "the daemon of codex-runner under systemd",
@@ -57,8 +59,9 @@ var runnerBook = book{
 		{"64", "Wrong usage, EX_USAGE of sysexits.h."},
 		{"75", "Failure for now, EX_TEMPFAIL: the queue is full, or the service stops. Another try may succeed."},
 		{"78", "A fault of the settings, EX_CONFIG: systemd does not restart codex-runner.service."},
-		{"124 to 127, 128+n", "Of run, as timeout(1) and env(1) have them: COMMAND ran longer than its time; it did not run, " +
-			"or its end is not known; it cannot be executed; it is not found; the signal n ended it."},
+		{"124 to 127, 128+n",
+			"Of run, as timeout(1) and env(1) have them: COMMAND ran longer than its time; it did not run, " +
+				"or its end is not known; it cannot be executed; it is not found; the signal n ended it."},
 	},
 	files: [][2]string{
 		{"/etc/codex-runner/runner.toml", "Settings of the daemon."},

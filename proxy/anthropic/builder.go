@@ -21,9 +21,9 @@ type Head struct {
 // Builder makes the events of a streamed message, and the message itself, from the events of a turn. One goroutine may
 // use it.
 //
-// The first event of the turn also yields message_start and a ping, and the first of a block the events that open it and
-// that close the one before, so that the order is right for any turn. The whole message equals the streamed one. The
-// events that a method returns are valid until the next call.
+// The first event of the turn also yields message_start and a ping, and the first of a block the events that open it
+// and that close the one before, so that the order is right for any turn. The whole message equals the streamed one.
+// The events that a method returns are valid until the next call.
 type Builder struct {
 	message  Message
 	whole    bool

@@ -10,8 +10,8 @@ import (
 	"codex-proxy/proxy/openai"
 )
 
-// deepest is the depth of a block that may have blocks: that of a document in a search result of a tool. Each level copies
-// the texts of those below it.
+// deepest is the depth of a block that may have blocks: that of a document in a search result of a tool. Each level
+// copies the texts of those below it.
 const deepest = 7
 
 // nested is the content of a block: text, or blocks of the user. The paths of its parts are relative to the block that

@@ -7,9 +7,9 @@ import (
 	"codex-proxy/proxy/openai"
 )
 
-// pairTools checks that the user's message after each call of a tool has its result, and that every result has its call:
-// codex drops a result without a call, and invents a missing result. Messages of the same role in a row are one. Clients
-// know the errors by Anthropic's words.
+// pairTools checks that the user's message after each call of a tool has its result, and that every result has its
+// call: codex drops a result without a call, and invents a missing result. Messages of the same role in a row are one.
+// Clients know the errors by Anthropic's words.
 func pairTools(messages []MessageParam) error {
 	p := pairs{ids: map[string]bool{}, open: map[string]bool{}}
 	for i := range messages {
@@ -88,7 +88,8 @@ func (p *pairs) done() error {
 		clear(p.open)
 		return nil
 	}
-	return openai.Invalid("tool_result_missing", p.at, fmt.Sprintf("%s: `tool_use` ids were found without `tool_result` "+
-		"blocks immediately after: %s. Each `tool_use` block must have a corresponding `tool_result` block in the next "+
-		"message.", p.at, openai.Bounded(strings.Join(missing, ", "))))
+	return openai.Invalid("tool_result_missing", p.at,
+		fmt.Sprintf("%s: `tool_use` ids were found without `tool_result` "+
+			"blocks immediately after: %s. Each `tool_use` block must have a corresponding `tool_result` block in the next "+
+			"message.", p.at, openai.Bounded(strings.Join(missing, ", "))))
 }

@@ -18,15 +18,16 @@ const (
 	refused              // 400, because the answer would be wrong without notice
 )
 
-// params is every known parameter of POST /v1/messages and its rule. Any other one is ignored: Anthropic asks gateways to
-// take fields that they do not know, as its clients send new ones before the reference has them.
+// params is every known parameter of POST /v1/messages and its rule. Any other one is ignored: Anthropic asks gateways
+// to take fields that they do not know, as its clients send new ones before the reference has them.
 // Source: https://code.claude.com/docs/en/llm-gateway.
 // docs/api.md has this table; a test keeps the two equal.
 var params = map[string]struct {
 	rule rule
 	why  string
 }{
-	"model":    {honoured, "a model of `GET /v1/models`, an alias, or a name that a pattern of `[models.aliases]` matches"},
+	"model": {honoured,
+		"a model of `GET /v1/models`, an alias, or a name that a pattern of `[models.aliases]` matches"},
 	"messages": {honoured, "see [Messages of the Messages API](#messages-of-the-messages-api)"},
 	"system": {honoured,
 		"text, or text blocks; a block that begins with `x-anthropic-billing-header:`, as Claude Code sends it, is left out"},
@@ -47,16 +48,19 @@ var params = map[string]struct {
 		"auto and none; any and tool are asked for in words; with disable_parallel_tool_use the answer has one call"},
 	"service_tier": {honoured, "auto and standard_only are what the worker is set to"},
 	"speed":        {honoured, "fast is the tier priority, for models that have it"},
-	"safeguards": {honoured, "a verdict on each call of a tool, in safeguard_results, as Claude Code's auto mode needs it: " +
-		"always not_flagged, as [nothing is checked here](security.md#what-the-proxy-does-not-check); a safeguard other " +
-		"than dangerous_tool_use is unsupported"},
+	"safeguards": {honoured,
+		"a verdict on each call of a tool, in safeguard_results, as Claude Code's auto mode needs it: " +
+			"always not_flagged, as [nothing is checked here](security.md#what-the-proxy-does-not-check); a safeguard other " +
+			"than dangerous_tool_use is unsupported"},
 
-	"max_tokens": {ignored, "required, but codex has no such setting; a whole number. With 0, which warms Anthropic's " +
-		"cache, nothing runs: the answer is empty, with the estimated tokens of the input"},
-	"temperature":           {ignored, "codex has no such setting; a number"},
-	"top_p":                 {ignored, "codex has no such setting; a number"},
-	"top_k":                 {ignored, "codex has no such setting; a number"},
-	"metadata":              {ignored, "not passed on; a user_id with a session identifies the conversation for `rotation`"},
+	"max_tokens": {ignored,
+		"required, but codex has no such setting; a whole number. With 0, which warms Anthropic's " +
+			"cache, nothing runs: the answer is empty, with the estimated tokens of the input"},
+	"temperature": {ignored, "codex has no such setting; a number"},
+	"top_p":       {ignored, "codex has no such setting; a number"},
+	"top_k":       {ignored, "codex has no such setting; a number"},
+	"metadata": {ignored,
+		"not passed on; a user_id with a session identifies the conversation for `rotation`"},
 	"cache_control":         {ignored, "codex sets its own, here and in blocks and tools"},
 	"context_hint":          {ignored, "nothing is edited: the model gets the whole conversation"},
 	"context_management":    {ignored, "nothing is edited: the model gets the whole conversation"},
@@ -85,8 +89,8 @@ const (
 	maxUnknownName = 64 // bytes
 )
 
-// checkParams refuses the parameters that are refused, and returns the ignored ones. A null, false or empty value counts
-// as unset. Unknown parameters are ignored; those whose names can stand in a header are named, up to a number.
+// checkParams refuses the parameters that are refused, and returns the ignored ones. A null, false or empty value
+// counts as unset. Unknown parameters are ignored; those whose names can stand in a header are named, up to a number.
 func checkParams(fields map[string]openai.ValuePrefix) (ignoredParams []string, err error) {
 	unknown := 0
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
@@ -98,7 +102,8 @@ func checkParams(fields map[string]openai.ValuePrefix) (ignoredParams []string, 
 				ignoredParams = append(ignoredParams, name)
 			}
 		case name == "thread":
-			return nil, openai.Invalid(codeThread, name, "thread: no conversation is kept; send all messages, without thread")
+			return nil, openai.Invalid(codeThread, name,
+				"thread: no conversation is kept; send all messages, without thread")
 		case p.rule == refused:
 			return nil, unsupported(name, fmt.Sprintf("%s is not supported: %s; leave it out", name, p.why))
 		case p.rule == ignored:

@@ -2,8 +2,8 @@ package anthropic
 
 import "codex-proxy/proxy/openai"
 
-// dangerousToolUse is the type of the safeguard that Claude Code's auto mode asks for: it wants a verdict on each call of
-// a tool, and denies calls that have none.
+// dangerousToolUse is the type of the safeguard that Claude Code's auto mode asks for: it wants a verdict on each call
+// of a tool, and denies calls that have none.
 // Source: Claude Code 2.1.330; no reference of Anthropic's has it.
 const dangerousToolUse = "dangerous_tool_use"
 
@@ -42,8 +42,8 @@ type verdict struct {
 	Outcome string `json:"outcome"` // not_flagged
 }
 
-// unflagged is the verdict on every call. There is no classifier here: the client's own rules and the person at it decide
-// what runs, as with every other client. docs/security.md says so.
+// unflagged is the verdict on every call. There is no classifier here: the client's own rules and the person at it
+// decide what runs, as with every other client. docs/security.md says so.
 var unflagged = verdict{Type: "evaluated", Outcome: "not_flagged"}
 
 // safeguardResults answer the safeguards of a request whose answer has these calls; nil if it has none.

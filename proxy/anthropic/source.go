@@ -126,5 +126,6 @@ func (s *source) unknown(at string) error {
 	case "file":
 		return unsupported(at, at+": files are not kept; send the data itself")
 	}
-	return unsupported(at+".type", fmt.Sprintf("%s.type: sources of type %q are not supported", at, openai.Clip(s.Type)))
+	return unsupported(at+".type", fmt.Sprintf("%s.type: sources of type %q are not supported", at,
+		openai.Clip(s.Type)))
 }

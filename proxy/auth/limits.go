@@ -145,7 +145,8 @@ func (l *Limits) setRemotes(value string) error {
 	for i, r := range remotes {
 		name := strings.TrimSuffix(r, viewerMark)
 		if strings.Contains(name, ":") {
-			return errors.New(Remotes + " must be names of remotes, or NAME" + viewerMark + " for one that the key only watches")
+			return errors.New(Remotes + " must be names of remotes, or NAME" + viewerMark +
+				" for one that the key only watches")
 		}
 		if slices.ContainsFunc(remotes[:i], func(o string) bool { return strings.TrimSuffix(o, viewerMark) == name }) {
 			return errors.New(Remotes + " must name each remote once")

@@ -147,8 +147,8 @@ func (e *Endpoint) update(w http.ResponseWriter, r *http.Request, x *proxy.Excha
 	return e.send(w, c)
 }
 
-// delete serves DELETE /v1/conversations/{conversation}. A response that is being made in it comes to its end, and is in
-// no conversation then.
+// delete serves DELETE /v1/conversations/{conversation}. A response that is being made in it comes to its end, and is
+// in no conversation then.
 func (e *Endpoint) delete(w http.ResponseWriter, r *http.Request, x *proxy.Exchange) error {
 	if e.Store == nil {
 		return e.explain(r, stored.ErrNotFound)
@@ -180,7 +180,8 @@ func (e *Endpoint) explain(r *http.Request, err error) error {
 	case errors.Is(err, stored.ErrLocked):
 		return Locked("conversation_id")
 	case errors.Is(err, stored.ErrNoRoom):
-		return openai.TooLarge("items", "the conversation is larger than all responses may be together (response_storage)")
+		return openai.TooLarge("items",
+			"the conversation is larger than all responses may be together (response_storage)")
 	case errors.Is(err, stored.ErrTooLong):
 		return openai.TooLarge("items", "the conversation would be larger than a worker takes; begin a new one")
 	}

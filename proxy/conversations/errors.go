@@ -7,8 +7,8 @@ import (
 	"codex-proxy/proxy/openai"
 )
 
-// NotFound is the answer to an id of a conversation that leads nowhere; param has it. keeps is whether this server keeps
-// any.
+// NotFound is the answer to an id of a conversation that leads nowhere; param has it. keeps is whether this server
+// keeps any.
 func NotFound(param, id string, keeps bool) error {
 	why := "it was deleted, or its time is over; create a new one"
 	if !keeps {

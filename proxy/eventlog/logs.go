@@ -1,8 +1,8 @@
 // Package eventlog keeps the events of streamed responses in files, one a response, while they are made and as long as
 // the response is stored. A file has the bytes that a client receives.
 //
-// One process writes a file; it may be another one than the process that a client follows it in, as after a reload. Each
-// process holds a lock (flock(2)) as long as it lives, by which others see that it has ended. The last event of a
+// One process writes a file; it may be another one than the process that a client follows it in, as after a reload.
+// Each process holds a lock (flock(2)) as long as it lives, by which others see that it has ended. The last event of a
 // response is in its file before the response is stored, and followers get it after that: see Reader.
 package eventlog
 

@@ -84,7 +84,8 @@ func (in *Intake) receive(w http.ResponseWriter, r *http.Request, x *proxy.Excha
 }
 
 // decode decodes a body within the limits, which hold before and after that.
-func (in *Intake) decode(w http.ResponseWriter, r *http.Request, x *proxy.Exchange, coding string, from *source) ([]byte, error) {
+func (in *Intake) decode(w http.ResponseWriter, r *http.Request, x *proxy.Exchange, coding string,
+	from *source) ([]byte, error) {
 	body, err := codings[coding](from)
 	if err != nil {
 		return nil, from.explain(coding, err)
@@ -109,7 +110,8 @@ func (in *Intake) decode(w http.ResponseWriter, r *http.Request, x *proxy.Exchan
 }
 
 // reserve acquires memory for a body of unknown size as it comes, beside other bytes, and gives it more time.
-func (in *Intake) reserve(w http.ResponseWriter, r *http.Request, x *proxy.Exchange, beside int64) func(bytes int64) error {
+func (in *Intake) reserve(w http.ResponseWriter, r *http.Request, x *proxy.Exchange,
+	beside int64) func(bytes int64) error {
 	return func(bytes int64) error {
 		if err := x.Grant.Body.Reach(r.Context(), beside+bytes); err != nil {
 			return err

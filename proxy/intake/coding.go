@@ -93,7 +93,8 @@ func openZstd(from *source) (*coded, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &coded{Reader: r, source: from, memory: int64(window) + min(int64(window), 1<<20) + zstdMemory, close: r.Close}, nil
+	return &coded{Reader: r, source: from, memory: int64(window) + min(int64(window), 1<<20) + zstdMemory,
+		close: r.Close}, nil
 }
 
 // windowOf is the window of the first frame, which is not read yet.
@@ -127,8 +128,10 @@ func (s *source) explain(name string, err error) error {
 	case s.err != nil:
 		return s.err
 	case errors.Is(err, zstd.ErrWindowSizeExceeded), errors.Is(err, zstd.ErrDecoderSizeExceeded):
-		return openai.TooLarge("", fmt.Sprintf("the window of the zstd body is larger than %d bytes; compress it with a "+
-			"smaller one (--zstd=wlog=23)", maxWindow))
+		return openai.TooLarge("",
+			fmt.Sprintf("the window of the zstd body is larger than %d bytes; compress it with a "+
+				"smaller one (--zstd=wlog=23)", maxWindow))
 	}
-	return openai.Invalid("body_unreadable", "", fmt.Sprintf("the body is not what Content-Encoding says: %s: %v", name, err))
+	return openai.Invalid("body_unreadable", "", fmt.Sprintf("the body is not what Content-Encoding says: %s: %v", name,
+		err))
 }

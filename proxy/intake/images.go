@@ -74,7 +74,8 @@ func (in *Intake) Inline(ctx context.Context, x *proxy.Exchange, images []openai
 // refused reports whether an image cannot be had, however often it is asked for.
 func refused(err error) bool {
 	var known *openai.Error
-	return errors.As(err, &known) && (known.Status == http.StatusBadRequest || known.Status == http.StatusRequestEntityTooLarge)
+	return errors.As(err, &known) && (known.Status == http.StatusBadRequest ||
+		known.Status == http.StatusRequestEntityTooLarge)
 }
 
 // boundFetched leaves out the oldest images that are to be fetched, beyond the bound.
@@ -89,7 +90,8 @@ func boundFetched(images []openai.PlacedImage) error {
 		}
 		if p.New {
 			return openai.Invalid("image_too_large", p.At,
-				fmt.Sprintf("%s: at most %d images of one request are fetched; send others as data: URLs", p.At, mostFetched))
+				fmt.Sprintf("%s: at most %d images of one request are fetched; send others as data: URLs", p.At,
+					mostFetched))
 		}
 		p.Image.Omit()
 	}

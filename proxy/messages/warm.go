@@ -9,8 +9,8 @@ import (
 	"codex-proxy/proxy/tokens"
 )
 
-// warm answers a request with max_tokens 0: Anthropic's API reads the prompt into its cache, and generates nothing. codex
-// has no such turn, so nothing runs. The usage is the estimated tokens of the input, as in count.
+// warm answers a request with max_tokens 0: Anthropic's API reads the prompt into its cache, and generates nothing.
+// codex has no such turn, so nothing runs. The usage is the estimated tokens of the input, as in count.
 func (m *message) warm(ctx context.Context) error {
 	planned, err := planTurn(m.req)
 	if err != nil {

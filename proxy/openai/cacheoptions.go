@@ -20,7 +20,8 @@ func (raw rawResponse) applyCacheOptions(req *ResponseRequest) error {
 	}
 	var options rawCacheOptions
 	if unmarshal(value, &options) != nil { // what is longer than maxValue was cut off
-		return Invalid("invalid_value", cacheOptions, cacheOptions+" must be an object of mode, prewarm and ttl, and prewarm a boolean")
+		return Invalid("invalid_value", cacheOptions,
+			cacheOptions+" must be an object of mode, prewarm and ttl, and prewarm a boolean")
 	}
 	req.NoGenerate = req.NoGenerate || options.Prewarm
 	req.onlyPrewarm = options.Prewarm && len(options.Others) == 0

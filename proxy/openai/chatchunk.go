@@ -66,7 +66,8 @@ func (a Answer) RefusalChunk(choice int, text string) ChatChunk {
 
 // CallChunks add the index-th call: first its id and name, then its arguments in pieces.
 func (a Answer) CallChunks(choice, index int, call ToolCall) []ChatChunk {
-	chunks := []ChatChunk{a.delta(choice, a.callDelta(index, ToolCall{ID: call.ID, Name: call.Name, Custom: call.Custom}))}
+	chunks := []ChatChunk{a.delta(choice, a.callDelta(index, ToolCall{ID: call.ID, Name: call.Name,
+		Custom: call.Custom}))}
 	for piece := range Pieces(call.Arguments) {
 		chunks = append(chunks, a.delta(choice, a.callDelta(index, ToolCall{Arguments: piece, Custom: call.Custom})))
 	}

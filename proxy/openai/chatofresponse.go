@@ -68,7 +68,8 @@ func (raw rawResponse) includesUsage() (bool, error) {
 	delete(raw.Others, "stream_options")
 	var options *streamOptions
 	if unmarshal([]byte(value), &options) != nil {
-		return false, Invalid("invalid_type", "stream_options", "stream_options must be an object of the boolean include_usage")
+		return false, Invalid("invalid_type", "stream_options",
+			"stream_options must be an object of the boolean include_usage")
 	}
 	return options != nil && options.IncludeUsage, nil
 }
@@ -105,7 +106,10 @@ func (req *ResponseRequest) checkChat() error {
 	}{
 		{"previous_response_id", req.Previous != ""}, {"conversation", req.Conversation != ""},
 		{"background", req.Background}, {cacheOptions, req.NoGenerate}, {"input", req.Compaction != nil},
-		{"tools", slices.ContainsFunc(req.Tools.Offered, func(t ClientTool) bool { return t.Namespace != "" || t.Search })},
+		{"tools", slices.ContainsFunc(req.Tools.Offered, func(t ClientTool) bool {
+			return t.Namespace != "" ||
+				t.Search
+		})},
 	} {
 		if only.set {
 			return unsupported(only.name, notInAChat(only.name))

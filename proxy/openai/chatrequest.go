@@ -64,8 +64,8 @@ func (req *ChatRequest) Images() (list []PlacedImage) {
 }
 
 var (
-	// serviceTiers are the tiers of the OpenAI reference, as codex 0.169 knows them. It omits the default. Its "fast" is
-	// priority upstream. It drops the tiers that a model lacks, and scale for all models.
+	// serviceTiers are the tiers of the OpenAI reference, as codex 0.169 knows them. It omits the default. Its "fast"
+	// is priority upstream. It drops the tiers that a model lacks, and scale for all models.
 	serviceTiers = map[string]string{"": "", "auto": "", "default": "", "flex": "flex", "priority": "priority",
 		"fast": "priority", "scale": "scale"}
 	verbosities = []string{"", "low", "medium", "high"}

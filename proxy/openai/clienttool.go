@@ -92,7 +92,8 @@ func checkTools(at string, tools []ClientTool) error {
 	for _, t := range tools {
 		if earlier, ok := first[t.Wire.Name]; ok {
 			at := t.at + ".name"
-			return Invalid("invalid_value", at, fmt.Sprintf("%s: %q is the name of %s, too; names must be different", at,
+			return Invalid("invalid_value", at, fmt.Sprintf("%s: %q is the name of %s, too; names must be different",
+				at,
 				clip(t.Name), earlier.at))
 		}
 		first[t.Wire.Name] = t

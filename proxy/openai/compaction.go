@@ -12,7 +12,8 @@ type compaction struct {
 }
 
 func newCompaction(begun Compacted) *compaction {
-	return &compaction{begun, NewResponseBuilder(&ResponseRequest{}, Response{}, "", func(prefix string) string { return prefix })}
+	return &compaction{begun, NewResponseBuilder(&ResponseRequest{}, Response{}, "",
+		func(prefix string) string { return prefix })}
 }
 
 // Compact makes the events of the item compaction, after all that the model wrote. The error is one of NotCompacted.
@@ -27,7 +28,8 @@ func (b *ResponseBuilder) Compact() ([]ResponseEvent, *Error) {
 	}
 	events := b.Begin()
 	b.open = &openItem{
-		OutputItem: OutputItem{Type: itemCompaction, ID: b.newID("cmp_"), Encrypted: encoded}, index: len(b.response.Output),
+		OutputItem: OutputItem{Type: itemCompaction, ID: b.newID("cmp_"),
+			Encrypted: encoded}, index: len(b.response.Output),
 	}
 	return append(events, b.itemEvent("response.output_item.added"), b.finishItem("")), nil
 }

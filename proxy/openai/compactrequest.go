@@ -8,9 +8,10 @@ import (
 // compactParams are the parameters of POST /v1/responses/compact. It also takes those of a response that say how an
 // answer is made, without effect, as clients send the same settings to both.
 var compactParams = params{
-	"model":                {honoured, ""},
-	"input":                {honoured, "as for a response"},
-	"instructions":         {honoured, "the model reads them with the conversation; the compacted one does not hold them"},
+	"model": {honoured, ""},
+	"input": {honoured, "as for a response"},
+	"instructions": {honoured,
+		"the model reads them with the conversation; the compacted one does not hold them"},
 	"previous_response_id": {honoured, "the whole conversation up to that response, before input"},
 	"reasoning":            {honoured, "as for a response"},
 	"service_tier":         {honoured, "as for a response"},

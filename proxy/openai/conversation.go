@@ -152,7 +152,8 @@ func (raw rawConversationRequest) validate() (_ *ConversationRequest, err error)
 	}
 	if at := len(raw.Items.items) - 1; items.Compaction != nil {
 		return nil, unsupported(raw.Items.at(at)+".type",
-			fmt.Sprintf("%s: a %s asks for a response; send it as the last item of its input", raw.Items.at(at), itemTrigger))
+			fmt.Sprintf("%s: a %s asks for a response; send it as the last item of its input", raw.Items.at(at),
+				itemTrigger))
 	}
 	for _, item := range items.Input {
 		if item.Reference != "" {

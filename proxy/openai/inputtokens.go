@@ -17,8 +17,8 @@ var inputTokensParams = func() params {
 	return table
 }()
 
-// DecodeInputTokens is DecodeResponse for a request to count the tokens of a response's input. The model may be missing,
-// and nothing is stored or streamed. Source: OpenAI API reference, "Get input token counts".
+// DecodeInputTokens is DecodeResponse for a request to count the tokens of a response's input. The model may be
+// missing, and nothing is stored or streamed. Source: OpenAI API reference, "Get input token counts".
 func DecodeInputTokens(body []byte) (*ResponseRequest, error) { return Reading{}.InputTokens(body) }
 
 // InputTokens is DecodeInputTokens for another reading.

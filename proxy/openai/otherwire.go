@@ -57,7 +57,8 @@ type Choice struct {
 
 // ChooseTools returns the tools that the model may call, and the instructions for the model that stand for settings
 // which codex does not have. at is the path of the choice.
-func ChooseTools(at string, tools []ClientTool, choice Choice) (offered []ClientTool, instructions []string, err error) {
+func ChooseTools(at string, tools []ClientTool,
+	choice Choice) (offered []ClientTool, instructions []string, err error) {
 	if err := checkTools("tools", tools); err != nil {
 		return nil, nil, err
 	}

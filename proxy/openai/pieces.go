@@ -5,8 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// MaxDelta is the most bytes of text in one delta of a stream. Clients bound a line: bufio.Scanner of Go, as langchaingo
-// uses it, to 64 KiB, and aiohttp of Python to 128 KiB. JSON may write a byte as six.
+// MaxDelta is the most bytes of text in one delta of a stream. Clients bound a line: bufio.Scanner of Go, as
+// langchaingo uses it, to 64 KiB, and aiohttp of Python to 128 KiB. JSON may write a byte as six.
 const MaxDelta = 4 << 10
 
 // Pieces splits a text into deltas, between characters. An empty text is one piece.

@@ -30,8 +30,8 @@ type Reasoning struct {
 	Disabled bool
 }
 
-// reasoningWithout are the fields of reasoning that are ignored: codex has no such settings, and sends the model all the
-// reasoning in the history.
+// reasoningWithout are the fields of reasoning that are ignored: codex has no such settings, and sends the model all
+// the reasoning in the history.
 var reasoningWithout = []string{"context", "mode"}
 
 // reasoning reads the parameter "reasoning" of the Responses API. It returns the ignored fields that are set.

@@ -26,8 +26,8 @@ type ResponseEvent struct {
 	*errorFields               // of an error
 }
 
-// errorFields are the fields of the event error: flat, as in OpenAI's API reference, and nested in error, where OpenAI's
-// libraries for Python, JavaScript and Go look for them and raise.
+// errorFields are the fields of the event error: flat, as in OpenAI's API reference, and nested in error, where
+// OpenAI's libraries for Python, JavaScript and Go look for them and raise.
 type errorFields struct {
 	Code    string    `json:"code"`
 	Message string    `json:"message"`

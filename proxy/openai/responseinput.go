@@ -369,6 +369,7 @@ func (p rawItemPart) read(at, kind string) (ItemPart, error) {
 		return ItemPart{Type: kind, Text: text}, err
 	default:
 		return ItemPart{}, unsupported(at+".type",
-			fmt.Sprintf("%s: parts of type %q are not supported; send input_text, input_image or input_file", at, clip(p.Type)))
+			fmt.Sprintf("%s: parts of type %q are not supported; send input_text, input_image or input_file", at,
+				clip(p.Type)))
 	}
 }

@@ -178,7 +178,8 @@ type rawItemPart struct {
 func (p ItemPart) MarshalJSONTo(to *jsontext.Encoder) error {
 	switch {
 	case p.Image != nil && p.Image.Omitted() && p.Image.Remote(): // nothing fetches it later
-		return jsonv2.MarshalEncode(to, map[string]string{"type": partText, "text": OmittedImage}, jsonv2.Deterministic(true))
+		return jsonv2.MarshalEncode(to, map[string]string{"type": partText, "text": OmittedImage},
+			jsonv2.Deterministic(true))
 	case p.Image != nil:
 		return jsonv2.MarshalEncode(to, struct {
 			Type     string `json:"type"`

@@ -177,7 +177,10 @@ func (raw rawResponse) validate(r Reading) (*ResponseRequest, error) {
 	}
 	for _, check := range []func(*ResponseRequest) error{
 		raw.checkScalars, raw.applyMetadata,
-		func(req *ResponseRequest) error { return raw.applyReasoning(req, r) }, raw.applyInclude, raw.applyText, raw.applyInput,
+		func(req *ResponseRequest) error {
+			return raw.applyReasoning(req,
+				r)
+		}, raw.applyInclude, raw.applyText, raw.applyInput,
 		raw.applyTools, raw.applyCacheOptions,
 	} {
 		if err := check(req); err != nil {

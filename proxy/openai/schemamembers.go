@@ -99,7 +99,8 @@ func (n schemaMembers) besides(names ...string) bool {
 // counts reports whether a keyword may be in a strict form, or constrains the value.
 func counts(keyword string) bool {
 	return slices.Contains(strictKept, keyword) || slices.Contains(strictLost, keyword) ||
-		slices.Contains(strictNever, keyword) || slices.Contains([]string{"oneOf", "allOf", "pattern", "format"}, keyword)
+		slices.Contains(strictNever, keyword) || slices.Contains([]string{"oneOf", "allOf", "pattern", "format"},
+		keyword)
 }
 
 // merge adds the members of another schema that also holds. It reports false if both have the same keyword with

@@ -38,7 +38,8 @@ func chooseTools(raw json.RawMessage, named func(json.RawMessage) toolName,
 		return choiceOf(group(raw), named)
 	default:
 		return toolChoice{}, unsupported("tool_choice.type",
-			fmt.Sprintf("tool_choice.type must be function, custom or allowed_tools; %q is not supported", clip(head.Type)))
+			fmt.Sprintf("tool_choice.type must be function, custom or allowed_tools; %q is not supported",
+				clip(head.Type)))
 	}
 }
 

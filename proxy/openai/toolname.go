@@ -40,8 +40,8 @@ func WireName(namespace, name string) string {
 	return made
 }
 
-// isKept reports whether codex keeps the name to itself, or the name has the form of one that is made here: no name of a
-// client may be equal to a made one.
+// isKept reports whether codex keeps the name to itself, or the name has the form of one that is made here: no name of
+// a client may be equal to a made one.
 func isKept(name string) bool {
 	for strings.HasPrefix(name, clientPrefix) {
 		name = name[len(clientPrefix):]

@@ -17,8 +17,8 @@ const (
 	obeyEvery = time.Second
 )
 
-// Run cancels background responses that clients of other processes have cancelled, and ends those of processes that have
-// ended, until ctx ends; then it returns nil.
+// Run cancels background responses that clients of other processes have cancelled, and ends those of processes that
+// have ended, until ctx ends; then it returns nil.
 func (e *Endpoint) Run(ctx context.Context) error {
 	if e.Store == nil {
 		<-ctx.Done()

@@ -12,8 +12,8 @@ import (
 	"codex-proxy/workers"
 )
 
-// background is a response that goes on without the client of its request. While it waits for its turn, its request lies
-// in the store. It belongs to its own goroutine.
+// background is a response that goes on without the client of its request. While it waits for its turn, its request
+// lies in the store. It belongs to its own goroutine.
 type background struct {
 	*Endpoint
 	id      string
@@ -128,7 +128,8 @@ func (b *background) store(ctx context.Context, x *proxy.Exchange, blank openai.
 	if err == nil || errors.Is(err, stored.ErrUnavailable) {
 		return err
 	}
-	b.Server.Logger.Error("a background response cannot be stored", "request_id", x.ID, "response_id", b.id, "error", err)
+	b.Server.Logger.Error("a background response cannot be stored", "request_id", x.ID, "response_id", b.id, "error",
+		err)
 	return stored.ErrUnavailable
 }
 

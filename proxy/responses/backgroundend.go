@@ -103,8 +103,8 @@ func (b *background) replace(reason *openai.Error) {
 	b.end = &ending{response: b.unfinished(last), last: last, replaced: &replaced{begun: begun, reason: reason}}
 }
 
-// settle stores the end, and shows it to clients. One that failed or was cancelled is shown before it is stored, if that
-// takes long. Any other is not: the next process would not know it if this one ended, and fail the response.
+// settle stores the end, and shows it to clients. One that failed or was cancelled is shown before it is stored, if
+// that takes long. Any other is not: the next process would not know it if this one ended, and fail the response.
 func (b *background) settle() {
 	if b.end == nil { // after a panic
 		b.fail(errUnended)

@@ -67,8 +67,8 @@ func (e *Endpoint) close(job *job) {
 	}
 }
 
-// extends reports whether a response adds its input and output to its conversation: one that has not come to its own end
-// adds nothing, so that its client can send the input again.
+// extends reports whether a response adds its input and output to its conversation: one that has not come to its own
+// end adds nothing, so that its client can send the input again.
 func extends(status string) bool {
 	return status == openai.StatusCompleted || status == openai.StatusIncomplete
 }

@@ -60,8 +60,9 @@ func (l *lanes) admit(key string, bytes int64) (leave func(), err error) {
 	all, own := l.all.plus(1, bytes), l.byKey[key].plus(1, bytes)
 	switch {
 	case bytes > l.bytes/2:
-		return nil, openai.TooLarge("", fmt.Sprintf("a background request may have %d bytes (an eighth of response_storage)",
-			l.bytes/2))
+		return nil, openai.TooLarge("",
+			fmt.Sprintf("a background request may have %d bytes (an eighth of response_storage)",
+				l.bytes/2))
 	case !own.within(maxBackground/2, l.bytes/2):
 		return nil, openai.TooMany(openai.TypeRateLimit, "concurrency_exceeded",
 			"this API key has as many background responses in flight as it may; wait for the end of some",

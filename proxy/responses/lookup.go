@@ -48,8 +48,8 @@ func deletedMeanwhile(r *http.Request, err error) error {
 // longestQuestion is how long the body of a GET may be that is read.
 const longestQuestion = 256
 
-// wantsStream reports whether a GET asks for the stream of a response. openai-go (GetStreaming) asks for it in a body of
-// JSON, without a Content-Type.
+// wantsStream reports whether a GET asks for the stream of a response. openai-go (GetStreaming) asks for it in a body
+// of JSON, without a Content-Type.
 func wantsStream(w http.ResponseWriter, r *http.Request) bool {
 	if value := r.URL.Query().Get("stream"); value != "" {
 		return value != "false"

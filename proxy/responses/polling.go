@@ -41,7 +41,8 @@ func (e *Endpoint) isInFlight(ctx context.Context, owner, id string) bool {
 // getInFlight answers with a background response that has not ended, if the path names one.
 func (e *Endpoint) getInFlight(w http.ResponseWriter, r *http.Request, x *proxy.Exchange) (sent bool, err error) {
 	id := r.PathValue("id")
-	if run := e.running.find(id, x.Key.Name); run != nil && run.isOver() && run.last != nil { // perhaps it is not stored yet
+	// perhaps it is not stored yet
+	if run := e.running.find(id, x.Key.Name); run != nil && run.isOver() && run.last != nil {
 		return true, e.sendEnded(w, r, x, run.last)
 	}
 	f, err := e.inFlight(r.Context(), x.Key.Name, id)

@@ -67,7 +67,8 @@ func (e *Endpoint) upgrade(w http.ResponseWriter, r *http.Request, x *proxy.Exch
 	}
 	defer closed()
 	handshake := &handshake{ResponseWriter: w, wire: &frameConn{timeout: e.WriteTimeout}}
-	conn, err := websocket.Accept(handshake, r, &websocket.AcceptOptions{ // it requires that a page's Origin is this host
+	// it requires that a page's Origin is this host
+	conn, err := websocket.Accept(handshake, r, &websocket.AcceptOptions{
 		OnPingReceived: func(_ context.Context, payload []byte) (answer bool) {
 			handshake.wire.ping(payload)
 			return false

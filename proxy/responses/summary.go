@@ -13,8 +13,8 @@ import (
 	"codex-proxy/proxy/turn"
 )
 
-// summary is a compaction in the making: the sink of the turn that summarises a conversation. It belongs to the goroutine
-// of its request.
+// summary is a compaction in the making: the sink of the turn that summarises a conversation. It belongs to the
+// goroutine of its request.
 type summary struct {
 	*Endpoint
 	w      http.ResponseWriter

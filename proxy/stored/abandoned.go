@@ -25,8 +25,8 @@ func (a *Abandoned) count(was int) {
 	}
 }
 
-// EndAbandoned ends the background responses of processes that have ended, each once, however many processes call it. It
-// returns those that it has ended.
+// EndAbandoned ends the background responses of processes that have ended, each once, however many processes call it.
+// It returns those that it has ended.
 func (s *Store) EndAbandoned(ctx context.Context, end End) (ended Abandoned, err error) {
 	var processes []string
 	err = s.read(ctx, func(tx *sql.Tx) error {

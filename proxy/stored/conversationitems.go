@@ -47,7 +47,8 @@ func extend(ctx context.Context, tx *sql.Tx, owner, id, worker string, items []I
 		len(items), sizeOf(items), now.UnixMilli(), worker, id, owner).Scan(&next); err != nil {
 		return err
 	}
-	insert, err := tx.PrepareContext(ctx, `INSERT INTO conversation_items VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`)
+	insert, err := tx.PrepareContext(ctx,
+		`INSERT INTO conversation_items VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`)
 	if err != nil {
 		return err
 	}
@@ -151,7 +152,8 @@ type Listing struct {
 var ErrNoItem = errors.New("the conversation has no such item")
 
 // ConversationHeads are items of a conversation without their bodies. more is whether others come after them.
-func (s *Store) ConversationHeads(ctx context.Context, owner, id string, l Listing) (heads []Head, more bool, err error) {
+func (s *Store) ConversationHeads(ctx context.Context, owner, id string,
+	l Listing) (heads []Head, more bool, err error) {
 	err = s.read(ctx, func(tx *sql.Tx) error {
 		if _, err := conversation(ctx, tx, owner, id); err != nil {
 			return err

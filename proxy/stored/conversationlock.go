@@ -18,9 +18,9 @@ import (
 // ErrLocked means that a response is being made in the conversation.
 var ErrLocked = errors.New("another response is being made in the conversation")
 
-// locks hold the conversations in which responses are being made, for all processes that use the file: each conversation
-// is a byte of a lock file, at a place that its id determines. The kernel releases the locks of a process that ends.
-// Source: fcntl_locking(2), "Open file description locks".
+// locks hold the conversations in which responses are being made, for all processes that use the file: each
+// conversation is a byte of a lock file, at a place that its id determines. The kernel releases the locks of a process
+// that ends. Source: fcntl_locking(2), "Open file description locks".
 type locks struct {
 	mu   sync.Mutex
 	path string
@@ -42,8 +42,8 @@ func newLocks(database string) *locks {
 }
 
 const (
-	// lockPatience is how long a lock is waited for: clients see that a response has ended, in any process, shortly before
-	// it yields its conversation, and may come back at once.
+	// lockPatience is how long a lock is waited for: clients see that a response has ended, in any process, shortly
+	// before it yields its conversation, and may come back at once.
 	lockPatience = 250 * time.Millisecond
 	// lockAgain is the time between two tries.
 	lockAgain = 5 * time.Millisecond
@@ -59,7 +59,8 @@ func patiently(take func() error) error {
 }
 
 // Claim locks a conversation for a response until Yield, also in the store of another process. A further claim of the
-// same response has no effect. The error is ErrLocked if another response has the conversation, or if it is being changed.
+// same response has no effect. The error is ErrLocked if another response has the conversation, or if it is being
+// changed.
 func (s *Store) Claim(conversation, response string) error {
 	return patiently(func() error { return s.locks.claim(conversation, response) })
 }

@@ -5,10 +5,10 @@ import (
 	"database/sql"
 )
 
-// conversationSchema has conversations, with copies of the items of their responses. user_version does not count it, and
-// no total of the other tables: a version that knows only these ignores conversations, and does not delete responses for
-// their size. A response that began with a conversation has the conversation's id as its previous response, which such a
-// version does not find: it refuses to continue the response without its history.
+// conversationSchema has conversations, with copies of the items of their responses. user_version does not count it,
+// and no total of the other tables: a version that knows only these ignores conversations, and does not delete
+// responses for their size. A response that began with a conversation has the conversation's id as its previous
+// response, which such a version does not find: it refuses to continue the response without its history.
 const conversationSchema = `
 CREATE TABLE conversations (
 	id       TEXT PRIMARY KEY,

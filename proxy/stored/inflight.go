@@ -103,7 +103,8 @@ func order(ctx context.Context, tx *sql.Tx, owner, id string, what int) (process
 // Ordered are the background responses of this process that clients have cancelled or deleted.
 func (s *Store) Ordered(ctx context.Context) (ids []string, err error) {
 	err = s.read(ctx, func(tx *sql.Tx) error {
-		ids, err = texts(tx.QueryContext(ctx, `SELECT id FROM inflight WHERE process = ? AND cancelled > 0`, s.Events.Own()))
+		ids, err = texts(tx.QueryContext(ctx, `SELECT id FROM inflight WHERE process = ? AND cancelled > 0`,
+			s.Events.Own()))
 		return err
 	})
 	return ids, explain("cancelled responses", err)

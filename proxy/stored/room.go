@@ -12,8 +12,8 @@ const roomTime = time.Second
 
 // makeRoom deletes responses and conversations until the rest is within the limits: the owner with the most loses the
 // one used longest ago, so that no owner fills the file at the expense of others. Of a chain the last response is
-// deleted first. There is no room for r, with its conversation, if they alone exceed the limits. makeRoom stops at until,
-// and the sweep goes on: a transaction that takes too long would fail, and so would each after it.
+// deleted first. There is no room for r, with its conversation, if they alone exceed the limits. makeRoom stops at
+// until, and the sweep goes on: a transaction that takes too long would fail, and so would each after it.
 func (s *Store) makeRoom(ctx context.Context, tx *sql.Tx, r Response, until time.Time) (room bool, err error) {
 	for {
 		var count int

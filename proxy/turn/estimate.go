@@ -123,8 +123,8 @@ func (t *run) charge(ctx context.Context, err error) {
 	if t.Report.Usage == nil && !cost {
 		return
 	}
-	// A client that waits for an error gets it at once: the words are counted only if the vocabulary is there. A service
-	// that stops must not load it first.
+	// A client that waits for an error gets it at once: the words are counted only if the vocabulary is there. A
+	// service that stops must not load it first.
 	exact := errors.Is(err, ErrEnough) || errors.Is(err, ErrClientGone) || tokens.Loaded()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), estimateTimeout)
 	defer cancel()

@@ -62,8 +62,8 @@ func (t *run) rotate(err error) {
 	}
 }
 
-// withRefusal is why the turn gets no other account: that the last one refused the model, unless another one is known to
-// have quota again. The pool counts what has refused the turn as exhausted.
+// withRefusal is why the turn gets no other account: that the last one refused the model, unless another one is known
+// to have quota again. The pool counts what has refused the turn as exhausted.
 func (t *run) withRefusal(err error) error {
 	var exhausted *workers.ExhaustedError
 	if t.refused != nil && errors.As(err, &exhausted) && exhausted.Until.IsZero() {

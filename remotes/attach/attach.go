@@ -78,7 +78,8 @@ func (a *Attach) Run(ctx context.Context) (status int, err error) {
 	return status, nil
 }
 
-// threadID is the form of codex's ids. A remote is not trusted with the command line of a person: a tool may rule its codex.
+// threadID is the form of codex's ids. A remote is not trusted with the command line of a person: a tool may rule its
+// codex.
 var threadID = regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z-]*$`)
 
 // words are the arguments of codex.
@@ -96,7 +97,8 @@ func (a *Attach) words(ctx context.Context, socket string, st remotes.Status) ([
 	}
 	switch {
 	case thread != "" && !threadID.MatchString(thread): // in a command line it could be anything
-		return nil, fmt.Errorf("the remote %s names a thread %.60q, which is no id: codex-proxy attach --new %[1]s", a.Remote, thread)
+		return nil, fmt.Errorf("the remote %s names a thread %.60q, which is no id: codex-proxy attach --new %[1]s",
+			a.Remote, thread)
 	case thread != "":
 		return append(append([]string{"resume", thread}, remote...), a.Args...), nil
 	case a.ReadOnly:

@@ -66,5 +66,6 @@ func (a *Attach) farewell(ctx context.Context, socket string) {
 	if a.ReadOnly {
 		flag = " --read-only"
 	}
-	fmt.Fprintf(a.Stderr, "Detached from the remote %s%s. Back to it: codex-proxy attach%s %s\n", a.Remote, goes, flag, a.Remote)
+	fmt.Fprintf(a.Stderr, "Detached from the remote %s%s. Back to it: codex-proxy attach%s %s\n", a.Remote, goes, flag,
+		a.Remote)
 }

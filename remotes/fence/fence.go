@@ -38,7 +38,8 @@ type View struct {
 // LenderPort stands in the arguments of the command for the port on 127.0.0.1 that Init listens on.
 const LenderPort = "{port}"
 
-// listenerFD is the descriptor of Init's end of the socket that passes the listener on: the first of the inherited files.
+// listenerFD is the descriptor of Init's end of the socket that passes the listener on: the first of the inherited
+// files.
 const listenerFD = 3
 
 // Args is the command line of program, which runs Init, for the command args.

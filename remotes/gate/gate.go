@@ -45,8 +45,8 @@ type Gate struct {
 
 	// Admit refuses a client by an error, whose words it reads as the answer to its first request.
 	Admit func(Peer, Role) error
-	// Keeper serves requests whose path begins with KeeperPath in place of codex: those that only read (GET) for all who
-	// may attach, the others for owners.
+	// Keeper serves requests whose path begins with KeeperPath in place of codex: those that only read (GET) for all
+	// who may attach, the others for owners.
 	Keeper http.Handler
 	// Attached is called when a client has sent its first request, before that goes on, and Detached at the end of
 	// its connection.
@@ -54,8 +54,8 @@ type Gate struct {
 	// Passing is called before a request of a client goes on to codex, in the client's order. The client's
 	// next message waits for it.
 	Passing func(Session, Request)
-	// Failed is called when codex answers a request of a client with an error, before the client reads it. The id is the
-	// request's. Of an error of more than 2 KiB it may not be.
+	// Failed is called when codex answers a request of a client with an error, before the client reads it. The id is
+	// the request's. Of an error of more than 2 KiB it may not be.
 	Failed func(s Session, id string)
 	// Leaving is called when a client has gone and codex has answered all that it asked for, before codex learns of it,
 	// and before a thread/unsubscribe. codex learns when Leaving has returned, which must be soon after the end of ctx.
@@ -177,7 +177,8 @@ func (g *Gate) meet(client *net.UnixConn) (*session, error) {
 		return nil, err
 	}
 	s := &session{gate: g, Session: Session{ID: g.last.Add(1), Peer: peer, Since: time.Now()}}
-	if path := client.LocalAddr().String(); path != "" && (path == g.Viewers || path == g.Network) { // the head of the request on the latter may make an owner of it
+	// the head of the request on the latter may make an owner of it
+	if path := client.LocalAddr().String(); path != "" && (path == g.Viewers || path == g.Network) {
 		s.Role = Viewer
 	}
 	switch {
@@ -217,7 +218,8 @@ func (g *Gate) bar(ctx context.Context, s *session, client *net.UnixConn, in *bu
 }
 
 func (g *Gate) inbound(s *session, client net.Conn, in *bufio.Reader, codex io.Writer, answers *outlet) *inbound {
-	return &inbound{client: in, codex: bufio.NewWriterSize(codex, clientBuffer), direct: codex, answers: answers, session: s,
+	return &inbound{client: in, codex: bufio.NewWriterSize(codex, clientBuffer), direct: codex, answers: answers,
+		session:  s,
 		deadline: client.SetReadDeadline, large: g.large}
 }
 
@@ -302,9 +304,9 @@ func (g *Gate) relay(
 	return reason
 }
 
-// stay returns when codex has answered all that a client has asked for before its end, and Leaving has returned: codex drops
-// what it has not done when the connection closes, such as the message of a person whose terminal has just ended. It
-// returns early when codex ends, with which ctx does.
+// stay returns when codex has answered all that a client has asked for before its end, and Leaving has returned: codex
+// drops what it has not done when the connection closes, such as the message of a person whose terminal has just ended.
+// It returns early when codex ends, with which ctx does.
 func (s *session) stay(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, answerBound)
 	defer cancel()

@@ -18,9 +18,11 @@ func (g *Gate) seat(s *session, client io.Writer) (leave func(), ok bool) {
 	case g.guests <- struct{}{}:
 		return func() { <-g.guests }, true
 	default:
-		body := fmt.Sprintf("The remote %s has %d viewers, and takes no more: one of them has to leave.\n", g.Remote, guestLimit)
+		body := fmt.Sprintf("The remote %s has %d viewers, and takes no more: one of them has to leave.\n", g.Remote,
+			guestLimit)
 		_, _ = fmt.Fprintf(client, "HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\n"+
-			"Content-Type: text/plain; charset=utf-8\r\nContent-Length: %d\r\n\r\n%s", len(body), body) // it may have gone
+			// it may have gone
+			"Content-Type: text/plain; charset=utf-8\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
 		return nil, false
 	}
 }

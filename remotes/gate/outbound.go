@@ -21,7 +21,8 @@ type outbound struct {
 	client    *outlet
 	role      Role
 	questions *questions
-	answered  func(failed []byte) // at each answer of codex, with the id of a request that it refuses, if it can be read
+	// at each answer of codex, with the id of a request that it refuses, if it can be read
+	answered func(failed []byte)
 
 	left    int64 // bytes of the payload of the current frame that are still to come
 	message bool  // a message lies open, in a frame or between two of its fragments

@@ -18,7 +18,8 @@ var (
 // outlet writes to a client what codex sends, with the frames of the gate between two messages.
 type outlet struct {
 	conn io.Writer
-	gone func(error) // called when the client takes no more, once; what follows goes nowhere. May be nil: an error each time
+	// called when the client takes no more, once; what follows goes nowhere. May be nil: an error each time
+	gone func(error)
 
 	mu    sync.Mutex
 	open  bool   // a message of codex has been written in part

@@ -12,9 +12,10 @@ import (
 var configured = []string{"thread/start", "thread/resume", "thread/fork"}
 
 // settable are the keys that a client may set so, with all below them. The TUI sets features, skills, tools and
-// web_search for the hidden thread that makes a title, codex-acp trusts the project that its user has opened. All others are refused, above all those by which codex would
-// send the account's token to an address of the client's (model_providers, openai_base_url, chatgpt_base_url), or
-// start programs outside of its sandbox (mcp_servers, hooks, notify).
+// web_search for the hidden thread that makes a title, codex-acp trusts the project that its user has opened. All
+// others are refused, above all those by which codex would send the account's token to an address of the client's
+// (model_providers, openai_base_url, chatgpt_base_url), or start programs outside of its sandbox (mcp_servers, hooks,
+// notify).
 var settable = []string{
 	"approval_policy", "approvals_reviewer", "cloud", "compact_prompt", "default_permissions", "developer_instructions",
 	"features", "hide_agent_reasoning", "include_apps_instructions", "include_collaboration_mode_instructions",

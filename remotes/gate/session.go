@@ -90,8 +90,8 @@ func (s *session) refused(method string) {
 	s.gate.Logger.Debug("refused a request of a client", "method", method, "session", s.ID, "role", s.Role.String())
 }
 
-// messageLimit bounds the messages of the client. No request of a viewer is large: viewers have no place among the large
-// messages, for which owners would have to wait.
+// messageLimit bounds the messages of the client. No request of a viewer is large: viewers have no place among the
+// large messages, for which owners would have to wait.
 func (s *session) messageLimit() int64 {
 	if s.Role == Viewer || s.barred != "" {
 		return smallMessage

@@ -127,7 +127,8 @@ func (a *accounts) lend(w http.ResponseWriter, r *http.Request) {
 	a.deny(w, r, err)
 }
 
-// perHop are the headers of an answer that concern its connection (RFC 9110, section 7.6.1), or the account's own client.
+// perHop are the headers of an answer that concern its connection (RFC 9110, section 7.6.1), or the account's own
+// client.
 var perHop = []string{"Connection", "Keep-Alive", "Proxy-Authorization", "Proxy-Connection", "Te", "Trailer",
 	"Transfer-Encoding", "Upgrade", "Cookie"}
 

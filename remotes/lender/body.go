@@ -9,8 +9,8 @@ import (
 // maxKept bounds the bodies that are kept at one time, in bytes.
 const maxKept = 96 << 20
 
-// bodies keeps the bodies of requests, so that they can be sent again. codex sends those again itself for which there is
-// no room.
+// bodies keeps the bodies of requests, so that they can be sent again. codex sends those again itself for which there
+// is no room.
 type bodies struct{ bytes atomic.Int64 }
 
 // kept is the body of a request.

@@ -16,10 +16,11 @@ import (
 )
 
 const (
-	// answerBound is how long a question to codex-proxy.service may take, which may be restarting, or starting a worker.
+	// answerBound is how long a question to codex-proxy.service may take, which may be restarting, or starting a
+	// worker.
 	answerBound = 30 * time.Second
-	// shortWait is the longest wait for an account within a request of codex: longer than the minute in which an account
-	// does not change again.
+	// shortWait is the longest wait for an account within a request of codex: longer than the minute in which an
+	// account does not change again.
 	shortWait = 70 * time.Second
 	// spare is how long a token has to last at least to be sent.
 	spare = time.Minute
@@ -177,8 +178,9 @@ func errorOf(err error) *logins.Error {
 	return e
 }
 
-// Settle asks whether another account serves: after a turn, if the service has said so, if none does, or if a turn waits
-// for quota. Then an account that is held proves nothing: a request of a person may have borrowed it without quota.
+// Settle asks whether another account serves: after a turn, if the service has said so, if none does, or if a turn
+// waits for quota. Then an account that is held proves nothing: a request of a person may have borrowed it without
+// quota.
 func (b *Borrower) Settle(ctx context.Context, waits bool) (why string, until time.Time) {
 	held, denied := b.now()
 	b.mu.Lock()

@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// longestEvent bounds one event of a model, in bytes. codex 0.169 reads an event anew with each piece of it that comes: one
-// of 16 MiB costs it some 10 seconds, one of 70 MiB more than a minute, in which it may miss its watchdog and be killed; the
-// turn would then ask for the event again. The longest that codex needs are images, of a few MiB.
+// longestEvent bounds one event of a model, in bytes. codex 0.169 reads an event anew with each piece of it that comes:
+// one of 16 MiB costs it some 10 seconds, one of 70 MiB more than a minute, in which it may miss its watchdog and be
+// killed; the turn would then ask for the event again. The longest that codex needs are images, of a few MiB.
 const longestEvent = 16 << 20
 
-// tooLong ends the event that is too long, which codex then drops as broken, and the answer. The code is one after which
-// codex does not ask again.
+// tooLong ends the event that is too long, which codex then drops as broken, and the answer. The code is one after
+// which codex does not ask again.
 const tooLong = "\n\nevent: response.failed\ndata: {\"type\":\"response.failed\",\"response\":{\"error\":{\"code\":\"invalid_prompt\"," +
 	"\"message\":\"the model sent an event of more than 16 MiB, which codex cannot process\"}}}\n\n"
 

@@ -29,7 +29,10 @@ type connKey struct{}
 
 // watch has the server report its connections to the guard.
 func (g *guard) watch(s *http.Server) {
-	s.ConnContext = func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) }
+	s.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
+		return context.WithValue(ctx, connKey{},
+			c)
+	}
 	s.ConnState = g.changed
 }
 

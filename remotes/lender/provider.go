@@ -44,8 +44,8 @@ func New(baseURL, key, caFile string, logger *slog.Logger) (*Lender, error) {
 	return l, nil
 }
 
-// asked are the requests that codex sends to a provider of one's own. The key is lent for no others: some endpoint of the
-// provider's might show it, or whatever else belongs to its owner.
+// asked are the requests that codex sends to a provider of one's own. The key is lent for no others: some endpoint of
+// the provider's might show it, or whatever else belongs to its owner.
 var asked = map[string]bool{
 	"POST /responses": true, "POST /responses/compact": true, "GET /models": true, "POST /images/generations": true,
 	"POST /images/edits": true, "POST /alpha/search": true, "POST /memories/trace_summarize": true,

@@ -178,8 +178,8 @@ func (s *stream) limitOf(f fault) refusal {
 	return f.limit()
 }
 
-// ofModel reports whether the limit that is used up has another name than the account's own: codex takes it for one of a
-// model then, too.
+// ofModel reports whether the limit that is used up has another name than the account's own: codex takes it for one of
+// a model then, too.
 func (s *stream) ofModel() bool {
 	active := strings.ReplaceAll(strings.TrimSpace(s.res.Header.Get("X-Codex-Active-Limit")), "_", "-")
 	if active == "" {

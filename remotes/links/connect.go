@@ -70,7 +70,8 @@ func (l *Links) dial(ctx context.Context, remote string) (*net.UnixConn, error) 
 	case ctx.Err() != nil:
 		return nil, err
 	case l.State(ctx, remote).Name == Unknown: // systemd leaves the file of a socket
-		return nil, notFound("there is no remote " + printable(remote) + " any more; the operator sees which there are: " +
+		return nil, notFound("there is no remote " + printable(remote) +
+			" any more; the operator sees which there are: " +
 			"codex-proxy remotes list")
 	}
 	return nil, l.down(ctx, remote, "its sockets are closed; the operator opens them: systemctl start codex-remote@"+
@@ -123,7 +124,8 @@ func upgrade(ctx context.Context, remote *net.UnixConn, header http.Header, k *l
 	default:
 		return nil, nil, &openai.Error{
 			Status: http.StatusBadRequest, Type: openai.TypeInvalidRequest, Code: "bad_upgrade",
-			Message: "this is no request for a WebSocket by RFC 6455 that the remote takes: it has answered " + res.Status,
+			Message: "this is no request for a WebSocket by RFC 6455 that the remote takes: it has answered " +
+				res.Status,
 		}
 	}
 	var answer bytes.Buffer

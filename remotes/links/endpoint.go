@@ -74,8 +74,9 @@ func (e *Endpoint) attach(w http.ResponseWriter, r *http.Request, x *proxy.Excha
 	if !proxy.AsksForWebSocket(r) {
 		return &openai.Error{
 			Status: http.StatusUpgradeRequired, Type: openai.TypeInvalidRequest, Code: "upgrade_required",
-			Message: "GET " + r.URL.Path + " is a WebSocket for codex: codex --remote wss://HOST:PORT --remote-auth-token-env VARIABLE",
-			Header:  http.Header{"Upgrade": {"websocket"}},
+			Message: "GET " + r.URL.Path +
+				" is a WebSocket for codex: codex --remote wss://HOST:PORT --remote-auth-token-env VARIABLE",
+			Header: http.Header{"Upgrade": {"websocket"}},
 		}
 	}
 	viewer, _ := x.Key.Limits.Remote(name)
@@ -136,11 +137,13 @@ func pick(name string, key auth.Key) (string, error) {
 	case name == "":
 		return "", &openai.Error{
 			Status: http.StatusBadRequest, Type: openai.TypeInvalidRequest, Code: "remote_ambiguous",
-			Message: "this API key may attach to " + strings.Join(own, ", ") + ", and / leads to the one remote of a key: " +
+			Message: "this API key may attach to " + strings.Join(own, ", ") +
+				", and / leads to the one remote of a key: " +
 				"connect to /v1/remotes/NAME, or have the operator make a key for each remote",
 		}
 	}
-	return "", notFound("this API key may attach to no remote " + printable(name) + ", only to " + strings.Join(own, ", ") +
+	return "", notFound("this API key may attach to no remote " + printable(name) + ", only to " +
+		strings.Join(own, ", ") +
 		"; the operator allows more: codex-proxy keys set " + key.Name + " --remotes=LIST")
 }
 

@@ -13,7 +13,8 @@ import (
 )
 
 const (
-	// bufferSize is the size of each of the two buffers of a link. What is in them passes to a successor in one message.
+	// bufferSize is the size of each of the two buffers of a link. What is in them passes to a successor in one
+	// message.
 	bufferSize = 16 << 10
 	// endBound bounds what follows the end of one side: the last bytes for the other one.
 	endBound = time.Second

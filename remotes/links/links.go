@@ -103,7 +103,8 @@ func (l *Links) reserve(key, remote string) error {
 		return openai.Unavailable("draining", "the service is stopping; connect again in a moment", time.Second)
 	case l.ofKey[key] >= maxOfKey:
 		return openai.TooMany(openai.TypeRateLimit, "concurrency_exceeded",
-			fmt.Sprintf("this API key has %d connections to remotes already, as many as it may; close one of them", maxOfKey),
+			fmt.Sprintf("this API key has %d connections to remotes already, as many as it may; close one of them",
+				maxOfKey),
 			time.Second)
 	case l.ofRemote[remote] >= maxOfRemote:
 		return openai.Unavailable("overloaded", fmt.Sprintf(
@@ -173,7 +174,8 @@ func (l *Links) run(k *link) {
 	k.finish()
 	defer l.drop(k)
 	l.ended.WithLabelValues(k.end).Inc()
-	l.Logger.Info("a connection of an API key to a remote has ended", "remote", k.Remote, "key", k.Key, "role", k.role().String(),
+	l.Logger.Info("a connection of an API key to a remote has ended", "remote", k.Remote, "key", k.Key, "role",
+		k.role().String(),
 		"sent_bytes", k.Sent.Load(), "received_bytes", k.Received.Load(),
 		"duration_ms", time.Since(k.Since).Milliseconds(), "reason", k.reason)
 }

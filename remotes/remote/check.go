@@ -77,8 +77,9 @@ func (s *Settings) checkChoices() error {
 				`"workspace-write"`)
 		}
 	case "danger-full-access":
-		return wrong("sandbox", `"danger-full-access" is not possible for a remote: choose "workspace-write", and name `+
-			`further directories in writable`)
+		return wrong("sandbox",
+			`"danger-full-access" is not possible for a remote: choose "workspace-write", and name `+
+				`further directories in writable`)
 	default:
 		return wrong("sandbox", `%q is unknown: choose "read-only" or "workspace-write"`, s.Sandbox)
 	}
@@ -132,7 +133,8 @@ func (s *Settings) checkAccounts() error {
 	case s.Provider != nil && len(s.Accounts) > 0:
 		return wrong("accounts", "the [provider] serves this remote: remove accounts, or [provider]")
 	case s.Provider == nil && s.Network == Loopback:
-		return wrong("network", `with "loopback" no account is reached: set "all", or "none", which opens the model alone`)
+		return wrong("network",
+			`with "loopback" no account is reached: set "all", or "none", which opens the model alone`)
 	case len(s.Accounts) > maxItems:
 		return wrong("accounts", "has more than %d", maxItems)
 	}
@@ -162,8 +164,9 @@ func (s *Settings) checkProvider() error {
 		return wrong("provider.base_url", "%q is not an http(s) URL such as \"https://host/v1\"", p.BaseURL)
 	}
 	if s.Network == Loopback && !onThisMachine(u.Hostname()) {
-		return wrong("provider.base_url", `%q is not on this machine, and network = "loopback" reaches nothing else: set `+
-			`network = "all", or "none", which opens the provider alone`, p.BaseURL)
+		return wrong("provider.base_url",
+			`%q is not on this machine, and network = "loopback" reaches nothing else: set `+
+				`network = "all", or "none", which opens the provider alone`, p.BaseURL)
 	}
 	switch {
 	case s.Model == "":

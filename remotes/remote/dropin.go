@@ -11,8 +11,8 @@ import (
 // compares it with the file: what systemd grants has to be what the file asks for.
 const HashVariable = "CODEX_REMOTE_SETTINGS"
 
-// ServiceDropIn is the text of the drop-in of the service: all that codex-remote@NAME.service leaves to the file. It has
-// no secret: systemd opens the file of the provider's key.
+// ServiceDropIn is the text of the drop-in of the service: all that codex-remote@NAME.service leaves to the file. It
+// has no secret: systemd opens the file of the provider's key.
 func (s *Settings) ServiceDropIn() []byte {
 	var b unitfile.Lines
 	s.head(&b)
@@ -49,7 +49,8 @@ func (s *Settings) SocketDropIn() []byte {
 	return b.Bytes()
 }
 
-// NotifyDropIn is that of the service that runs the command of [notify]: as the user of the remote, with its directories.
+// NotifyDropIn is that of the service that runs the command of [notify]: as the user of the remote, with its
+// directories.
 func (s *Settings) NotifyDropIn() []byte {
 	var b unitfile.Lines
 	s.head(&b)
@@ -62,7 +63,8 @@ func (s *Settings) NotifyDropIn() []byte {
 	return b.Bytes()
 }
 
-// NotifySocketDropIn is that of its socket. A user that systemd makes owns no socket: there the service looks at who sends.
+// NotifySocketDropIn is that of its socket. A user that systemd makes owns no socket: there the service looks at who
+// sends.
 func (s *Settings) NotifySocketDropIn() []byte {
 	var b unitfile.Lines
 	s.head(&b)

@@ -26,8 +26,8 @@ const MaxFiles = settingsfile.MaxFiles
 // whose name no remote can have do not count: a unit cannot have it either.
 func Names(dir string) ([]string, error) { return files.Names(dir) }
 
-// Settings is the valid file of a remote. Each field is the key of its name; /usr/share/codex-proxy/remote.toml explains
-// the keys.
+// Settings is the valid file of a remote. Each field is the key of its name; /usr/share/codex-proxy/remote.toml
+// explains the keys.
 type Settings struct {
 	Name        string // of the remote: the file's name without .toml
 	File        string

@@ -26,7 +26,8 @@ import (
 )
 
 const (
-	// lenderURL is where codex reaches the server that lends the provider's key or an account; remote-exec puts the port into it.
+	// lenderURL is where codex reaches the server that lends the provider's key or an account; remote-exec puts the
+	// port into it.
 	lenderURL = "http://127.0.0.1"
 	// accountsProvider is the name by which codex has the accounts as a provider.
 	accountsProvider = codexhome.OfAccounts
@@ -134,7 +135,8 @@ func usable(s *remote.Settings, dir string) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return s.Fault(key, "there is no directory %s: make it, or name another one", dir)
 	case errors.Is(err, fs.ErrPermission):
-		return s.Fault(key, "the user %s may not enter a directory above %s: give it search permission there", self(), dir)
+		return s.Fault(key, "the user %s may not enter a directory above %s: give it search permission there", self(),
+			dir)
 	case err != nil:
 		return s.Fault(key, "%v", err)
 	case !info.IsDir():

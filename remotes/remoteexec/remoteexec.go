@@ -170,8 +170,9 @@ func (u *Unit) serve(ctx context.Context, passage *fence.Passage, lend *lending,
 func (u *Unit) key(s *remote.Settings) (key string, err error) {
 	if s.Provider != nil && s.Provider.KeyFile != "" {
 		if info, err := u.Key.Stat(); err == nil && info.Mode()&os.ModeDevice != 0 {
-			return "", s.Fault("provider.key_file", "there was no file %s when systemd read the settings: make it, and run "+
-				"systemctl daemon-reload", s.Provider.KeyFile)
+			return "", s.Fault("provider.key_file",
+				"there was no file %s when systemd read the settings: make it, and run "+
+					"systemctl daemon-reload", s.Provider.KeyFile)
 		}
 		if key, err = lender.ReadKey(u.Key); err != nil {
 			return "", s.Fault("provider.key_file", "%s: %v", s.Provider.KeyFile, err)

@@ -36,7 +36,8 @@ func turnAway(reason error) {
 	}
 	var work sync.WaitGroup
 	for _, l := range sockets[paths.RemoteSocketName] {
-		if d, is := l.(interface{ SetDeadline(t time.Time) error }); !is || d.SetDeadline(time.Now().Add(waitingBound)) != nil {
+		if d, is := l.(interface{ SetDeadline(t time.Time) error }); !is ||
+			d.SetDeadline(time.Now().Add(waitingBound)) != nil {
 			continue
 		}
 		work.Go(func() {
@@ -59,8 +60,9 @@ func refuse(conn net.Conn, body []byte) {
 	if err != nil {
 		return
 	}
-	resp := http.Response{StatusCode: http.StatusServiceUnavailable, ProtoMajor: 1, ProtoMinor: 1, Close: true, Request: r,
-		Header: http.Header{"Content-Type": {"application/json"}}, ContentLength: int64(len(body)),
+	resp := http.Response{StatusCode: http.StatusServiceUnavailable, ProtoMajor: 1, ProtoMinor: 1, Close: true,
+		Request: r,
+		Header:  http.Header{"Content-Type": {"application/json"}}, ContentLength: int64(len(body)),
 		Body: io.NopCloser(bytes.NewReader(body))}
 	_ = resp.Write(conn) // it may have gone
 	_, _ = io.Copy(io.Discard, r.Body)

@@ -11,9 +11,10 @@ import (
 	"codex-proxy/remotes/remote"
 )
 
-// hidden are the directories of others, and those with what codex-proxy or systemd keeps for others. /run as a whole has
-// the sockets of the user's other processes and of daemons, whichever they are and whenever they start.
-var hidden = []string{"/home", "/root", "/srv", "/run", "/var/mail", "/var/spool", paths.RemoteHomes, "/var/lib/private",
+// hidden are the directories of others, and those with what codex-proxy or systemd keeps for others. /run as a whole
+// has the sockets of the user's other processes and of daemons, whichever they are and whenever they start.
+var hidden = []string{"/home", "/root", "/srv", "/run", "/var/mail", "/var/spool", paths.RemoteHomes,
+	"/var/lib/private",
 	paths.StateDir, paths.WorkerHomes, paths.DependencyStates, paths.Settings, "/etc/systemd"}
 
 // userNames is where systemd answers which name a dynamic user has (nss-systemd(8)), and nothing else.
@@ -21,7 +22,8 @@ const userNames = "/run/systemd/userdb"
 
 func (u *Unit) view(s *remote.Settings) (fence.View, error) {
 	view := fence.View{
-		Hidden: append(slices.Clone(hidden), u.others(s)...), Shown: append([]string{u.Home, u.Runtime}, s.Directories()...),
+		Hidden: append(slices.Clone(hidden), u.others(s)...), Shown: append([]string{u.Home, u.Runtime},
+			s.Directories()...),
 		Covered: []string{filepath.Join(u.Home, keeperDir)}, Dir: s.Directory,
 		Offline: s.Network == remote.NoNetwork,
 	}
@@ -37,8 +39,9 @@ func (u *Unit) view(s *remote.Settings) (fence.View, error) {
 	}
 	lies := func(in string) bool { return unitfile.Within(codex, in) }
 	if slices.ContainsFunc(view.Hidden, lies) && !slices.ContainsFunc(view.Shown, lies) {
-		return view, s.Fault("codex_path", "%s is in a directory that is hidden from the remote: install codex elsewhere, "+
-			"such as below /usr/local or /opt", codex)
+		return view, s.Fault("codex_path",
+			"%s is in a directory that is hidden from the remote: install codex elsewhere, "+
+				"such as below /usr/local or /opt", codex)
 	}
 	text, err := requirements(requirementsFile, s)
 	view.Pinned = map[string]string{requirementsFile: text}
@@ -64,7 +67,8 @@ func (u *Unit) others(s *remote.Settings) (dirs []string) {
 	return dirs
 }
 
-// nameservers is the file that a link names the servers of DNS by, with its directory, in which that service replaces it.
+// nameservers is the file that a link names the servers of DNS by, with its directory, in which that service replaces
+// it.
 func nameservers(link string) []string {
 	target, err := filepath.EvalSymlinks(link)
 	dir := filepath.Dir(target)

@@ -1,6 +1,6 @@
 // Package remotenotify passes on what happens in a remote to the command of its [notify]: remote-exec sends a datagram
-// to the socket of codex-remote-notify@NAME.socket, for which systemd starts `codex-proxy remote-notify`, which runs the
-// command.
+// to the socket of codex-remote-notify@NAME.socket, for which systemd starts `codex-proxy remote-notify`, which runs
+// the command.
 package remotenotify
 
 import (

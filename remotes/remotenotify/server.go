@@ -26,8 +26,8 @@ const (
 	maxNotice = 64 << 10
 )
 
-// Server runs the command of [notify] for each notice, one after the other. The kernel's queue of the socket bounds those
-// that wait.
+// Server runs the command of [notify] for each notice, one after the other. The kernel's queue of the socket bounds
+// those that wait.
 type Server struct {
 	File   string       // of the remote
 	Hash   string       // of the file that systemd has read
@@ -96,7 +96,8 @@ func (s *Server) next(socket *net.UnixConn) (n Notice, err error) {
 func sender(oob []byte) (uid int, err error) {
 	messages, err := unix.ParseSocketControlMessage(oob)
 	if err != nil || len(messages) == 0 {
-		return 0, errors.Join(errors.New("the kernel does not say who sends: the socket needs PassCredentials=yes"), err)
+		return 0, errors.Join(errors.New("the kernel does not say who sends: the socket needs PassCredentials=yes"),
+			err)
 	}
 	c, err := unix.ParseUnixCredentials(&messages[0])
 	if err != nil {

@@ -73,7 +73,8 @@ func (r *Remotes) Logs(name string, options ...string) error {
 }
 
 func unitsOf(name string) []string {
-	return []string{units.Remote(name), units.RemoteSocket(name), units.RemoteNetworkSocket(name), units.RemoteNotify(name),
+	return []string{units.Remote(name), units.RemoteSocket(name), units.RemoteNetworkSocket(name),
+		units.RemoteNotify(name),
 		units.RemoteNotifySocket(name)}
 }
 
@@ -103,7 +104,8 @@ func cutWords(st remotes.Status) string {
 		words = fmt.Sprintf(" Turns that ran: %d; they go on then, as continue in its file says.", n)
 	}
 	if n := len(st.Attached); n > 0 {
-		words += fmt.Sprintf(" People who were attached: %d; their codex starts it again while it tries to reconnect.", n)
+		words += fmt.Sprintf(" People who were attached: %d; their codex starts it again while it tries to reconnect.",
+			n)
 	}
 	return words
 }
@@ -157,7 +159,8 @@ func (r *Remotes) takeDown(ctx context.Context, name string) error {
 	if err := r.Systemd.Disable(ctx, units.RemoteSocket(name)); err != nil {
 		return err
 	}
-	return errors.Join(r.Systemd.ResetFailed(ctx, units.Remote(name)), r.Systemd.ResetFailed(ctx, units.RemoteSocket(name)),
+	return errors.Join(r.Systemd.ResetFailed(ctx, units.Remote(name)),
+		r.Systemd.ResetFailed(ctx, units.RemoteSocket(name)),
 		r.Systemd.ResetFailed(ctx, units.RemoteNetworkSocket(name)))
 }
 

@@ -87,7 +87,8 @@ func (a Answers) fill(text string) string {
 		text = strings.NewReplacer("\n#[provider]", "\n[provider]", "\n#name = ", "\nname = ").Replace(text)
 	}
 	for _, answer := range [][2]string{
-		{"directory", a.Directory}, {"user", a.User}, {"group", a.Group}, {"network", a.Network}, {"sandbox", a.Sandbox},
+		{"directory", a.Directory}, {"user", a.User}, {"group", a.Group}, {"network", a.Network}, {"sandbox",
+			a.Sandbox},
 		{"model", a.Model}, {"codex_path", a.CodexPath}, {"base_url", a.BaseURL}, {"key_file", a.KeyFile},
 	} {
 		if answer[1] == "" {

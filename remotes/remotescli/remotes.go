@@ -1,5 +1,5 @@
-// Package remotescli keeps the remotes for an operator: it makes, lists, checks, stops and removes them, sends messages to
-// them, has their cut turns go on, and shows their journal.
+// Package remotescli keeps the remotes for an operator: it makes, lists, checks, stops and removes them, sends messages
+// to them, has their cut turns go on, and shows their journal.
 package remotescli
 
 import (

@@ -26,7 +26,8 @@ func (w *Watch) Save() Saved {
 	return saved
 }
 
-// Restore takes over what another process has saved. Both have counted since this one began, so the larger numbers hold.
+// Restore takes over what another process has saved. Both have counted since this one began, so the larger numbers
+// hold.
 func (w *Watch) Restore(saved Saved) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

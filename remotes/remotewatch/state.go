@@ -77,7 +77,8 @@ func factsOf(u units.State) probes.DependencyFacts {
 
 // answered takes over what the main process says.
 func (s *state) answered(st remotes.Status, now time.Time) {
-	use := &probes.RemoteUse{At: now, Account: st.Account, Continued: st.Continued, GivenUp: st.GivenUp, Switches: st.Switches}
+	use := &probes.RemoteUse{At: now, Account: st.Account, Continued: st.Continued, GivenUp: st.GivenUp,
+		Switches: st.Switches}
 	for _, c := range st.Attached {
 		if c.Viewer {
 			use.Viewers++

@@ -29,14 +29,15 @@ type connections struct {
 const (
 	// refusalBound bounds the time in which a client sends its request and takes the refusal.
 	refusalBound = 5 * time.Second
-	// mostRefusals bounds the connections that are refused at the same time, each of which has a descriptor. Others get the
-	// refusal at once.
+	// mostRefusals bounds the connections that are refused at the same time, each of which has a descriptor. Others get
+	// the refusal at once.
 	mostRefusals = 16
 )
 
 // limited bounds the connections that a listener accepts.
 func limited(l net.Listener, most int) *connections {
-	return &connections{Listener: l, most: most, peer: peer, refusals: make(chan struct{}, mostRefusals), users: map[uint32]int{}}
+	return &connections{Listener: l, most: most, peer: peer, refusals: make(chan struct{}, mostRefusals),
+		users: map[uint32]int{}}
 }
 
 // Accept returns the next connection of a user who may have one more. Others get an answer and are closed.
@@ -79,8 +80,8 @@ func (c *connections) giveBack(user uint32) {
 	}
 }
 
-// refuse answers a client and closes its connection. A client of net/http takes an answer before its request for a fault, and
-// one that cannot write the rest of its request sees no answer.
+// refuse answers a client and closes its connection. A client of net/http takes an answer before its request for a
+// fault, and one that cannot write the rest of its request sees no answer.
 func (c *connections) refuse(socket *net.UnixConn) {
 	_ = socket.SetDeadline(time.Now().Add(refusalBound))
 	select {

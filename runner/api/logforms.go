@@ -25,7 +25,8 @@ type response struct {
 func newResponse(w http.ResponseWriter) response { return response{w, http.NewResponseController(w)} }
 
 func (w response) send(p []byte) error {
-	if err := w.control.SetWriteDeadline(time.Now().Add(writeBound)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+	if err := w.control.SetWriteDeadline(time.Now().Add(writeBound)); err != nil &&
+		!errors.Is(err, http.ErrNotSupported) {
 		return err
 	}
 	_, err := w.Write(p)

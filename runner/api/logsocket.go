@@ -98,8 +98,9 @@ type hijacker struct {
 	conn *sharedConn
 }
 
-// sendBuffer is what the kernel may hold of a log that its reader has not read, in bytes, if the sysctl net.core.wmem_max
-// lets it: fewer, larger pieces, each of which wakes the sender. They are pages of the file, not copies.
+// sendBuffer is what the kernel may hold of a log that its reader has not read, in bytes, if the sysctl
+// net.core.wmem_max lets it: fewer, larger pieces, each of which wakes the sender. They are pages of the file, not
+// copies.
 const sendBuffer = 512 << 10
 
 // Hijack is that of http.Hijacker.
@@ -131,8 +132,8 @@ func (c *sharedConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// send sends the head and the bytes of the span. After an error the connection is closed: a part of a frame was sent, and
-// nothing else may complete it.
+// send sends the head and the bytes of the span. After an error the connection is closed: a part of a frame was sent,
+// and nothing else may complete it.
 func (c *sharedConn) send(ctx context.Context, head []byte, from *os.File, span logs.Span) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

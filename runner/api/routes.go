@@ -218,7 +218,8 @@ func decode(w http.ResponseWriter, r *http.Request, v any) error {
 		return &wire.Error{Code: wire.TooLarge, Message: "the body is too long", Remedy: "send at most 8 MiB"}
 	}
 	if err != nil {
-		return &wire.Error{Code: wire.InvalidRequest, Message: "the body is not what this request takes: " + err.Error(),
+		return &wire.Error{Code: wire.InvalidRequest, Message: "the body is not what this request takes: " +
+			err.Error(),
 			Remedy: "GET /v1/openapi.yaml has its fields"}
 	}
 	return nil

@@ -38,9 +38,9 @@ type collection struct {
 	why    error // of the first file that is missed
 }
 
-// Collect writes the files of a tree that match one of the patterns to an empty archive, in the order of their paths, until
-// ctx ends. It follows no link, and leaves out directories named .git and files that are not regular. The error says how
-// many files are not kept, and why.
+// Collect writes the files of a tree that match one of the patterns to an empty archive, in the order of their paths,
+// until ctx ends. It follows no link, and leaves out directories named .git and files that are not regular. The error
+// says how many files are not kept, and why.
 func Collect(ctx context.Context, tree *os.Root, patterns []Pattern, to *os.File, limits Limits) error {
 	c := &collection{tree: tree, patterns: patterns, to: to, left: limits}
 	err := fs.WalkDir(tree.FS(), ".", func(name string, entry fs.DirEntry, err error) error {
@@ -70,12 +70,14 @@ func (c *collection) visit(name string, entry fs.DirEntry) error {
 	}
 	elements := strings.Split(name, "/")
 	if entry.IsDir() {
-		if entry.Name() == ".git" || !slices.ContainsFunc(c.patterns, func(p Pattern) bool { return p.match(elements) || p.reach(elements) }) {
+		if entry.Name() == ".git" || !slices.ContainsFunc(c.patterns,
+			func(p Pattern) bool { return p.match(elements) || p.reach(elements) }) {
 			return fs.SkipDir
 		}
 		return nil
 	}
-	if !entry.Type().IsRegular() || !slices.ContainsFunc(c.patterns, func(p Pattern) bool { return p.match(elements) }) {
+	if !entry.Type().IsRegular() || !slices.ContainsFunc(c.patterns,
+		func(p Pattern) bool { return p.match(elements) }) {
 		return nil
 	}
 	if err := c.add(name); err != nil {

@@ -1,5 +1,6 @@
-// Package artifact keeps files that a command leaves in its workspace. The session writes them, one after the other, into an
-// archive that it has inherited; the daemon reads that as untrusted input, and takes the content of each file from there.
+// Package artifact keeps files that a command leaves in its workspace. The session writes them, one after the other,
+// into an archive that it has inherited; the daemon reads that as untrusted input, and takes the content of each file
+// from there.
 package artifact
 
 import (

@@ -23,8 +23,8 @@ type File struct {
 // maxHeader bounds a header, in bytes: a path of PATH_MAX, each byte of it escaped.
 const maxHeader = 32 << 10
 
-// Read returns the files in an archive of that size, within limits. A part at the end is left out: its writer was killed.
-// The error is about an archive that Collect has not written; what precedes the fault is returned with it.
+// Read returns the files in an archive of that size, within limits. A part at the end is left out: its writer was
+// killed. The error is about an archive that Collect has not written; what precedes the fault is returned with it.
 func Read(archive io.ReaderAt, size int64, limits Limits) ([]File, error) {
 	var files []File
 	head := make([]byte, maxHeader)
@@ -38,7 +38,8 @@ func Read(archive io.ReaderAt, size int64, limits Limits) ([]File, error) {
 			return files, nil
 		}
 		var h header
-		if err := json.Unmarshal(line, &h); !whole || err != nil || h.Bytes < 0 || !fs.ValidPath(h.Path) || h.Path == "." {
+		if err := json.Unmarshal(line, &h); !whole || err != nil || h.Bytes < 0 || !fs.ValidPath(h.Path) ||
+			h.Path == "." {
 			return files, fmt.Errorf("the artifacts are damaged at byte %d", offset)
 		}
 		offset += int64(len(line)) + 1

@@ -21,8 +21,8 @@ import (
 // maxAnswer bounds a JSON answer, in bytes: 10 000 sessions have less.
 const maxAnswer = 64 << 20
 
-// ErrNotRunning means that nothing answers on the socket. A daemon that starts again makes a later call succeed. systemd
-// closes the socket when the daemon has failed at its start limit, which its settings may be the reason of.
+// ErrNotRunning means that nothing answers on the socket. A daemon that starts again makes a later call succeed.
+// systemd closes the socket when the daemon has failed at its start limit, which its settings may be the reason of.
 var ErrNotRunning = errors.New("codex-runner is not running: mend what `systemctl status codex-runner` says, " +
 	"then systemctl reset-failed 'codex-runner.*' && systemctl start codex-runner")
 
@@ -34,8 +34,9 @@ var ErrLost = errors.New("the connection to codex-runner was lost: it restarts, 
 var ErrForbidden = errors.New("you may not use it: be root, or a member of the group codex-runner " +
 	"(usermod -aG codex-runner USER, and log in anew)")
 
-// Client calls the daemon behind one socket. Its methods may be called by several goroutines. Each returns a *wire.Error
-// if the daemon refuses the request, and ErrNotRunning, ErrLost or ErrForbidden, wrapped, if it cannot be reached.
+// Client calls the daemon behind one socket. Its methods may be called by several goroutines. Each returns a
+// *wire.Error if the daemon refuses the request, and ErrNotRunning, ErrLost or ErrForbidden, wrapped, if it cannot be
+// reached.
 type Client struct {
 	socket string
 	http   http.Client
@@ -113,7 +114,8 @@ func refusal(res *http.Response) error {
 	if err == nil && json.Unmarshal(text, &f) == nil && f.Error != nil {
 		return f.Error
 	}
-	return fmt.Errorf("codex-runner answers %s, without a reason: are the program and the daemon of one version?", res.Status)
+	return fmt.Errorf("codex-runner answers %s, without a reason: are the program and the daemon of one version?",
+		res.Status)
 }
 
 // explain returns the error for a request without an answer.

@@ -24,8 +24,8 @@ type Log struct {
 	From    int64 // the offset to begin at, in bytes
 	// Follow goes on until the command has ended. Without it, the output that there is comes.
 	Follow bool
-	// Sink gets the chunks in their order, without a gap and none twice. Its data is valid until it returns. An error ends
-	// ReadLog, which returns it.
+	// Sink gets the chunks in their order, without a gap and none twice. Its data is valid until it returns. An error
+	// ends ReadLog, which returns it.
 	Sink func(logs.Chunk) error
 	// Lost, unless nil, is called when the connection is lost, before it is made again.
 	Lost func(error)

@@ -91,7 +91,8 @@ func (s *Shell) Run(ctx context.Context, w io.Writer) (int, error) {
 		case kind == wire.ShellExit && len(payload) == 4:
 			return int(binary.BigEndian.Uint32(payload)), nil
 		case kind != wire.ShellData:
-			return 0, fmt.Errorf("codex-runner sent a frame of kind %d and %d bytes, which no shell sends", kind, len(payload))
+			return 0, fmt.Errorf("codex-runner sent a frame of kind %d and %d bytes, which no shell sends", kind,
+				len(payload))
 		}
 		if _, err := w.Write(payload); err != nil {
 			return 0, err

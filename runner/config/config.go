@@ -144,13 +144,15 @@ func defaults() raw {
 			Timeout: duration{30 * time.Minute}, Grace: duration{5 * time.Second},
 			Memory: size{2 << 30}, Tasks: 1024, Output: size{64 << 20}, Disk: size{4 << 30},
 		},
-		Maximum:   limits{Timeout: duration{session.MaxTimeout}, Grace: duration{session.MaxGrace}, Output: size{1 << 30}},
+		Maximum: limits{Timeout: duration{session.MaxTimeout}, Grace: duration{session.MaxGrace},
+			Output: size{1 << 30}},
 		Artifacts: artifacts{Bytes: size{256 << 20}, Count: 1000},
 		Hooks:     hooks{Before: []string{}, After: []string{}, Timeout: duration{time.Minute}},
 		Environments: environments{
 			MaxBytes: size{20 << 30}, Timeout: duration{30 * time.Minute}, Network: builds{runner.BuildsForAll},
 		},
-		Repositories:   repositories{MaxCount: 64, MaxBytes: size{20 << 30}, Size: size{4 << 30}, Timeout: duration{10 * time.Minute}},
+		Repositories: repositories{MaxCount: 64, MaxBytes: size{20 << 30}, Size: size{4 << 30},
+			Timeout: duration{10 * time.Minute}},
 		WorkspaceBytes: size{20 << 30},
 	}
 }
@@ -223,9 +225,11 @@ func (c *Config) check() error {
 	case c.Workspaces < c.MaxSessions || c.Workspaces > session.MaxSlot:
 		return fmt.Errorf("workspaces is %d: use max_sessions (%d) to %d", c.Workspaces, c.MaxSessions, session.MaxSlot)
 	case c.Share.Sessions < 1 || c.Share.Sessions > c.MaxSessions:
-		return fmt.Errorf("user.max_sessions is %d: use 1 to max_sessions (%d), or 0 for all places but one", c.Share.Sessions, c.MaxSessions)
+		return fmt.Errorf("user.max_sessions is %d: use 1 to max_sessions (%d), or 0 for all places but one",
+			c.Share.Sessions, c.MaxSessions)
 	case c.Share.Queued < 1 || c.Share.Queued > c.MaxQueued:
-		return fmt.Errorf("user.max_queued is %d: use 1 to max_queued (%d), or 0 for half of it", c.Share.Queued, c.MaxQueued)
+		return fmt.Errorf("user.max_queued is %d: use 1 to max_queued (%d), or 0 for half of it", c.Share.Queued,
+			c.MaxQueued)
 	case c.Connections < 1 || c.Connections > mostConnections:
 		return fmt.Errorf("user.max_connections is %d: use 1 to %d", c.Connections, mostConnections)
 	case c.IdleTimeout <= 0:

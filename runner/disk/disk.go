@@ -13,9 +13,10 @@ const (
 )
 
 // Watch returns true when the files in dirs, and those without a name that processes of this user have open on the same
-// file systems, take more than limit bytes, or false when ctx ends. It measures again and again, and calls seen after each
-// whole measurement. It runs as the user whose files it counts, so it misses what this user can hide from itself: an
-// unnamed file of a process that is not dumpable (prctl(2)), one that is only mapped, or one in the queue of a socket.
+// file systems, take more than limit bytes, or false when ctx ends. It measures again and again, and calls seen after
+// each whole measurement. It runs as the user whose files it counts, so it misses what this user can hide from itself:
+// an unnamed file of a process that is not dumpable (prctl(2)), one that is only mapped, or one in the queue of a
+// socket.
 func Watch(ctx context.Context, dirs []string, limit int64, seen func(bytes int64)) bool {
 	for {
 		began := time.Now()
@@ -38,8 +39,9 @@ func Watch(ctx context.Context, dirs []string, limit int64, seen func(bytes int6
 	}
 }
 
-// Taken returns how many bytes the files in dirs take on the disk, each file once and with at least a block: an empty one
-// takes an inode. It stops above enough, or when ctx ends. A directory below maxDepth others takes more than enough.
+// Taken returns how many bytes the files in dirs take on the disk, each file once and with at least a block: an empty
+// one takes an inode. It stops above enough, or when ctx ends. A directory below maxDepth others takes more than
+// enough.
 func Taken(ctx context.Context, dirs []string, enough int64) int64 {
 	w := newWalk(ctx, enough)
 	w.trees(dirs)

@@ -21,8 +21,8 @@ const (
 // file names a file on this host.
 type file struct{ dev, ino uint64 }
 
-// walk counts files. A process may change them meanwhile: each is looked up in an open directory, and no link is followed
-// but that of a top.
+// walk counts files. A process may change them meanwhile: each is looked up in an open directory, and no link is
+// followed but that of a top.
 type walk struct {
 	ctx     context.Context //nolint:containedctx // a walk is one call
 	uid     int             // of this process
@@ -103,7 +103,8 @@ func (w *walk) first(st *unix.Stat_t) bool {
 	return true
 }
 
-// below counts what lies in a directory of d. Its owner may have left no right to it: it has that for the time of the count.
+// below counts what lies in a directory of d. Its owner may have left no right to it: it has that for the time of the
+// count.
 func (w *walk) below(d *os.File, name string, st *unix.Stat_t, depth int) {
 	const rights = 0o500
 	mode := st.Mode & 0o7777

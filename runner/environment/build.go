@@ -44,9 +44,9 @@ func Ready(dir, key string) bool {
 	return err == nil && string(data) == key+"\n"
 }
 
-// Build makes the environment in dir, which does not exist, at the path where sessions see it later. The manifests do not
-// stay there, as they may have passwords. The output of the steps goes to log. The errors are a *BuildError, one of the
-// store or the file system, or the end of ctx, which kills the step and what it started.
+// Build makes the environment in dir, which does not exist, at the path where sessions see it later. The manifests do
+// not stay there, as they may have passwords. The output of the steps goes to log. The errors are a *BuildError, one of
+// the store or the file system, or the end of ctx, which kills the step and what it started.
 func Build(ctx context.Context, host Host, order Order, dir string, log io.Writer) error {
 	provider, err := Find(order.Provider)
 	if err != nil {
@@ -126,7 +126,8 @@ func (o Order) removeManifests(dir string) error {
 func (s Step) run(ctx context.Context, host Host, place Place, log io.Writer) error {
 	cmd := exec.CommandContext(ctx, s.Args[0], s.Args[1:]...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = place.Manifests, log, log
-	cmd.Env = append([]string{"PATH=" + host.Path, "LC_ALL=C.UTF-8", "HOME=" + place.Scratch, "TMPDIR=" + place.Scratch}, s.Env...)
+	cmd.Env = append([]string{"PATH=" + host.Path, "LC_ALL=C.UTF-8", "HOME=" + place.Scratch,
+		"TMPDIR=" + place.Scratch}, s.Env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second // for processes that left the group and hold the pipe to log
@@ -139,8 +140,8 @@ func (s Step) run(ctx context.Context, host Host, place Place, log io.Writer) er
 	return nil
 }
 
-// markReady writes the last file of a build after everything else is on the disk (syncfs(2)), so that a crash of the host
-// leaves no mark without the rest.
+// markReady writes the last file of a build after everything else is on the disk (syncfs(2)), so that a crash of the
+// host leaves no mark without the rest.
 func markReady(dir, key string) error {
 	fresh := filepath.Join(dir, ReadyFile+".new")
 	file, err := os.Create(fresh)

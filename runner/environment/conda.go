@@ -30,7 +30,8 @@ func (conda) Key(ctx context.Context, host Host, workspace fs.FS) ([]Manifest, [
 
 // Build copies files out of the cache of packages: a link would share them with it.
 func (conda) Build(o Order, p Place) []Step {
-	args := []string{o.tool("micromamba").Path, "create", "--yes", "--no-rc", "--always-copy", "--root-prefix", filepath.Join(p.Scratch, "mamba"),
+	args := []string{o.tool("micromamba").Path, "create", "--yes", "--no-rc", "--always-copy", "--root-prefix",
+		filepath.Join(p.Scratch, "mamba"),
 		"--prefix", filepath.Join(p.Dir, "conda"), "--file", o.Manifests[0].Path}
 	if o.Store.Dir != "" {
 		args = append(args, "--offline", "--override-channels", "--channel", "file://"+o.Store.Dir)

@@ -1,9 +1,9 @@
-// Package environment makes the environments of sessions: the packages of a Python, conda or Node project, installed once
-// for all sessions of an owner that need the same ones.
+// Package environment makes the environments of sessions: the packages of a Python, conda or Node project, installed
+// once for all sessions of an owner that need the same ones.
 //
-// A session's unit decides what it needs: Plan finds the manifests in its workspace and makes an Order, which has all that
-// the result depends on. The key of the order names the environment. A unit of its own runs Build, which knows nothing of
-// the workspace, at the path where sessions see the environment later. Activate says how a command uses it.
+// A session's unit decides what it needs: Plan finds the manifests in its workspace and makes an Order, which has all
+// that the result depends on. The key of the order names the environment. A unit of its own runs Build, which knows
+// nothing of the workspace, at the path where sessions see the environment later. Activate says how a command uses it.
 package environment
 
 import (
@@ -84,8 +84,8 @@ type Provider interface {
 	Name() string
 	// Detect says whether the workspace has the manifests of this kind.
 	Detect(workspace fs.FS) bool
-	// Key returns the manifests and tools of the order. Its errors are a *MissingToolError, ErrUnsupported, or that of a
-	// manifest which cannot be read.
+	// Key returns the manifests and tools of the order. Its errors are a *MissingToolError, ErrUnsupported, or that of
+	// a manifest which cannot be read.
 	Key(ctx context.Context, host Host, workspace fs.FS) ([]Manifest, []Tool, error)
 	// Build returns the steps that make the environment in a directory.
 	Build(order Order, dir Place) []Step
@@ -125,8 +125,8 @@ func Find(name string) (Provider, error) {
 	return nil, fmt.Errorf("there is no environment %q: %s", name, hint)
 }
 
-// Plan makes the order of an owner for a workspace, whose files may be anything. name is a provider or Auto. The directory
-// store has the packages of a build without the network, or is "" if the build has the network.
+// Plan makes the order of an owner for a workspace, whose files may be anything. name is a provider or Auto. The
+// directory store has the packages of a build without the network, or is "" if the build has the network.
 func Plan(ctx context.Context, host Host, workspace, owner, name, store string) (Order, error) {
 	root, err := os.OpenRoot(workspace)
 	if err != nil {
@@ -171,7 +171,8 @@ func checkSize(all []Manifest) error {
 	return nil
 }
 
-// manifests reads files of the workspace; those that do not exist are left out. A link out of the workspace is an error.
+// manifests reads files of the workspace; those that do not exist are left out. A link out of the workspace is an
+// error.
 func manifests(workspace fs.FS, names ...string) ([]Manifest, error) {
 	var all []Manifest
 	for _, name := range names {

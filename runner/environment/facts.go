@@ -7,9 +7,9 @@ import (
 	"syscall"
 )
 
-// Facts are what tools reported of themselves, by the paths of their programs. To start an interpreter takes longer than
-// all else that Plan does, so the facts are kept between sessions, and each counts while its files are the same. Times of
-// files decide here whether a tool is asked again; they are no part of a key.
+// Facts are what tools reported of themselves, by the paths of their programs. To start an interpreter takes longer
+// than all else that Plan does, so the facts are kept between sessions, and each counts while its files are the same.
+// Times of files decide here whether a tool is asked again; they are no part of a key.
 type Facts map[string]Fact
 
 // Fact is what one program reported.

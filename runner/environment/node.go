@@ -53,7 +53,8 @@ func noLinks(lock []byte) error {
 	}
 	for name, p := range l.Packages {
 		if p.Link {
-			return fmt.Errorf("%w: %s of package-lock.json is a link into the workspace (run npm ci in the command)", ErrUnsupported, name)
+			return fmt.Errorf("%w: %s of package-lock.json is a link into the workspace (run npm ci in the command)",
+				ErrUnsupported, name)
 		}
 	}
 	return nil
@@ -61,7 +62,8 @@ func noLinks(lock []byte) error {
 
 // Build runs the scripts of the packages, but none of the project, whose files are in the workspace.
 func (node) Build(o Order, p Place) []Step {
-	npm, env := o.tool("npm").Path, []string{"npm_config_cache=" + filepath.Join(p.Scratch, "npm"), "npm_config_update_notifier=false"}
+	npm, env := o.tool("npm").Path, []string{"npm_config_cache=" + filepath.Join(p.Scratch, "npm"),
+		"npm_config_update_notifier=false"}
 	ci := []string{npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"}
 	var steps []Step
 	if o.Store.Dir != "" {

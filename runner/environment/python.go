@@ -33,12 +33,14 @@ func (venv) Key(ctx context.Context, host Host, workspace fs.FS) ([]Manifest, []
 // Build uses the one pip of the host for all: ensurepip would take most of the time.
 func (venv) Build(o Order, p Place) []Step {
 	python := o.tool("python3").Path
-	install := []string{python, "-I", "-m", "pip", "--isolated", "--python", filepath.Join(p.Dir, "venv/bin/python"), "install",
+	install := []string{python, "-I", "-m", "pip", "--isolated", "--python", filepath.Join(p.Dir, "venv/bin/python"),
+		"install",
 		"--no-input", "--no-cache-dir", "--disable-pip-version-check", "--progress-bar", "off", "-r", "requirements.txt"}
 	if o.Store.Dir != "" {
 		install = append(install, "--no-index", "--find-links", o.Store.Dir)
 	}
-	return []Step{{Args: []string{python, "-I", "-m", "venv", "--without-pip", filepath.Join(p.Dir, "venv")}}, {Args: install}}
+	return []Step{{Args: []string{python, "-I", "-m", "venv", "--without-pip", filepath.Join(p.Dir, "venv")}},
+		{Args: install}}
 }
 
 func (venv) Activate(dir string) Activation { return activateVenv(dir) }
@@ -95,7 +97,8 @@ func included(line string) (string, error) {
 	}
 	for _, local := range []string{"-e", "--editable", "./", "../", "file:", "/", "."} {
 		if strings.HasPrefix(line, local) {
-			return "", fmt.Errorf("%w: %s (use the path in the command instead, for example with PYTHONPATH)", ErrUnsupported, line)
+			return "", fmt.Errorf("%w: %s (use the path in the command instead, for example with PYTHONPATH)",
+				ErrUnsupported, line)
 		}
 	}
 	return "", nil
@@ -143,7 +146,8 @@ func noMembers(pyproject []byte) error {
 
 // Build installs no project: its files are in the workspace.
 func (uv) Build(o Order, p Place) []Step {
-	args := []string{o.tool("uv").Path, "sync", "--locked", "--no-install-project", "--no-progress", "--python", o.tool("python3").Path}
+	args := []string{o.tool("uv").Path, "sync", "--locked", "--no-install-project", "--no-progress", "--python",
+		o.tool("python3").Path}
 	if o.Store.Dir != "" {
 		args = append(args, "--offline", "--no-index", "--find-links", o.Store.Dir)
 	}

@@ -38,14 +38,16 @@ func (s Store) verify() error {
 		sum, name, ok := strings.Cut(lines.Text(), " ")
 		name = strings.TrimLeft(name, " *")
 		if !ok || !filepath.IsLocal(name) {
-			return fmt.Errorf("%s/%s has the line %q, which is no sum of a file there: write it anew with sha256sum", s.Dir, sums, lines.Text())
+			return fmt.Errorf("%s/%s has the line %q, which is no sum of a file there: write it anew with sha256sum",
+				s.Dir, sums, lines.Text())
 		}
 		got, err := digest(filepath.Join(s.Dir, name))
 		if err != nil {
 			return fmt.Errorf("cannot use the store of packages: %w", err)
 		}
 		if got != sum {
-			return fmt.Errorf("%s/%s is not the file that %s names: fetch it again, or write its sum anew", s.Dir, name, sums)
+			return fmt.Errorf("%s/%s is not the file that %s names: fetch it again, or write its sum anew", s.Dir, name,
+				sums)
 		}
 	}
 	return nil

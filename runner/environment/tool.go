@@ -111,5 +111,6 @@ print(json.dumps({"path": os.path.realpath(sys.executable), "version": sys.versi
 	if err := json.Unmarshal(out, &facts); err != nil {
 		return nil, nil, fmt.Errorf("cannot read what %s reports of itself: %w", path, err)
 	}
-	return []Tool{{"python3", facts.Path, facts.Version, facts.ABI}, {Name: "pip", Version: facts.Pip}}, facts.Modules, nil
+	return []Tool{{"python3", facts.Path, facts.Version, facts.ABI},
+		{Name: "pip", Version: facts.Pip}}, facts.Modules, nil
 }

@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// startApart starts a process of the session on a thread of its own, which ends with it. What the thread sets, the process
-// and all that it starts inherit, and this program does not: StopSignal is open, and no limit of another process can be set, as
-// those of this one, which has the same user (prlimit(2)).
+// startApart starts a process of the session on a thread of its own, which ends with it. What the thread sets, the
+// process and all that it starts inherit, and this program does not: StopSignal is open, and no limit of another
+// process can be set, as those of this one, which has the same user (prlimit(2)).
 func startApart(name string, args []string, attr *os.ProcAttr) (process *os.Process, err error) {
 	done := make(chan struct{})
 	go func() {
@@ -37,8 +37,8 @@ const (
 	thirdHigh  = 36
 )
 
-// keepLimits has prlimit64 fail with EPERM if it sets the limits of a process by its ID; 0 is the caller. systemd allows
-// the calls of one architecture alone (SystemCallArchitectures=).
+// keepLimits has prlimit64 fail with EPERM if it sets the limits of a process by its ID; 0 is the caller. systemd
+// allows the calls of one architecture alone (SystemCallArchitectures=).
 func keepLimits() error {
 	load := func(offset uint32) unix.SockFilter {
 		return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: offset}

@@ -147,8 +147,8 @@ func (e end) tell(r *session.Result) {
 // leastDynamic and mostDynamic are the users that systemd gives with DynamicUser= (systemd.exec(5)).
 const leastDynamic, mostDynamic = 61184, 65519
 
-// KillRest kills all processes of this process's user but itself (kill(2) with -1), as often as they fork. It does nothing
-// for a user that others may have, too: one that systemd has not given to this unit alone.
+// KillRest kills all processes of this process's user but itself (kill(2) with -1), as often as they fork. It does
+// nothing for a user that others may have, too: one that systemd has not given to this unit alone.
 func KillRest() {
 	if dynamic(os.Getuid()) {
 		_ = unix.Kill(-1, unix.SIGKILL)

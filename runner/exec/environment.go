@@ -48,7 +48,8 @@ func (e Environment) prepare(ctx context.Context, l *Launch, want *session.Envir
 			return fmt.Errorf("the specification of the command has wrong facts: %w", err)
 		}
 	}
-	order, err := environment.Plan(ctx, environment.Host{Path: e.Path, Facts: facts}, l.Dir, want.Owner, want.Name, want.Store)
+	order, err := environment.Plan(ctx, environment.Host{Path: e.Path, Facts: facts}, l.Dir, want.Owner, want.Name,
+		want.Store)
 	if err != nil || order.Provider == "none" {
 		return err
 	}

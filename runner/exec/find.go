@@ -43,8 +43,9 @@ func find(name, dir, path string) (string, error) {
 	if denied != nil {
 		return "", unusable(name, denied)
 	}
-	return "", &stageError{session.NotFound, fmt.Errorf("cannot find the program %s in PATH=%s: install it, or name its "+
-		"path", name, path)}
+	return "", &stageError{session.NotFound,
+		fmt.Errorf("cannot find the program %s in PATH=%s: install it, or name its "+
+			"path", name, path)}
 }
 
 func executable(path string) error {

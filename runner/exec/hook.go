@@ -18,13 +18,14 @@ func (s *Shim) before(ctx context.Context, r *run) error {
 	}
 	s.Notifier.Status("Running the hook before the command")
 	if err := s.hook(ctx, r, r.spec.Hooks.Before, r.launch.Env); err != nil {
-		return &stageError{session.HookTask, fmt.Errorf("the hook before the command failed: %w ([hooks] in runner.toml)", err)}
+		return &stageError{session.HookTask,
+			fmt.Errorf("the hook before the command failed: %w ([hooks] in runner.toml)", err)}
 	}
 	return nil
 }
 
-// after runs the hook after a command that ran, with its outcome in the environment. Its failure is recorded and changes
-// nothing else. ctx ends when systemd stops the unit.
+// after runs the hook after a command that ran, with its outcome in the environment. Its failure is recorded and
+// changes nothing else. ctx ends when systemd stops the unit.
 func (s *Shim) after(ctx context.Context, r *run, result *session.Result) {
 	if r.spec.Hooks == nil || len(r.spec.Hooks.After) == 0 {
 		return
@@ -41,12 +42,14 @@ func (s *Shim) after(ctx context.Context, r *run, result *session.Result) {
 
 // hook runs a program as the command is run: in its sandbox and its workspace, with its output in the log.
 func (s *Shim) hook(ctx context.Context, r *run, args, env []string) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, r.spec.Hooks.Timeout, fmt.Errorf("it ran for longer than %v", r.spec.Hooks.Timeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, r.spec.Hooks.Timeout,
+		fmt.Errorf("it ran for longer than %v", r.spec.Hooks.Timeout))
 	defer cancel()
 	spec := *r.spec
 	spec.Args, spec.Directory = args, ""
 	r.starting.Lock()
-	c, err := start(&Launch{Spec: &spec, Dir: s.Workspace, Env: env}, nil, &inheritance{score: s.Score, fileSize: spec.FileSize})
+	c, err := start(&Launch{Spec: &spec, Dir: s.Workspace, Env: env}, nil,
+		&inheritance{score: s.Score, fileSize: spec.FileSize})
 	r.starting.Unlock()
 	if err != nil {
 		return err

@@ -14,8 +14,9 @@ const (
 	journalPatience = time.Second
 )
 
-// journalQueue passes texts on to the journal. One that is slow slows the command down; one that takes nothing misses lines,
-// and a line in their place says how many. All is in the log of the command. It belongs to one goroutine at a time.
+// journalQueue passes texts on to the journal. One that is slow slows the command down; one that takes nothing misses
+// lines, and a line in their place says how many. All is in the log of the command. It belongs to one goroutine at a
+// time.
 type journalQueue struct {
 	texts  chan []byte
 	done   chan struct{}
@@ -47,7 +48,8 @@ func (q *journalQueue) note() []byte {
 	if q.missed == 0 {
 		return nil
 	}
-	return fmt.Appendf(nil, "codex-runner: %d lines are missing here, as the journal did not take them; the log of the session has them\n", q.missed)
+	return fmt.Appendf(nil,
+		"codex-runner: %d lines are missing here, as the journal did not take them; the log of the session has them\n", q.missed)
 }
 
 // offer reports whether the text is in the queue.

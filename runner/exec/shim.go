@@ -52,15 +52,17 @@ type Shim struct {
 	Journal      io.Writer           // gets the output, too, if the specification says so
 	Environ      []string            // of this process, as os.Environ returns it
 	Preparations []Preparation       // in their order
-	// KillRest kills what a command leaves that had to be ended, when that has ended; nil leaves it to the end of the unit.
+	// KillRest kills what a command leaves that had to be ended, when that has ended; nil leaves it to the end of the
+	// unit.
 	KillRest func()
 }
 
-// Run returns when the command has ended, its result is written, and it is not held any more. The end of ctx cancels the
-// command. An error is a fault of this process or of its unit; then there is no result.
+// Run returns when the command has ended, its result is written, and it is not held any more. The end of ctx cancels
+// the command. An error is a fault of this process or of its unit; then there is no result.
 func (s *Shim) Run(ctx context.Context) error {
 	defer s.close()
-	for _, name := range []string{paths.SpecFile, paths.OutputFile, paths.IndexFile, paths.ResultFile, paths.ControlFile} {
+	for _, name := range []string{paths.SpecFile, paths.OutputFile, paths.IndexFile, paths.ResultFile,
+		paths.ControlFile} {
 		if s.Files[name] == nil {
 			return fmt.Errorf("cannot find the inherited file %q: session-prepare passes it (start the unit by "+
 				"systemctl, not this command)", name)
@@ -200,10 +202,13 @@ func (s *Shim) bound(run *run) (end func()) {
 	return background(func(ctx context.Context) { run.watchDisk(ctx, s.Disk) })
 }
 
-// watch begins to ping the service manager, and returns what ends that. A command can stop this process (SIGSTOP), which
-// has the same user: then nothing but the service manager bounds the command.
+// watch begins to ping the service manager, and returns what ends that. A command can stop this process (SIGSTOP),
+// which has the same user: then nothing but the service manager bounds the command.
 func (s *Shim) watch(run *run) (end func()) {
-	return background(func(ctx context.Context) { _ = s.Notifier.RunWatchdog(ctx, s.Notifier.WatchdogInterval(), run.alive) })
+	return background(func(ctx context.Context) {
+		_ = s.Notifier.RunWatchdog(ctx, s.Notifier.WatchdogInterval(),
+			run.alive)
+	})
 }
 
 // background begins to do something, and returns what ends that and waits for it.

@@ -13,9 +13,10 @@ import (
 // StopSignal is KillSignal= of the units of sessions. It is a real-time signal, as Go's threads have SIGTERM open.
 const StopSignal = unix.Signal(36) // SIGRTMIN+2 of signal(7)
 
-// Terminated returns a context that ends when systemd stops the unit. The command has the same user as this process and could
-// send it the same signal, so the sender counts: Go does not report it, signalfd(2) does, of signals that are blocked. The
-// unit starts this program with the signal blocked, as no thread may have it open. Other signals do not end this process.
+// Terminated returns a context that ends when systemd stops the unit. The command has the same user as this process and
+// could send it the same signal, so the sender counts: Go does not report it, signalfd(2) does, of signals that are
+// blocked. The unit starts this program with the signal blocked, as no thread may have it open. Other signals do not
+// end this process.
 func Terminated(ctx context.Context) (context.Context, context.CancelFunc, error) {
 	var blocked unix.Sigset_t
 	if err := unix.PthreadSigmask(unix.SIG_BLOCK, nil, &blocked); err != nil {
@@ -62,8 +63,8 @@ func stopSet() *unix.Sigset_t {
 	return set
 }
 
-// awaitStop reports that PID 1 has sent a signal. It returns false when the file is closed. The sender can write what it likes
-// into a signal of sigqueue(3), but then its code is not SI_USER (rt_sigqueueinfo(2)).
+// awaitStop reports that PID 1 has sent a signal. It returns false when the file is closed. The sender can write what
+// it likes into a signal of sigqueue(3), but then its code is not SI_USER (rt_sigqueueinfo(2)).
 func awaitStop(signals *os.File) bool {
 	info := make([]byte, signalInfo)
 	for {

@@ -48,7 +48,8 @@ func (w Workspace) fill(ctx context.Context, l *Launch, want *session.Workspace)
 	}
 	mirror := filepath.Join(w.Repository, paths.Mirror)
 	if _, err := os.Stat(mirror); err != nil {
-		return &mirrorError{fmt.Errorf("cannot find the mirror of the repository %s: %w (fetch it again)", l.Spec.Repository, err)}
+		return &mirrorError{fmt.Errorf("cannot find the mirror of the repository %s: %w (fetch it again)",
+			l.Spec.Repository, err)}
 	}
 	_, err := workspace.Checkout{
 		Source: workspace.Source{Mirror: mirror, URL: want.URL, Commit: want.Commit},

@@ -28,8 +28,8 @@ type Built struct {
 }
 
 // Run builds the environment in the directory above, by its key. The order comes from a session: it is that of the
-// instance, or it is not built. path is where tools are looked for. The output of the tools goes to the log. An error means
-// that there is no result.
+// instance, or it is not built. path is where tools are looked for. The output of the tools goes to the log. An error
+// means that there is no result.
 func (b Build) Run(ctx context.Context, files Files, instance, above, path string) error {
 	if err := files.check(); err != nil {
 		return err

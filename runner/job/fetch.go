@@ -55,7 +55,8 @@ func (f Fetch) Run(ctx context.Context, files Files, dir, credentials string) er
 		err = checkVersion(f.Version)
 	}
 	if err == nil && f.Anew {
-		err = errors.Join(os.RemoveAll(filepath.Join(dir, paths.Mirror)), os.RemoveAll(filepath.Join(dir, paths.Modules)))
+		err = errors.Join(os.RemoveAll(filepath.Join(dir, paths.Mirror)),
+			os.RemoveAll(filepath.Join(dir, paths.Modules)))
 	}
 	if err == nil {
 		result.Commit, err = f.fetch(ctx, files[paths.BundleFile], dir, credentials)

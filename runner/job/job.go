@@ -1,6 +1,7 @@
 // Package job does the work of the units that sessions share: codex-repository@.service fetches a repository, and
-// codex-environment@.service builds an environment. Each reads its order, which the daemon has written, from an inherited
-// file, and writes one result: a line of JSON. A result that does not end in a newline means that the process was killed.
+// codex-environment@.service builds an environment. Each reads its order, which the daemon has written, from an
+// inherited file, and writes one result: a line of JSON. A result that does not end in a newline means that the process
+// was killed.
 package job
 
 import (

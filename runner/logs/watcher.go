@@ -18,8 +18,8 @@ func NewWatcher() (*Watcher, error) {
 	return &Watcher{w}, err
 }
 
-// Arrivals returns a channel that has an element after a file was made in the directory, moved into it, or given to another
-// user, and one at first. stop ends that.
+// Arrivals returns a channel that has an element after a file was made in the directory, moved into it, or given to
+// another user, and one at first. stop ends that.
 func (w *Watcher) Arrivals(dir string) (arrived <-chan struct{}, stop func(), err error) {
 	watch, err := w.Add(dir, unix.IN_CREATE|unix.IN_MOVED_TO|unix.IN_ATTRIB|unix.IN_ONLYDIR)
 	if err != nil {

@@ -104,7 +104,8 @@ func (s *Server) artifact(ctx context.Context, _ *call, in artifactInput) (conte
 			return s.content(ctx, in, a, b.bytes)
 		}
 	}
-	return content{}, fmt.Errorf("the session %s has no artifact %d: artifacts lists those that it has", in.Session, in.ID)
+	return content{}, fmt.Errorf("the session %s has no artifact %d: artifacts lists those that it has", in.Session,
+		in.ID)
 }
 
 func (s *Server) content(ctx context.Context, in artifactInput, a wire.Artifact, keep int) (content, error) {

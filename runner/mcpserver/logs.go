@@ -70,6 +70,7 @@ func (s *Server) since(ctx context.Context, c *call, id string, n int, from int6
 		return report{}, err
 	}
 	return report{
-		Session: id, command: commandOf(state, time.Now()), part: kept.part(ended(state) && kept.end >= size), Size: size,
+		Session: id, command: commandOf(state, time.Now()), part: kept.part(ended(state) &&
+			kept.end >= size), Size: size,
 	}, nil
 }

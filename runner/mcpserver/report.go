@@ -40,7 +40,8 @@ type verdict struct {
 
 // commandOf is c at the time now.
 func commandOf(c wire.Command, now time.Time) command {
-	got := command{Number: c.Number, Line: line(c.Args), State: string(c.State), Position: c.Position, Fault: printable(c.ArtifactsFault)}
+	got := command{Number: c.Number, Line: line(c.Args), State: string(c.State), Position: c.Position,
+		Fault: printable(c.ArtifactsFault)}
 	if !c.Started.IsZero() {
 		if !c.Ended.IsZero() {
 			now = c.Ended

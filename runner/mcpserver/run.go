@@ -80,8 +80,8 @@ func (s *Server) run(ctx context.Context, c *call, in runInput) (report, error) 
 	} else if in.Ref != "" || in.Patch != "" {
 		return report{}, errors.New("ref and patch are of a repository: name it, too")
 	}
-	// A call that is cancelled meanwhile needs the answer, to cancel the command. The daemon fetches a URL before it answers,
-	// and makes no session for a client that has gone.
+	// A call that is cancelled meanwhile needs the answer, to cancel the command. The daemon fetches a URL before it
+	// answers, and makes no session for a client that has gone.
 	making := context.WithoutCancel(ctx)
 	if created.Repository == in.Repository && in.Repository != "" {
 		making = ctx
@@ -115,7 +115,8 @@ func (s *Server) repository(ctx context.Context, in runInput, to *wire.NewSessio
 }
 
 // next runs the next command of a session.
-func (s *Server) next(ctx context.Context, c *call, id string, n wire.NewCommand, stdin string, b bounds) (report, error) {
+func (s *Server) next(ctx context.Context, c *call, id string, n wire.NewCommand, stdin string,
+	b bounds) (report, error) {
 	if err := paths.CheckID(id); err != nil {
 		return report{}, err
 	}
@@ -134,7 +135,8 @@ type attended struct {
 }
 
 // attend sends the input of a command and follows it. If the call is cancelled, so is the command.
-func (s *Server) attend(ctx context.Context, c *call, of attended, n wire.NewCommand, stdin string, b bounds) (report, error) {
+func (s *Server) attend(ctx context.Context, c *call, of attended, n wire.NewCommand, stdin string,
+	b bounds) (report, error) {
 	if n.Stdin {
 		if _, err := s.Client.PutStdin(ctx, of.session, of.number, strings.NewReader(stdin)); err != nil {
 			s.cancelled(ctx, of)

@@ -36,8 +36,8 @@ func Words() []Word {
 type Facts struct {
 	Result *session.Result // nil if the main process left none, or none that is whole
 	Ended  *session.Ended  // nil if root recorded no end: the machine died
-	// CancelledBy is the user whose cancellation the daemon has stored, empty if there is none. It counts if there is no
-	// Result: the unit may be stopped before its main process runs.
+	// CancelledBy is the user whose cancellation the daemon has stored, empty if there is none. It counts if there is
+	// no Result: the unit may be stopped before its main process runs.
 	CancelledBy string
 	// Overdue means that the daemon had the unit stopped, as the command had not ended at the end of its time.
 	Overdue bool
@@ -52,8 +52,8 @@ type Outcome struct {
 	Signal      int    `json:"signal,omitempty"` // that ended the command
 	Core        bool   `json:"core,omitempty"`
 	CancelledBy string `json:"cancelled_by,omitempty"`
-	// OOMKills and RefusedForks count, also in commands that succeeded, the processes that the kernel killed for lack of
-	// memory, and those that the limit of tasks refused.
+	// OOMKills and RefusedForks count, also in commands that succeeded, the processes that the kernel killed for lack
+	// of memory, and those that the limit of tasks refused.
 	OOMKills     uint64 `json:"oom_kills,omitempty"`
 	RefusedForks uint64 `json:"refused_forks,omitempty"`
 	// PatchKnown reports that the commit had the change of the patch already.

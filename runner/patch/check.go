@@ -19,7 +19,8 @@ func check(f *File) error {
 	}
 	isLink, wasLink := f.NewMode == symlinkMode, f.OldMode == symlinkMode
 	if f.Old != "" && f.New != "" && f.OldMode != "" && f.NewMode != "" && isLink != wasLink {
-		return &Error{Reason: Malformed, File: f.Path(), Line: f.Line, Text: "it turns a file into a symbolic link or back",
+		return &Error{Reason: Malformed, File: f.Path(), Line: f.Line,
+			Text:   "it turns a file into a symbolic link or back",
 			Remedy: "make the patch with `git diff`, which removes the one and adds the other"}
 	}
 	if f.New != "" && isLink && len(f.Hunks) > 0 {

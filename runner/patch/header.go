@@ -15,7 +15,8 @@ func (p *parser) plainHeader() (*File, error) {
 	}
 	if before != after && before != "" && after != "" {
 		return nil, &Error{Reason: Malformed, File: after, Line: file.Line,
-			Text: fmt.Sprintf("it has the name %q too", before), Remedy: "make the patch with `git diff`, or name both alike"}
+			Text: fmt.Sprintf("it has the name %q too",
+				before), Remedy: "make the patch with `git diff`, or name both alike"}
 	}
 	file.Old, file.New = before, after
 	return file, nil
@@ -56,7 +57,8 @@ func (p *parser) stripped(text string) (string, error) {
 	}
 	_, path, ok := strings.Cut(path, "/")
 	if !ok || path == "" {
-		return "", &Error{Reason: Malformed, Line: p.at + 1, Text: fmt.Sprintf("the name %q has no a/ or b/ before it", text),
+		return "", &Error{Reason: Malformed, Line: p.at + 1, Text: fmt.Sprintf("the name %q has no a/ or b/ before it",
+			text),
 			Remedy: "make the patch with `git diff`, without --no-prefix"}
 	}
 	return path, nil
@@ -230,7 +232,8 @@ func (h *header) finish() (*File, error) {
 		h.before, h.after = h.both, h.both
 	}
 	if h.before == "" || h.after == "" || (h.moved && (h.created || h.removed)) || (h.created && h.removed) {
-		return nil, &Error{Reason: Malformed, File: h.both, Line: f.Line, Text: "its header does not say which file it changes",
+		return nil, &Error{Reason: Malformed, File: h.both, Line: f.Line,
+			Text:   "its header does not say which file it changes",
 			Remedy: "make the patch with `git diff`"}
 	}
 	if !h.created {

@@ -54,7 +54,8 @@ func (p *parser) file() (file *File, err error) {
 	switch line := p.line(); {
 	case strings.HasPrefix(line, "diff --git "):
 		file, err = p.gitHeader()
-	case strings.HasPrefix(line, "--- ") && strings.HasPrefix(p.ahead(1), "+++ ") && strings.HasPrefix(p.ahead(2), "@@ -"):
+	case strings.HasPrefix(line, "--- ") && strings.HasPrefix(p.ahead(1), "+++ ") &&
+		strings.HasPrefix(p.ahead(2), "@@ -"):
 		file, err = p.plainHeader()
 	case strings.HasPrefix(line, "@@ -"):
 		return nil, p.malformed("", "a hunk has no file before it")

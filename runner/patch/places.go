@@ -9,7 +9,8 @@ import (
 
 // checkPlaces refuses a patch of a file in a place where git would take a directory for a submodule, accept the patch
 // and leave a part of it undone: beyond a symbolic link, or where the tree has a directory with other files than the
-// patch's. It reports whether a directory is where the patch leaves a file, so that it cannot have been applied already.
+// patch's. It reports whether a directory is where the patch leaves a file, so that it cannot have been applied
+// already.
 func (p *Patch) checkPlaces(tree *os.Root) (directory bool, err error) {
 	for i := range p.Files {
 		f := &p.Files[i]

@@ -34,14 +34,14 @@ const (
 	// Workspace is the working directory of a command, in the sandbox of its session.
 	Workspace = "/workspace"
 	// PrivateStates is where systemd keeps StateDirectory= of units with dynamic users (systemd.exec(5)), in the
-	// directories codex-session, codex-repository and codex-environment-build, each with one for each unit. StateLinks has
-	// the same directories with links to these.
+	// directories codex-session, codex-repository and codex-environment-build, each with one for each unit. StateLinks
+	// has the same directories with links to these.
 	PrivateStates = "/var/lib/private"
 	StateLinks    = "/var/lib"
 	// RepositoryStates is one of these.
 	RepositoryStates = PrivateStates + "/codex-repository"
-	// EnvironmentStates has a directory for each owner of environments, and there whole environments by their keys. Root
-	// alone may enter it.
+	// EnvironmentStates has a directory for each owner of environments, and there whole environments by their keys.
+	// Root alone may enter it.
 	EnvironmentStates = StateLinks + "/codex-environment"
 	// RepositoryCredentials has a directory for each repository with its credentials, likewise: see workspace.Mirror.
 	RepositoryCredentials = RuntimeDir + "/repositories"
@@ -49,8 +49,8 @@ const (
 	Repositories = "/run/codex-repository"
 	// Credentials is CREDENTIALS_DIRECTORY in the sandboxes of sessions and of repositories.
 	Credentials = "/run/codex-credentials"
-	// Repository is the state of the session's repository, and Environments has the environments of its owner by their keys,
-	// as sandboxes see them. A build sees its own one alone there.
+	// Repository is the state of the session's repository, and Environments has the environments of its owner by their
+	// keys, as sandboxes see them. A build sees its own one alone there.
 	Repository   = "/repository"
 	Environments = "/environments"
 	// SystemControl is where systemd keeps the properties of SetUnitProperties with runtime=true
@@ -82,7 +82,8 @@ const (
 	Artifacts = "artifacts"
 )
 
-// The files of a job, in RepositoryDir or EnvironmentDir, beside Output and Result. The daemon makes these, root the others.
+// The files of a job, in RepositoryDir or EnvironmentDir, beside Output and Result. The daemon makes these, root the
+// others.
 const (
 	Order  = "order.json" // see package job
 	Bundle = "bundle"     // optional, of a repository: see workspace.WriteBundle
@@ -168,8 +169,8 @@ func EnvironmentDir(key string) string {
 	return filepath.Join("environments", EnvironmentInstance(key))
 }
 
-// EnvironmentInstance is the instance of the units of an environment: the beginning of its key, as the name of a user has
-// 31 characters at most (User= of the unit). Nothing relies on it: the order of a build has the whole key.
+// EnvironmentInstance is the instance of the units of an environment: the beginning of its key, as the name of a user
+// has 31 characters at most (User= of the unit). Nothing relies on it: the order of a build has the whole key.
 func EnvironmentInstance(key string) string { return key[:min(len(key), 28)] }
 
 // CheckEnvironmentInstance returns an error if name is no EnvironmentInstance.

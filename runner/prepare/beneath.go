@@ -38,8 +38,8 @@ func (d dir) sub(path string) (dir, error) {
 	return dir{file}, err
 }
 
-// open opens a regular file of d's owner below d for reading. Any other file is an error, also one that has another name:
-// a hard link may lead to a file of root.
+// open opens a regular file of d's owner below d for reading. Any other file is an error, also one that has another
+// name: a hard link may lead to a file of root.
 func (d dir) open(path string) (*os.File, error) {
 	file, err := d.openat(path, unix.O_RDONLY, 0)
 	if err != nil {
@@ -62,7 +62,8 @@ func (d dir) checkOwn(file *os.File) error {
 	case st.Nlink != 1:
 		return fmt.Errorf("%s has %d names: one is right", file.Name(), st.Nlink)
 	case st.Uid != above.Uid:
-		return fmt.Errorf("%s belongs to the user %d, and not to %d as the directory %s", file.Name(), st.Uid, above.Uid, d.Name())
+		return fmt.Errorf("%s belongs to the user %d, and not to %d as the directory %s", file.Name(), st.Uid,
+			above.Uid, d.Name())
 	}
 	return nil
 }

@@ -14,7 +14,8 @@ import (
 // batch is how many names of a directory are read at a time.
 const batch = 256
 
-// maxDepth bounds the directories of a tree inside each other, and so the open files here. It is more than most paths have.
+// maxDepth bounds the directories of a tree inside each other, and so the open files here. It is more than most paths
+// have.
 const maxDepth = 500
 
 // give gives a tree to owner. A tree whose root belongs to owner is left as it is, as the root is given last.
@@ -26,9 +27,9 @@ func give(d dir, owner owner) error {
 	return gift{to: owner}.all(d, "", 1)
 }
 
-// gift gives a tree to an owner. The tree may hold anything that a session or a build can make; so no link is followed, and
-// each directory is opened relative to the one above it. Nothing of another user is in the tree twice: hard links do not
-// lead out of a mount (link(2)), and a slot is one.
+// gift gives a tree to an owner. The tree may hold anything that a session or a build can make; so no link is followed,
+// and each directory is opened relative to the one above it. Nothing of another user is in the tree twice: hard links
+// do not lead out of a mount (link(2)), and a slot is one.
 type gift struct {
 	to    owner
 	plain bool // refuse what is no file, directory or link

@@ -25,7 +25,8 @@ func (h Host) lendSecrets(id string) error {
 	if err != nil {
 		return err
 	}
-	return h.lend(paths.SecretsDir(id), filepath.Join(h.session(id), paths.CredentialsName), paths.CredentialPrefix, user)
+	return h.lend(paths.SecretsDir(id), filepath.Join(h.session(id), paths.CredentialsName), paths.CredentialPrefix,
+		user)
 }
 
 // Fetch prepares the start of the unit of a repository: Job, with the credentials that the daemon lends.
@@ -58,9 +59,9 @@ func (h Host) Fetched(key string) error {
 	return os.RemoveAll(h.repository(key))
 }
 
-// lend copies the credentials that the daemon has put into a directory below its RuntimeDir into the new directory to, which
-// user alone can read, with prefix before their names. BindReadOnlyPaths= of the unit shows it there. LoadCredential= would
-// not do: systemd follows links in the directories of the daemon, as root.
+// lend copies the credentials that the daemon has put into a directory below its RuntimeDir into the new directory to,
+// which user alone can read, with prefix before their names. BindReadOnlyPaths= of the unit shows it there.
+// LoadCredential= would not do: systemd follows links in the directories of the daemon, as root.
 func (h Host) lend(from, to, prefix string, user owner) error {
 	files, err := h.credentials(from)
 	if err == nil {
@@ -124,5 +125,6 @@ func writeFor(user owner, path string, content []byte) error {
 }
 
 func giveDirectory(user owner, path string) error {
-	return errors.Join(os.Chmod(path, 0o500), os.Chown(path, user.uid, user.gid)) //nolint:gosec // a directory is entered
+	return errors.Join(os.Chmod(path, 0o500), os.Chown(path, user.uid,
+		user.gid)) //nolint:gosec // a directory is entered
 }

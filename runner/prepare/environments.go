@@ -28,8 +28,8 @@ func (h Host) environments() string {
 	return filepath.Join(h.StateLinks, filepath.Base(paths.EnvironmentStates))
 }
 
-// lendEnvironments links the environments that a command may use, for BindReadOnlyPaths= of the unit. A build may add one
-// while the command waits.
+// lendEnvironments links the environments that a command may use, for BindReadOnlyPaths= of the unit. A build may add
+// one while the command waits.
 func (h Host) lendEnvironments(id string, want *session.Environment) error {
 	if want == nil {
 		return nil
@@ -41,8 +41,8 @@ func (h Host) lendEnvironments(id string, want *session.Environment) error {
 	return os.Symlink(dir, filepath.Join(h.session(id), paths.EnvironmentsLink))
 }
 
-// Build prepares the start of the unit that builds an environment, as Job does, and notes which one it is: the daemon may
-// write another order meanwhile.
+// Build prepares the start of the unit that builds an environment, as Job does, and notes which one it is: the daemon
+// may write another order meanwhile.
 func (h Host) Build(ctx context.Context, instance string, notifier *notify.Notifier) error {
 	if err := paths.CheckEnvironmentInstance(instance); err != nil {
 		return err
@@ -85,9 +85,9 @@ func (h Host) order(instance string) (environment.Order, error) {
 	return build.Order, err
 }
 
-// Publish has sessions see the environment of a unit that has ended, if its build succeeded, and removes all else that the
-// build has left. It is for after the last process of the unit: before, foreign code could change what is looked at. The
-// reason why sessions do not get a built one goes into its result.
+// Publish has sessions see the environment of a unit that has ended, if its build succeeded, and removes all else that
+// the build has left. It is for after the last process of the unit: before, foreign code could change what is looked
+// at. The reason why sessions do not get a built one goes into its result.
 func (h Host) Publish(instance string, getenv func(string) string) error {
 	if err := paths.CheckEnvironmentInstance(instance); err != nil {
 		return err
@@ -130,7 +130,8 @@ func (h Host) publish(instance string) error {
 	return os.Rename(filepath.Join(built.Name(), key), to)
 }
 
-// whole gives the environment of that key below d to root, and reports whether there is a whole one: a build that failed leaves none.
+// whole gives the environment of that key below d to root, and reports whether there is a whole one: a build that
+// failed leaves none.
 func (d dir) whole(key string) (bool, error) {
 	sub, err := d.sub(key)
 	if errors.Is(err, fs.ErrNotExist) {

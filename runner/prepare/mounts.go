@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// OnHost runs f among the mounts of the host, in one thread. A process of a unit with a dynamic user, also one of root, has
-// the state of that unit on a mount of its own (StateDirectory= in systemd.exec(5)), from which nothing can be moved away
-// (rename(2)).
+// OnHost runs f among the mounts of the host, in one thread. A process of a unit with a dynamic user, also one of root,
+// has the state of that unit on a mount of its own (StateDirectory= in systemd.exec(5)), from which nothing can be
+// moved away (rename(2)).
 func OnHost(f func() error) error {
 	done := make(chan error)
 	go func() {

@@ -152,7 +152,8 @@ func (h Host) listen(id string) (*os.File, error) {
 	return listener.File()
 }
 
-// openCounters opens the files in which the kernel counts what it refused the unit. The sandbox of the session hides them.
+// openCounters opens the files in which the kernel counts what it refused the unit. The sandbox of the session hides
+// them.
 func (h Host) openCounters(files inheritance) {
 	for name, file := range map[string]string{
 		paths.MemoryFile: "memory.events", paths.TasksFile: "pids.events", paths.PeakFile: "memory.peak",
@@ -202,7 +203,8 @@ func (h Host) lease(files inheritance, id string, spec *session.Spec) error {
 // files and directories to other processes (unix(7)), who could go on to read and write them. So no session gets a file
 // that another one had. It returns the tree before if that is of the same repository: its files can be copied.
 func renew(slot, id, repository string) (previous *os.File, err error) {
-	if last, err := os.ReadFile(filepath.Join(slot, paths.Tenant)); err == nil && strings.TrimSuffix(string(last), paths.Settled) == id {
+	if last, err := os.ReadFile(filepath.Join(slot, paths.Tenant)); err == nil &&
+		strings.TrimSuffix(string(last), paths.Settled) == id {
 		return nil, nil
 	}
 	note, old := filepath.Join(slot, paths.SlotRepository), filepath.Join(slot, paths.Previous)

@@ -21,13 +21,15 @@ func checkCgroup(_ context.Context, s *survey) []checkup.Finding {
 	text, err := os.ReadFile(s.path("/sys/fs/cgroup/cgroup.controllers"))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return []checkup.Finding{checkup.Warning("", "there is no unified hierarchy: limits of sessions may not be enforced",
+		return []checkup.Finding{checkup.Warning("",
+			"there is no unified hierarchy: limits of sessions may not be enforced",
 			"boot with systemd.unified_cgroup_hierarchy=1")}
 	case err != nil:
 		return []checkup.Finding{checkup.Warning("", "not checked: "+err.Error(), asRoot)}
 	}
 	have := strings.Fields(string(text))
-	missing := slices.DeleteFunc([]string{"cpu", "memory", "pids"}, func(name string) bool { return slices.Contains(have, name) })
+	missing := slices.DeleteFunc([]string{"cpu", "memory", "pids"},
+		func(name string) bool { return slices.Contains(have, name) })
 	if len(missing) > 0 {
 		return []checkup.Finding{checkup.Warning("", "the controllers "+strings.Join(missing, ", ")+
 			" are missing: limits of CPU, memory and tasks that need them are accepted and not enforced",
@@ -55,7 +57,8 @@ func checkKernel(_ context.Context, s *survey) []checkup.Finding {
 			continue
 		}
 		if n, err := strconv.Atoi(strings.TrimSpace(string(text))); err != nil || n < l.least {
-			found = append(found, checkup.Failure(l.key, fmt.Sprintf("is %s: %s", strings.TrimSpace(string(text)), l.detail),
+			found = append(found, checkup.Failure(l.key, fmt.Sprintf("is %s: %s", strings.TrimSpace(string(text)),
+				l.detail),
 				fmt.Sprintf("echo %s=%d >/etc/sysctl.d/codex-runner.conf && sysctl --system", l.key, l.least)))
 		}
 	}

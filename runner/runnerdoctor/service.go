@@ -22,7 +22,8 @@ func checkConfig(_ context.Context, s *survey) []checkup.Finding {
 	case errors.Is(err, os.ErrPermission):
 		return []checkup.Finding{checkup.Warning(s.Config, "not checked: only root may read it", asRoot)}
 	case err != nil:
-		return []checkup.Finding{checkup.Failure(s.Config, err.Error(), "correct it; then systemctl restart codex-runner")}
+		return []checkup.Finding{checkup.Failure(s.Config, err.Error(),
+			"correct it; then systemctl restart codex-runner")}
 	}
 	return []checkup.Finding{checkup.Passed(s.Config, "every setting is valid")}
 }
@@ -39,10 +40,12 @@ func checkAccess(_ context.Context, s *survey) []checkup.Finding {
 	}
 	info, err := os.Stat(s.path(paths.Socket))
 	if err != nil {
-		return []checkup.Finding{checkup.Failure(paths.Socket, "not checked: "+err.Error(), "systemctl restart "+socketUnit)}
+		return []checkup.Finding{checkup.Failure(paths.Socket, "not checked: "+err.Error(),
+			"systemctl restart "+socketUnit)}
 	}
 	if info.Mode().Perm()&0o007 != 0 {
-		return []checkup.Finding{checkup.Failure(paths.Socket, fmt.Sprintf("has mode %04o: every user may run commands", info.Mode().Perm()),
+		return []checkup.Finding{checkup.Failure(paths.Socket, fmt.Sprintf("has mode %04o: every user may run commands",
+			info.Mode().Perm()),
 			"take SocketMode= out of the drop-in that systemctl cat "+socketUnit+" shows; then systemctl restart "+socketUnit)}
 	}
 	return []checkup.Finding{checkup.Passed(paths.Socket, s.User+" may use it")}
@@ -52,14 +55,16 @@ func (s *survey) forbidden() checkup.Finding {
 	listed, effective, err := s.Group(account)
 	switch {
 	case err != nil:
-		return checkup.Failure("", "the group "+account+" cannot be found: "+err.Error(), "systemd-sysusers codex-runner.conf")
+		return checkup.Failure("", "the group "+account+" cannot be found: "+err.Error(),
+			"systemd-sysusers codex-runner.conf")
 	case effective:
 		return checkup.Failure(paths.Socket, s.User+" is in the group "+account+", and still may not use it",
 			"take SocketGroup= and SocketMode= out of the drop-in that systemctl cat "+socketUnit+" shows")
 	case listed:
 		return checkup.Failure("", s.User+" is in the group "+account+", but not since this login", "log in anew")
 	}
-	return checkup.Failure("", s.User+" is not in the group "+account, "as root: usermod -aG "+account+" "+s.User+"; then log in anew")
+	return checkup.Failure("", s.User+" is not in the group "+account,
+		"as root: usermod -aG "+account+" "+s.User+"; then log in anew")
 }
 
 // checkService checks what the daemon says of itself.
@@ -80,7 +85,8 @@ func checkService(_ context.Context, s *survey) []checkup.Finding {
 		found = append(found, checkup.Warning("", fmt.Sprintf("its queue is full: %d commands wait", v.Queued),
 			"wait, or raise max_sessions or max_queued in "+s.Config))
 	}
-	return checkup.OrPassed(found, fmt.Sprintf("is ready; %d of %d commands run, %d wait", v.Running, v.MaxSessions, v.Queued))
+	return checkup.OrPassed(found, fmt.Sprintf("is ready; %d of %d commands run, %d wait", v.Running, v.MaxSessions,
+		v.Queued))
 }
 
 // directory is one that the package, its tmpfiles and its units make.
@@ -104,7 +110,8 @@ func checkDirectories(_ context.Context, s *survey) []checkup.Finding {
 	for _, d := range all {
 		info, err := os.Stat(s.path(d.path))
 		if err != nil {
-			found = append(found, checkup.Failure(d.path, err.Error(), "systemd-tmpfiles --create codex-runner.conf; systemctl restart codex-runner"))
+			found = append(found, checkup.Failure(d.path, err.Error(),
+				"systemd-tmpfiles --create codex-runner.conf; systemctl restart codex-runner"))
 			continue
 		}
 		uid, err := s.UID(d.owner)
@@ -112,9 +119,11 @@ func checkDirectories(_ context.Context, s *survey) []checkup.Finding {
 		remedy := fmt.Sprintf("chown %s: %s && chmod %04o %s", d.owner, d.path, d.most, d.path)
 		switch st := info.Sys().(*syscall.Stat_t); {
 		case err != nil:
-			found = append(found, checkup.Failure(d.path, "there is no user "+d.owner, "systemd-sysusers codex-runner.conf"))
+			found = append(found, checkup.Failure(d.path, "there is no user "+d.owner,
+				"systemd-sysusers codex-runner.conf"))
 		case st.Uid != uid:
-			found = append(found, checkup.Failure(d.path, fmt.Sprintf("belongs to the user %d, not to %s", st.Uid, d.owner), remedy))
+			found = append(found, checkup.Failure(d.path, fmt.Sprintf("belongs to the user %d, not to %s", st.Uid,
+				d.owner), remedy))
 		case mode&^d.most != 0 || mode&d.need != d.need:
 			found = append(found, checkup.Failure(d.path, fmt.Sprintf("has mode %04o, not %04o", mode, d.most), remedy))
 		}
@@ -130,8 +139,9 @@ func checkStore(ctx context.Context, s *survey) []checkup.Finding {
 	path := filepath.Join(paths.StateDir, store.FileName)
 	err := store.Check(ctx, s.path(path))
 	if err != nil && !errors.Is(err, os.ErrNotExist) { // the first start makes it
-		return []checkup.Finding{checkup.Failure(path, err.Error(), fmt.Sprintf("systemctl stop codex-runner && mkdir -p %[1]s/bad && mv %[2]s* %[1]s/bad && "+
-			"systemctl start codex-runner, which begins a new one; sessions that run are lost", paths.StateDir, path))}
+		return []checkup.Finding{checkup.Failure(path, err.Error(),
+			fmt.Sprintf("systemctl stop codex-runner && mkdir -p %[1]s/bad && mv %[2]s* %[1]s/bad && "+
+				"systemctl start codex-runner, which begins a new one; sessions that run are lost", paths.StateDir, path))}
 	}
 	return []checkup.Finding{checkup.Passed(path, "can be used")}
 }

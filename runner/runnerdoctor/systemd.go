@@ -17,7 +17,8 @@ const oldestSystemd = 252
 
 func checkSystemd(_ context.Context, s *survey) []checkup.Finding {
 	if s.busErr != nil {
-		return []checkup.Finding{checkup.Failure("", s.busErr.Error(), "systemctl status dbus; apt install dbus, or dnf install dbus")}
+		return []checkup.Finding{checkup.Failure("", s.busErr.Error(),
+			"systemctl status dbus; apt install dbus, or dnf install dbus")}
 	}
 	digits := strings.IndexFunc(s.version+" ", func(r rune) bool { return r < '0' || r > '9' })
 	major, err := strconv.Atoi(s.version[:digits])
@@ -47,35 +48,41 @@ func checkUnits(ctx context.Context, s *survey) []checkup.Finding {
 		}
 		found = append(found, judge(d)...)
 	}
-	return checkup.OrPassed(found, fmt.Sprintf("%d are installed; the socket and the service are up, and start at boot", len(names)))
+	return checkup.OrPassed(found, fmt.Sprintf("%d are installed; the socket and the service are up, and start at boot",
+		len(names)))
 }
 
 func judge(d units.Description) []checkup.Finding {
 	switch d.LoadState {
 	case "loaded":
 	case "not-found":
-		return []checkup.Finding{checkup.Failure(d.Unit, "is not installed", "reinstall the package, then systemctl daemon-reload")}
+		return []checkup.Finding{checkup.Failure(d.Unit, "is not installed",
+			"reinstall the package, then systemctl daemon-reload")}
 	case "masked":
 		return []checkup.Finding{checkup.Failure(d.Unit, "is masked: it cannot be started", "systemctl unmask "+d.Unit)}
 	default:
-		return []checkup.Finding{checkup.Failure(d.Unit, "systemd cannot use its file ("+d.LoadState+")", "systemd-analyze verify "+d.Unit)}
+		return []checkup.Finding{checkup.Failure(d.Unit, "systemd cannot use its file ("+d.LoadState+")",
+			"systemd-analyze verify "+d.Unit)}
 	}
 	var found []checkup.Finding
 	if d.NeedReload {
-		found = append(found, checkup.Warning(d.Unit, "its files have changed, and systemd has not read them", "systemctl daemon-reload"))
+		found = append(found, checkup.Warning(d.Unit, "its files have changed, and systemd has not read them",
+			"systemctl daemon-reload"))
 	}
 	if d.Unit != socketUnit && d.Unit != serviceUnit {
 		return found
 	}
 	switch {
 	case d.ActiveState == "failed" || strings.HasPrefix(d.SubState, "auto-restart"):
-		found = append(found, checkup.Failure(d.Unit, "has failed: "+why(d), "journalctl -u codex-runner -n 20, and mend the cause; then "+
-			"systemctl reset-failed 'codex-runner.*' && systemctl start "+socketUnit+" "+serviceUnit))
+		found = append(found, checkup.Failure(d.Unit, "has failed: "+why(d),
+			"journalctl -u codex-runner -n 20, and mend the cause; then "+
+				"systemctl reset-failed 'codex-runner.*' && systemctl start "+socketUnit+" "+serviceUnit))
 	case d.ActiveState == "inactive":
 		found = append(found, checkup.Failure(d.Unit, "is stopped", "systemctl start "+socketUnit+" "+serviceUnit))
 	}
 	if d.FileState != "enabled" {
-		found = append(found, checkup.Warning(d.Unit, "does not start at boot ("+d.FileState+")", "systemctl enable "+d.Unit))
+		found = append(found, checkup.Warning(d.Unit, "does not start at boot ("+d.FileState+")",
+			"systemctl enable "+d.Unit))
 	}
 	return found
 }
@@ -120,11 +127,14 @@ func checkPolkit(ctx context.Context, s *survey) []checkup.Finding {
 		case err != nil:
 			return []checkup.Finding{checkup.Failure("", err.Error(), "systemctl status polkit; journalctl -u polkit")}
 		case q.may && !may:
-			return []checkup.Finding{checkup.Failure("", account+" may not "+q.verb+" "+q.unit, "reinstall the package: its rule belongs into "+
-				"/usr/share/polkit-1/rules.d; journalctl -u polkit names a rule that does not load")}
+			return []checkup.Finding{checkup.Failure("", account+" may not "+q.verb+" "+q.unit,
+				"reinstall the package: its rule belongs into "+
+					"/usr/share/polkit-1/rules.d; journalctl -u polkit names a rule that does not load")}
 		case may && !q.may:
-			return []checkup.Finding{checkup.Failure("", account+" may "+q.verb+" "+q.unit, "remove the rule in /etc/polkit-1/rules.d that allows it")}
+			return []checkup.Finding{checkup.Failure("", account+" may "+q.verb+" "+q.unit,
+				"remove the rule in /etc/polkit-1/rules.d that allows it")}
 		}
 	}
-	return []checkup.Finding{checkup.Passed("", "the service may start its sessions, fetches and builds, and nothing else")}
+	return []checkup.Finding{checkup.Passed("",
+		"the service may start its sessions, fetches and builds, and nothing else")}
 }

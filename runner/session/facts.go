@@ -77,15 +77,15 @@ type Result struct {
 	TaskLimit  uint64 `json:"task_limit"`
 	MemoryPeak uint64 `json:"memory_peak"`
 	Invocation string `json:"invocation,omitempty"`
-	// User and System are CPU times of the command and of the children that it has waited for, in nanoseconds; MaxRSS is
-	// the resident set of the largest of these processes, in bytes (getrusage(2)). They are 0 unless Exited.
+	// User and System are CPU times of the command and of the children that it has waited for, in nanoseconds; MaxRSS
+	// is the resident set of the largest of these processes, in bytes (getrusage(2)). They are 0 unless Exited.
 	User   time.Duration `json:"user_ns"`
 	System time.Duration `json:"system_ns"`
 	MaxRSS int64         `json:"max_rss"`
 }
 
-// HasWorkspace is false if the main process did not come so far as to make the workspace: that may still have the files of
-// another session, which nothing may see.
+// HasWorkspace is false if the main process did not come so far as to make the workspace: that may still have the files
+// of another session, which nothing may see.
 func (r *Result) HasWorkspace() bool {
 	return r.Failure == nil || r.Failure.Stage != WorkspaceTask && r.Failure.Stage != SpecStage
 }
@@ -105,8 +105,8 @@ type Ended struct {
 	// Refusal is why root did not prepare the start; no main process ran then.
 	Refusal string `json:"refusal,omitempty"`
 	// OOMKills and TaskLimit count, in the unit's cgroup, the processes that the kernel killed for lack of memory
-	// (oom_kill of memory.events) and the forks that TasksMax= refused (max of pids.events). MemoryPeak is in bytes. They
-	// are 0 without the controllers.
+	// (oom_kill of memory.events) and the forks that TasksMax= refused (max of pids.events). MemoryPeak is in bytes.
+	// They are 0 without the controllers.
 	OOMKills   uint64 `json:"oom_kills"`
 	TaskLimit  uint64 `json:"task_limit"`
 	MemoryPeak uint64 `json:"memory_peak"`

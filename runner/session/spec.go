@@ -50,8 +50,8 @@ type Spec struct {
 	OutputLimit int64 `json:"output_limit"`
 	// FileSize bounds each file that the command writes, in bytes (RLIMIT_FSIZE); 0 does not.
 	FileSize int64 `json:"file_size,omitempty"`
-	// Disk bounds the files that the session may have, in bytes as they lie on the disk: those of its workspace, its home
-	// and its temporary directories together; 0 does not.
+	// Disk bounds the files that the session may have, in bytes as they lie on the disk: those of its workspace, its
+	// home and its temporary directories together; 0 does not.
 	Disk int64 `json:"disk,omitempty"`
 	// Hold is how long the unit of a command that did not succeed stays, in nanoseconds, unless it was cancelled.
 	Hold time.Duration `json:"hold_ns,omitempty"`
@@ -65,8 +65,8 @@ type Spec struct {
 	Slot int `json:"slot"`
 	// Repository is the key of the repository whose mirror the session sees; "" is none.
 	Repository string `json:"repository,omitempty"`
-	// Workspace is what the workspace is to be made. Without it, the workspace is as the last command of the session left
-	// it; the first command of a session in a slot has one.
+	// Workspace is what the workspace is to be made. Without it, the workspace is as the last command of the session
+	// left it; the first command of a session in a slot has one.
 	Workspace *Workspace `json:"workspace,omitempty"`
 	// Environment is what the command needs installed; nil is nothing.
 	Environment *Environment `json:"environment,omitempty"`
@@ -75,8 +75,8 @@ type Spec struct {
 // Hooks run in the sandbox and the workspace of the command, with its variables. Their output goes to its log.
 type Hooks struct {
 	Before []string `json:"before,omitempty"` // the command does not run if it fails
-	// After runs when the command has ended in any way; its failure changes nothing. CODEX_OUTCOME and CODEX_EXIT_STATUS
-	// have the outcome.
+	// After runs when the command has ended in any way; its failure changes nothing. CODEX_OUTCOME and
+	// CODEX_EXIT_STATUS have the outcome.
 	After   []string      `json:"after,omitempty"`
 	Timeout time.Duration `json:"timeout_ns"` // of each
 }

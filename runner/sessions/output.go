@@ -41,17 +41,18 @@ func (o Output) Show(ctx context.Context, id string) error {
 	return Status(err, cli.Failure)
 }
 
-// Artifacts lists the artifacts of a session, or writes them below the directory to, unless that is "": each as its path
-// below the number of its command.
+// Artifacts lists the artifacts of a session, or writes them below the directory to, unless that is "": each as its
+// path below the number of its command.
 func (o View) Artifacts(ctx context.Context, id, to string) error {
 	all, err := o.Client.Artifacts(ctx, id)
 	if err == nil && to != "" {
 		err = o.save(ctx, id, all, to)
 	}
 	return show(o, wire.Artifacts{Artifacts: all}, err, func(w io.Writer, page wire.Artifacts, _ time.Time) {
-		table(w, listing.PaperOf(o.Stdout).Width, "COMMAND\tKIND\tSIZE\tPATH", page.Artifacts, func(a wire.Artifact) []string {
-			return []string{strconv.Itoa(a.Command), a.Kind, size(a.Bytes), listing.Printable(a.Path)}
-		})
+		table(w, listing.PaperOf(o.Stdout).Width, "COMMAND\tKIND\tSIZE\tPATH", page.Artifacts,
+			func(a wire.Artifact) []string {
+				return []string{strconv.Itoa(a.Command), a.Kind, size(a.Bytes), listing.Printable(a.Path)}
+			})
 	})
 }
 

@@ -43,13 +43,14 @@ func (o View) List(ctx context.Context, f client.Filter) error {
 	all, err := o.Client.Sessions(ctx, f)
 	paper := listing.PaperOf(o.Stdout)
 	return show(o, wire.Sessions{Sessions: all}, err, func(w io.Writer, page wire.Sessions, now time.Time) {
-		table(w, paper.Width, "ID\tUSER\tSTATE\tCOMMANDS\tLAST\tAGE\tTIME\tCOMMAND", page.Sessions, func(s wire.Session) []string {
-			last := s.Commands[len(s.Commands)-1]
-			return []string{
-				s.ID, user(s.Owner), string(s.State), fmt.Sprint(last.Number), state(last), listing.Age(s.Created, now),
-				took(last, now), commandLine(last.Args),
-			}
-		})
+		table(w, paper.Width, "ID\tUSER\tSTATE\tCOMMANDS\tLAST\tAGE\tTIME\tCOMMAND", page.Sessions,
+			func(s wire.Session) []string {
+				last := s.Commands[len(s.Commands)-1]
+				return []string{
+					s.ID, user(s.Owner), string(s.State), fmt.Sprint(last.Number), state(last), listing.Age(s.Created, now),
+					took(last, now), commandLine(last.Args),
+				}
+			})
 	})
 }
 

@@ -53,7 +53,8 @@ func writeCommand(w io.Writer, c wire.Command, now time.Time) {
 		f.add("  time", "%s, from %s", took(c, now), listing.Clock(c.Started, now))
 	}
 	if u := c.Usage; u != nil {
-		used := fmt.Sprintf("%s of output, %v of CPU", size(u.Output), time.Duration(u.User+u.System).Round(time.Millisecond))
+		used := fmt.Sprintf("%s of output, %v of CPU", size(u.Output),
+			time.Duration(u.User+u.System).Round(time.Millisecond))
 		if u.MemoryPeak > 0 {
 			used += ", at most " + size(u.MemoryPeak) + " of memory"
 		}

@@ -101,7 +101,8 @@ func (s *Store) CloseSession(ctx context.Context, id string, bytes int64, now ti
 func (s *Store) Delete(ctx context.Context, ids []string) (removed []string, err error) {
 	err = s.write(ctx, func(tx *sql.Tx) error {
 		for _, id := range ids {
-			err := changed(tx.ExecContext(ctx, `DELETE FROM sessions WHERE id = ? AND state = ?`, id, wire.SessionClosed))
+			err := changed(tx.ExecContext(ctx, `DELETE FROM sessions WHERE id = ? AND state = ?`, id,
+				wire.SessionClosed))
 			switch {
 			case err == nil:
 				removed = append(removed, id)

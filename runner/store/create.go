@@ -33,7 +33,8 @@ func (s *Store) Create(ctx context.Context, n New) error {
 			v.ID, v.Owner.UID, v.Owner.Name, wire.SessionActive, nanos(v.Created), nanos(v.Created), v.Repository, v.Ref,
 			v.Commit, v.Patch, v.Environment, v.Network, string(secrets), n.Hold, n.Repository)
 		if err == nil {
-			_, err = tx.ExecContext(ctx, `UPDATE repositories SET used = ? WHERE key = ?`, nanos(v.Created), n.Repository)
+			_, err = tx.ExecContext(ctx, `UPDATE repositories SET used = ? WHERE key = ?`, nanos(v.Created),
+				n.Repository)
 		}
 		for _, c := range n.Commands {
 			if err == nil {
@@ -71,7 +72,8 @@ func add(ctx context.Context, tx *sql.Tx, id string, c wire.NewCommand, now time
 	if err != nil {
 		return 0, err
 	}
-	_, err = tx.ExecContext(ctx, `INSERT INTO commands (session, number, state, command, created) VALUES (?, ?, ?, ?, ?)`,
+	_, err = tx.ExecContext(ctx,
+		`INSERT INTO commands (session, number, state, command, created) VALUES (?, ?, ?, ?, ?)`,
 		id, number, state, string(text), nanos(now))
 	return number, err
 }
@@ -103,7 +105,8 @@ const selectLive = `SELECT s.id, c.number, s.owner, c.state, s.repository_key,
 
 func scanLive(row interface{ Scan(...any) error }) (l Live, err error) {
 	var secrets, command []byte
-	err = row.Scan(&l.Session, &l.Number, &l.Owner, &l.State, &l.Repository, &l.URL, &l.Commit, &l.Patch, &l.Environment,
+	err = row.Scan(&l.Session, &l.Number, &l.Owner, &l.State, &l.Repository, &l.URL, &l.Commit, &l.Patch,
+		&l.Environment,
 		&l.Network, &l.CancelledBy, &secrets, &l.Hold, &l.Leased, &command)
 	if err == nil {
 		err = errors.Join(json.Unmarshal(secrets, &l.Secrets), json.Unmarshal(command, &l.Command))
@@ -116,9 +119,11 @@ func (s *Store) Live(ctx context.Context) ([]Live, error) {
 	return s.live(ctx, `WHERE c.state <> 'ended' ORDER BY c.created, s.seq, c.number`)
 }
 
-// AwaitingStdin returns the commands that have waited for their standard input since before a time, by session and number.
+// AwaitingStdin returns the commands that have waited for their standard input since before a time, by session and
+// number.
 func (s *Store) AwaitingStdin(ctx context.Context, before time.Time) ([]Live, error) {
-	return s.live(ctx, `WHERE c.state = ? AND c.created < ? ORDER BY s.seq, c.number`, wire.CommandAwaitingStdin, nanos(before))
+	return s.live(ctx, `WHERE c.state = ? AND c.created < ? ORDER BY s.seq, c.number`, wire.CommandAwaitingStdin,
+		nanos(before))
 }
 
 func (s *Store) live(ctx context.Context, where string, args ...any) ([]Live, error) {

@@ -49,16 +49,18 @@ func (s *Store) Environments(ctx context.Context) ([]Environment, error) {
 	return all, rows.Err()
 }
 
-// LeaseEnvironment has a command that has not ended use an environment until its end, and returns the state of that: "" if
-// there is none. The error is ErrState if the command has ended.
-func (s *Store) LeaseEnvironment(ctx context.Context, id string, number int, key string, now time.Time) (state EnvironmentState, err error) {
+// LeaseEnvironment has a command that has not ended use an environment until its end, and returns the state of that: ""
+// if there is none. The error is ErrState if the command has ended.
+func (s *Store) LeaseEnvironment(ctx context.Context, id string, number int, key string,
+	now time.Time) (state EnvironmentState, err error) {
 	err = s.write(ctx, func(tx *sql.Tx) error {
 		err := changed(tx.ExecContext(ctx, `UPDATE commands SET environment = ? WHERE session = ? AND number = ? AND
 			state <> 'ended'`, key, id, number))
 		if err != nil {
 			return err
 		}
-		err = tx.QueryRowContext(ctx, `UPDATE environments SET used = ? WHERE key = ? RETURNING state`, nanos(now), key).Scan(&state)
+		err = tx.QueryRowContext(ctx, `UPDATE environments SET used = ? WHERE key = ? RETURNING state`, nanos(now),
+			key).Scan(&state)
 		if errors.Is(err, sql.ErrNoRows) {
 			return nil
 		}
@@ -69,16 +71,17 @@ func (s *Store) LeaseEnvironment(ctx context.Context, id string, number int, key
 
 // EnvironmentOf returns the key of the environment that a command has asked for; "" if it has not.
 func (s *Store) EnvironmentOf(ctx context.Context, id string, number int) (key string, err error) {
-	err = s.reads.QueryRowContext(ctx, `SELECT environment FROM commands WHERE session = ? AND number = ?`, id, number).Scan(&key)
+	err = s.reads.QueryRowContext(ctx, `SELECT environment FROM commands WHERE session = ? AND number = ?`, id,
+		number).Scan(&key)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = nil
 	}
 	return key, err
 }
 
-// LastEnvironment returns the key of the environment of the last session that was made like this one: by its owner, with
-// the same repository, commit, patch and request for an environment. It is that of the first command, whose workspace
-// nothing had changed; "" if there is none.
+// LastEnvironment returns the key of the environment of the last session that was made like this one: by its owner,
+// with the same repository, commit, patch and request for an environment. It is that of the first command, whose
+// workspace nothing had changed; "" if there is none.
 func (s *Store) LastEnvironment(ctx context.Context, like New) (key string, err error) {
 	v := like.Session
 	err = s.reads.QueryRowContext(ctx, `SELECT c.environment FROM sessions AS s
@@ -101,7 +104,8 @@ func (s *Store) BeginEnvironment(ctx context.Context, key, provider string, now 
 
 // EndEnvironment records that an environment is ready.
 func (s *Store) EndEnvironment(ctx context.Context, key string, bytes int64) error {
-	return changed(s.db.ExecContext(ctx, `UPDATE environments SET state = ?, bytes = ? WHERE key = ?`, EnvironmentReady, bytes, key))
+	return changed(s.db.ExecContext(ctx, `UPDATE environments SET state = ?, bytes = ? WHERE key = ?`, EnvironmentReady,
+		bytes, key))
 }
 
 // RemoveEnvironment records that an environment is removed. The error is ErrState if a command uses it.

@@ -47,7 +47,8 @@ func (s *Store) Sessions(ctx context.Context, p Page) (wire.Sessions, error) {
 	if p.State != "" {
 		where, args = where+` AND s.state = ?`, append(args, p.State)
 	}
-	last, err := scanSessions(ctx, s.reads, &page.Sessions, where+` ORDER BY s.seq DESC LIMIT ?`, append(args, p.Limit)...)
+	last, err := scanSessions(ctx, s.reads, &page.Sessions, where+` ORDER BY s.seq DESC LIMIT ?`,
+		append(args, p.Limit)...)
 	if err == nil && len(page.Sessions) == p.Limit {
 		page.Next = strconv.FormatInt(last, 36)
 	}
@@ -58,9 +59,11 @@ func (s *Store) Sessions(ctx context.Context, p Page) (wire.Sessions, error) {
 }
 
 // lastCommands adds the last command of each session. One statement reads them all.
-func (s *Store) lastCommands(ctx context.Context, sessions []wire.Session, oldest int64, where string, args []any) error {
-	rows, err := s.reads.QueryContext(ctx, selectCommands+` JOIN sessions AS s ON s.id = c.session AND s.commands = c.number `+
-		where+` AND s.seq >= ?`, append(args, oldest)...)
+func (s *Store) lastCommands(ctx context.Context, sessions []wire.Session, oldest int64, where string,
+	args []any) error {
+	rows, err := s.reads.QueryContext(ctx,
+		selectCommands+` JOIN sessions AS s ON s.id = c.session AND s.commands = c.number `+
+			where+` AND s.seq >= ?`, append(args, oldest)...)
 	if err != nil {
 		return err
 	}
@@ -81,7 +84,8 @@ type querier interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
-func scanSessions(ctx context.Context, from querier, to *[]wire.Session, where string, args ...any) (last int64, err error) {
+func scanSessions(ctx context.Context, from querier, to *[]wire.Session, where string,
+	args ...any) (last int64, err error) {
 	rows, err := from.QueryContext(ctx, selectSessions+where, args...)
 	if err != nil {
 		return 0, err
@@ -124,7 +128,8 @@ func scanCommands(rows *sql.Rows, take func(session string, c wire.Command)) err
 			command, verdict, usage []byte
 			full                    wire.NewCommand
 		)
-		err := rows.Scan(&id, &c.Number, &c.State, &command, &created, &started, &ended, &verdict, &usage, &c.Invocation,
+		err := rows.Scan(&id, &c.Number, &c.State, &command, &created, &started, &ended, &verdict, &usage,
+			&c.Invocation,
 			&c.ArtifactsFault)
 		if err == nil {
 			err = json.Unmarshal(command, &full)
@@ -163,7 +168,10 @@ func (s *Store) Session(ctx context.Context, v Viewer, id string) (wire.Session,
 		return wire.Session{}, err
 	}
 	session := found[0]
-	return session, scanCommands(rows, func(_ string, c wire.Command) { session.Commands = append(session.Commands, c) })
+	return session, scanCommands(rows, func(_ string, c wire.Command) {
+		session.Commands = append(session.Commands,
+			c)
+	})
 }
 
 // Idle is a session that waits for its next command, or that is closed.

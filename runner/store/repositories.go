@@ -83,7 +83,8 @@ const mostCommits = 1000
 // Fetched records that the mirror of a repository has a commit, and its size.
 func (s *Store) Fetched(ctx context.Context, key, commit string, bytes int64, now time.Time) error {
 	return s.write(ctx, func(tx *sql.Tx) error {
-		err := changed(tx.ExecContext(ctx, `UPDATE repositories SET fetched = ?, used = ?, bytes = ?, damaged = 0 WHERE key = ?`,
+		err := changed(tx.ExecContext(ctx,
+			`UPDATE repositories SET fetched = ?, used = ?, bytes = ?, damaged = 0 WHERE key = ?`,
 			nanos(now), nanos(now), bytes, key))
 		if err == nil {
 			_, err = tx.ExecContext(ctx, `INSERT INTO commits (repository, commit_id, seen) VALUES (?, ?, ?)
@@ -106,7 +107,8 @@ func (s *Store) Knows(ctx context.Context, key, commit string) (known bool, err 
 
 // Commits returns the commits of a repository that were fetched last, at most limit.
 func (s *Store) Commits(ctx context.Context, key string, limit int) ([]string, error) {
-	rows, err := s.reads.QueryContext(ctx, `SELECT commit_id FROM commits WHERE repository = ? ORDER BY seen DESC LIMIT ?`,
+	rows, err := s.reads.QueryContext(ctx,
+		`SELECT commit_id FROM commits WHERE repository = ? ORDER BY seen DESC LIMIT ?`,
 		key, limit)
 	if err != nil {
 		return nil, err

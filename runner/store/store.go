@@ -1,6 +1,6 @@
-// Package store keeps what codex-runner knows in one SQLite file of the daemon: sessions and their commands, workspaces,
-// and who leases these. It decides nothing. The state of a running command is that of its unit and of its files; the
-// store has what the daemon has last seen of it.
+// Package store keeps what codex-runner knows in one SQLite file of the daemon: sessions and their commands,
+// workspaces, and who leases these. It decides nothing. The state of a running command is that of its unit and of its
+// files; the store has what the daemon has last seen of it.
 package store
 
 import (

@@ -61,7 +61,8 @@ func (m module) present(ctx context.Context, commits []string) ([]string, error)
 	if len(commits) == 0 {
 		return nil, nil
 	}
-	out, err := m.git.run(ctx, []byte(strings.Join(commits, "\n")+"\n"), "cat-file", "--batch-check=%(objecttype) %(objectname)")
+	out, err := m.git.run(ctx, []byte(strings.Join(commits, "\n")+"\n"), "cat-file",
+		"--batch-check=%(objecttype) %(objectname)")
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +103,8 @@ func gitDirOf(ctx context.Context, dir string) (string, error) {
 func Origin(ctx context.Context, dir string) string {
 	out, err := git{dir: dir}.run(ctx, nil, "config", "--get", "remote.origin.url")
 	address := strings.TrimSpace(string(out))
-	if u, parseErr := url.Parse(address); parseErr == nil && u.User != nil && (u.Scheme == "https" || u.Scheme == "http") {
+	if u, parseErr := url.Parse(address); parseErr == nil && u.User != nil &&
+		(u.Scheme == "https" || u.Scheme == "http") {
 		u.User = nil
 		address = u.String()
 	}

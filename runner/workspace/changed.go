@@ -9,17 +9,18 @@ import (
 	"strings"
 )
 
-// Changed reports whether the work tree of a local repository has changes that HEAD does not have: new files too, unless
-// the repository ignores them. A bare repository has none. It runs as the user who may read the repository, uses none of
-// its configuration, which may name programs of another user (filters), and writes nothing there. Of submodules it looks
-// at the commits alone.
+// Changed reports whether the work tree of a local repository has changes that HEAD does not have: new files too,
+// unless the repository ignores them. A bare repository has none. It runs as the user who may read the repository, uses
+// none of its configuration, which may name programs of another user (filters), and writes nothing there. Of submodules
+// it looks at the commits alone.
 func Changed(ctx context.Context, dir string) (bool, error) {
 	g := git{dir: filepath.Join(dir, ".git")}
 	head, err := g.run(ctx, nil, "rev-parse", "--verify", "--quiet", "HEAD")
 	if err != nil {
 		return false, nil //nolint:nilerr // no work tree, or no commit to compare it with
 	}
-	out, err := g.run(ctx, nil, "rev-parse", "--path-format=absolute", "--git-path", "index", "--git-path", "info/exclude")
+	out, err := g.run(ctx, nil, "rev-parse", "--path-format=absolute", "--git-path", "index", "--git-path",
+		"info/exclude")
 	if err != nil {
 		return false, err
 	}

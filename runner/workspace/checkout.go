@@ -2,10 +2,10 @@
 // that they come from.
 //
 // A checkout belongs to the session that leases it, and whatever ran there may have left anything behind: hooks, a
-// forged index, links, files that look unchanged to git, and processes of others that have files open. So a checkout that
-// is used again trusts nothing in the tree. Checkout compares each file, byte by byte, with a record that no session can
-// write, removes all else, makes a new .git, and lets git write what is missing. From the tree of another session it
-// copies the files that are as recorded. The result is what a fresh clone would be.
+// forged index, links, files that look unchanged to git, and processes of others that have files open. So a checkout
+// that is used again trusts nothing in the tree. Checkout compares each file, byte by byte, with a record that no
+// session can write, removes all else, makes a new .git, and lets git write what is missing. From the tree of another
+// session it copies the files that are as recorded. The result is what a fresh clone would be.
 //
 // Mirror is the other side: a bare repository that is fetched with bounds of time and bytes. Pool decides which
 // checkout a session gets, and which ones go.
@@ -162,7 +162,8 @@ func (c Checkout) modules(ctx context.Context) ([]module, error) {
 			prefix := all[i].prefix + sub.Path + "/"
 			mirror, err := c.Mirrors(sub.URL)
 			if err == nil && len(all) == maxModules {
-				err = fmt.Errorf("the workspace has more than %d repositories: leave some out of .gitmodules", maxModules)
+				err = fmt.Errorf("the workspace has more than %d repositories: leave some out of .gitmodules",
+					maxModules)
 			}
 			if err != nil {
 				return nil, &SubmoduleError{Path: strings.TrimSuffix(prefix, "/"), URL: sub.URL, Err: err}
@@ -192,7 +193,8 @@ func (m *module) load(ctx context.Context) ([]Submodule, error) {
 	}
 	bare := git{dir: m.git.dir, tree: "/"} // its own work tree may not exist yet; these commands use none
 	if _, err := bare.run(ctx, nil, "read-tree", m.source.Commit); err != nil {
-		if _, missing := bare.run(ctx, nil, "cat-file", "-e", m.source.Commit+"^{commit}"); missing != nil && ctx.Err() == nil {
+		if _, missing := bare.run(ctx, nil, "cat-file", "-e", m.source.Commit+"^{commit}"); missing != nil &&
+			ctx.Err() == nil {
 			return nil, fmt.Errorf("%w: %s in %s", ErrNoCommit, m.source.Commit, m.source.Mirror)
 		}
 		return nil, err
@@ -231,14 +233,16 @@ func (m module) checkOut(ctx context.Context, top *os.Root, kept record) error {
 		}
 	}
 	if missing.Len() > 0 {
-		if _, err := m.git.run(ctx, []byte(missing.String()), "checkout-index", "-u", "-q", "-z", "--stdin"); err != nil {
+		if _, err := m.git.run(ctx, []byte(missing.String()), "checkout-index", "-u", "-q", "-z",
+			"--stdin"); err != nil {
 			return m.orDiskFull(err)
 		}
 	}
 	if !some {
 		return nil
 	}
-	// The index learns the times of the kept files. Status 1: a commit may have files that git finds changed from the start.
+	// The index learns the times of the kept files. Status 1: a commit may have files that git finds changed from the
+	// start.
 	_, err := m.git.run(ctx, nil, "update-index", "-q", "--refresh")
 	var failed *GitError
 	if errors.As(err, &failed) && failed.Status() == 1 {

@@ -17,7 +17,8 @@ const (
 // boundary of its path, and the rest does not leave it again.
 func Covers(prefix, address string) bool {
 	rest, ok := strings.CutPrefix(address, prefix)
-	whole := rest == "" || strings.HasPrefix(rest, "/") || strings.HasSuffix(prefix, "/") || strings.HasSuffix(prefix, ":")
+	whole := rest == "" || strings.HasPrefix(rest, "/") || strings.HasSuffix(prefix, "/") ||
+		strings.HasSuffix(prefix, ":")
 	return ok && prefix != "" && whole && !Climbs(address)
 }
 

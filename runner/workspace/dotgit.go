@@ -53,7 +53,8 @@ func (m module) config() string {
 	}
 	b.WriteString(extension)
 	if m.source.URL != "" {
-		fmt.Fprintf(&b, "[remote \"origin\"]\n\turl = %s\n\tfetch = +refs/heads/*:refs/remotes/origin/*\n", quote(m.source.URL))
+		fmt.Fprintf(&b, "[remote \"origin\"]\n\turl = %s\n\tfetch = +refs/heads/*:refs/remotes/origin/*\n",
+			quote(m.source.URL))
 	}
 	return b.String()
 }

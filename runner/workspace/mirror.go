@@ -32,8 +32,8 @@ type Mirror struct {
 	URL   string        // as CheckURL accepts it
 	Time  time.Duration // bound of a fetch
 	Bytes int64         // bound of the repository on the disk
-	// Credentials begins the paths of the files GitCredentials, SSHKey and SSHKnownHosts, each if it is needed. "" is none
-	// of them. They are used only if Lent, their URL, Covers that of the mirror.
+	// Credentials begins the paths of the files GitCredentials, SSHKey and SSHKnownHosts, each if it is needed. "" is
+	// none of them. They are used only if Lent, their URL, Covers that of the mirror.
 	Credentials, Lent string
 }
 
@@ -48,13 +48,15 @@ func CheckURL(address string) error {
 	u, err := url.Parse(address)
 	switch {
 	case err != nil || strings.ContainsFunc(address, func(r rune) bool { return r <= ' ' || r == 0x7f }):
-		return fmt.Errorf("%w: it has a fault or characters that no URL has; write https://HOST/PATH or USER@HOST:PATH", ErrURL)
+		return fmt.Errorf("%w: it has a fault or characters that no URL has; write https://HOST/PATH or USER@HOST:PATH",
+			ErrURL)
 	case u.User != nil && hasPassword(u):
 		return fmt.Errorf("%w: it has a password, which logs would show; give it as a credential", ErrURL)
 	case u.Scheme == "file" && u.Host == "" && u.Path != "":
 		return nil
 	case !strings.Contains(" https http ssh git ", " "+u.Scheme+" ") || u.Hostname() == "" || u.Path == "":
-		return fmt.Errorf("%w: %q is no https, http, ssh, git or file URL; write https://HOST/PATH or USER@HOST:PATH", ErrURL, address)
+		return fmt.Errorf("%w: %q is no https, http, ssh, git or file URL; write https://HOST/PATH or USER@HOST:PATH",
+			ErrURL, address)
 	case strings.HasPrefix(u.Host, "-") || strings.HasPrefix(u.User.String(), "-"):
 		return fmt.Errorf("%w: %q has a host or user that ssh would take for an option", ErrURL, address)
 	}
@@ -79,7 +81,8 @@ func (m Mirror) Fetch(ctx context.Context) error {
 			return err
 		}
 		return m.into(ctx, head.format, func(g git) error {
-			_, err := g.run(ctx, nil, "fetch", "--quiet", "--prune", "--force", "--no-write-fetch-head", "--no-auto-maintenance",
+			_, err := g.run(ctx, nil, "fetch", "--quiet", "--prune", "--force", "--no-write-fetch-head",
+				"--no-auto-maintenance",
 				"--no-recurse-submodules", "--", m.URL, "+refs/*:refs/*")
 			if err == nil && head.branch != "" { // a fetch leaves HEAD as it is
 				_, err = g.run(ctx, nil, "symbolic-ref", "HEAD", head.branch)
@@ -115,7 +118,8 @@ type remoteHead struct {
 }
 
 func (m Mirror) head(ctx context.Context) (remoteHead, error) {
-	out, err := git{env: m.environment(), config: m.config()}.run(ctx, nil, "ls-remote", "--symref", "--", m.URL, "HEAD")
+	out, err := git{env: m.environment(), config: m.config()}.run(ctx, nil, "ls-remote", "--symref", "--", m.URL,
+		"HEAD")
 	h := remoteHead{format: "sha1"}
 	for line := range strings.Lines(string(out)) {
 		value, _, _ := strings.Cut(line, "\t")
@@ -252,7 +256,8 @@ func (m Mirror) environment() []string {
 		ssh += " -o " + shellQuote("UserKnownHostsFile="+file)
 	}
 	env := []string{"GIT_SSH_COMMAND=" + ssh, "GIT_ALLOW_PROTOCOL=https:http:ssh:git:file"}
-	for _, name := range []string{"http_proxy", "https_proxy", "no_proxy", "HTTPS_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR"} {
+	for _, name := range []string{"http_proxy", "https_proxy", "no_proxy", "HTTPS_PROXY", "NO_PROXY", "SSL_CERT_FILE",
+		"SSL_CERT_DIR"} {
 		if value, ok := os.LookupEnv(name); ok {
 			env = append(env, name+"="+value)
 		}
@@ -285,7 +290,8 @@ func boundFiles(process *os.Process, bytes int64) error {
 	return err
 }
 
-// Size returns how many bytes the files of a directory have. The directory may be a link, as the state of a dynamic user is.
+// Size returns how many bytes the files of a directory have. The directory may be a link, as the state of a dynamic
+// user is.
 func Size(dir string) (int64, error) {
 	var size int64
 	dir, err := filepath.EvalSymlinks(dir)

@@ -96,8 +96,8 @@ func (r record) write(to *os.File) error {
 	return nil
 }
 
-// sameAttributes says whether no .gitattributes differs between the record and what is wanted. If one does, files may look
-// otherwise on the disk although git has the same content of them.
+// sameAttributes says whether no .gitattributes differs between the record and what is wanted. If one does, files may
+// look otherwise on the disk although git has the same content of them.
 func (r record) sameAttributes(wanted map[string]entry) bool {
 	for p, f := range r {
 		if path.Base(p) == ".gitattributes" && wanted[p] != f.entry {
@@ -173,8 +173,8 @@ func foreignAttributes(list []byte) (names []string) {
 	return names
 }
 
-// dropAttributes removes the extended attributes of the top of a tree, which alone is not made anew. A default access list
-// there would give a user rights to every file of the next session.
+// dropAttributes removes the extended attributes of the top of a tree, which alone is not made anew. A default access
+// list there would give a user rights to every file of the next session.
 func dropAttributes(top *os.Root) error {
 	dir, err := top.Open(".")
 	if err != nil {

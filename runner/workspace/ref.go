@@ -20,7 +20,8 @@ func (e *UnknownRefError) Error() string {
 	if len(e.Likely) == 0 {
 		return fmt.Sprintf("the repository has no branch, tag or commit %q: name one that it has", e.Ref)
 	}
-	return fmt.Sprintf("the repository has no branch, tag or commit %q: do you mean %s?", e.Ref, strings.Join(e.Likely, " or "))
+	return fmt.Sprintf("the repository has no branch, tag or commit %q: do you mean %s?", e.Ref,
+		strings.Join(e.Likely, " or "))
 }
 
 // Resolve returns the commit that ref means in a mirror: a branch before a tag before any other ref or commit, as in

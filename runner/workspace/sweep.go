@@ -158,8 +158,8 @@ func empty(dir *os.Root, name string) (moved []string, err error) {
 	return moved, nil
 }
 
-// Empty removes all that lies in a tree, whatever that is. It runs as the owner of the tree, while no other process uses
-// it.
+// Empty removes all that lies in a tree, whatever that is. It runs as the owner of the tree, while no other process
+// uses it.
 func Empty(tree string) error {
 	top, err := openTop(tree)
 	if err != nil {
@@ -172,8 +172,8 @@ func Empty(tree string) error {
 	return nil
 }
 
-// Remove removes a directory with all that lies in it, whatever that is. No link is followed. One that does not exist is
-// no error.
+// Remove removes a directory with all that lies in it, whatever that is. No link is followed. One that does not exist
+// is no error.
 func Remove(dir string) error {
 	above, err := os.OpenRoot(filepath.Dir(dir))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -2,7 +2,7 @@
 // has to go to find the place of a change. The doc comment of each table's
 // function defines its measures.
 //
-//	measure [-C DIR] [-packages N] [-records N] [-from NAME]... [-steps]
+//	measure [-C DIR] [-packages N] [-records N] [-from NAME]... [-steps] [-bars]
 package main
 
 import (
@@ -20,6 +20,7 @@ type options struct {
 	records  int      // how many structs the table of records has
 	from     []string // further functions whose walk is measured
 	steps    bool     // print each step of the walks
+	bars     bool     // compare the tree with the bars
 }
 
 func main() {
@@ -28,6 +29,7 @@ func main() {
 	flag.IntVar(&o.packages, "packages", 12, "list the `N` largest packages")
 	flag.IntVar(&o.records, "records", 8, "list the `N` structs that most files touch")
 	flag.BoolVar(&o.steps, "steps", false, "print each step of the walks")
+	flag.BoolVar(&o.bars, "bars", false, "fail if the tree is over one of the bars")
 	flag.Func("from", "walk from this function, too: `PACKAGE.FUNC` or PACKAGE.TYPE.METHOD", func(name string) error {
 		o.from = append(o.from, name)
 		return nil
@@ -58,6 +60,13 @@ func measure(o options, out io.Writer) error {
 	}
 	for _, table := range tables {
 		fmt.Fprintln(out, table.render())
+	}
+	if o.bars {
+		table, over := barTable(t.measures(texts, walks))
+		fmt.Fprintln(out, table.render())
+		if len(over) > 0 {
+			return fmt.Errorf("over a bar of test/measure/bars.go:\n  %s", strings.Join(over, "\n  "))
+		}
 	}
 	if o.steps {
 		for _, w := range walks {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -97,3 +98,8 @@ func TestOrder(t *testing.T) {
 }
 
 func name(i int) string { return string(rune('a' + i)) }
+
+// TestBars holds this tree to its bars.
+func TestBars(t *testing.T) {
+	assert.NoError(t, measure(options{dir: "../..", bars: true}, io.Discard))
+}

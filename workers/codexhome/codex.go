@@ -41,7 +41,8 @@ type codex struct {
 	env   []string            // of the unit; for another user
 }
 
-// outputDelay bounds the reading of codex's output after its end. Only a program that codex has left behind takes so long.
+// outputDelay bounds the reading of codex's output after its end. Only a program that codex has left behind takes so
+// long.
 const outputDelay = 10 * time.Second
 
 // run returns the output of codex. err is codex's exit status, or stopped if codex was too slow or ctx ended.

@@ -12,10 +12,11 @@ import (
 	"codex-proxy/internal/sqlite"
 )
 
-// codex writes a trace of every turn into logs_2.sqlite, whatever RUST_LOG, feedback and analytics say: 190 KB, of which
-// 33 KB stay (0.171; 0.140 writes 640 KB). It drops old entries by thread and after ten days. Threads of a worker live for
-// one conversation, so the file would grow with each turn. A setting does not exist. A directory in place of the file
-// works since 0.169 and prevents the start of older versions. A trigger that ignores new entries works with all versions.
+// codex writes a trace of every turn into logs_2.sqlite, whatever RUST_LOG, feedback and analytics say: 190 KB, of
+// which 33 KB stay (0.171; 0.140 writes 640 KB). It drops old entries by thread and after ten days. Threads of a worker
+// live for one conversation, so the file would grow with each turn. A setting does not exist. A directory in place of
+// the file works since 0.169 and prevents the start of older versions. A trigger that ignores new entries works with
+// all versions.
 const (
 	traceLogs    = "logs_*.sqlite"
 	traceTrigger = "codex_proxy_keeps_no_log"
@@ -25,8 +26,8 @@ const (
 		" BEFORE INSERT ON logs BEGIN SELECT RAISE(IGNORE); END"
 )
 
-// noTraces turns the trace log of codex off, and removes what it has collected. Nothing else may use the home. A failure
-// does not prevent the start: the operator gets a note.
+// noTraces turns the trace log of codex off, and removes what it has collected. Nothing else may use the home. A
+// failure does not prevent the start: the operator gets a note.
 func (h *Home) noTraces(ctx context.Context, w *Worker, c codex) {
 	dir := h.databases(w)
 	files := TraceLogs(dir)
@@ -53,8 +54,8 @@ func (h *Home) databases(w *Worker) string {
 	return h.Dir
 }
 
-// TraceLogs are codex's files of traces in a directory. What is no file is not one of them: a directory of that name turns
-// the log off, too.
+// TraceLogs are codex's files of traces in a directory. What is no file is not one of them: a directory of that name
+// turns the log off, too.
 func TraceLogs(dir string) []string {
 	files, _ := filepath.Glob(filepath.Join(dir, traceLogs)) // the pattern is well-formed
 	return slices.DeleteFunc(files, func(path string) bool {
@@ -125,6 +126,7 @@ func (h *Home) boundTraces() {
 		return
 	}
 	if err := RemoveTraces(h.Dir); err != nil {
-		h.Note("cannot remove codex's log of traces, which has " + strconv.FormatInt(size>>20, 10) + " MiB: " + err.Error())
+		h.Note("cannot remove codex's log of traces, which has " + strconv.FormatInt(size>>20, 10) + " MiB: " +
+			err.Error())
 	}
 }

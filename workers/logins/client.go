@@ -70,7 +70,8 @@ func NewClient(path string) *Client {
 	}
 }
 
-// Changed has a token when the account that serves may be another one now. The remote then asks again, between two turns.
+// Changed has a token when the account that serves may be another one now. The remote then asks again, between two
+// turns.
 func (c *Client) Changed() <-chan struct{} { return c.changed }
 
 // Run connects for the first question, and again for the first one after the end of a connection, until ctx ends. No

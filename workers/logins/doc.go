@@ -3,6 +3,6 @@
 // the worker itself sends its login. So the service never has a token.
 //
 // A connection is a unix socket of packets (SOCK_SEQPACKET), one JSON message a packet. It begins with a word that the
-// service sends and the remote sends back: the kernel notes the process that sends it, and so the service knows that its
-// peer is the main process of a remote now, and not a process that had its number before.
+// service sends and the remote sends back: the kernel notes the process that sends it, and so the service knows that
+// its peer is the main process of a remote now, and not a process that had its number before.
 package logins

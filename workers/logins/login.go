@@ -17,8 +17,8 @@ import (
 	"codex-proxy/internal/unixtime"
 )
 
-// Login is what a worker lends: an access token, which is of use to nobody after ExpiresAt. The refresh token stays with
-// the worker.
+// Login is what a worker lends: an access token, which is of use to nobody after ExpiresAt. The refresh token stays
+// with the worker.
 type Login struct {
 	AccessToken string `json:"access_token"`
 	AccountID   string `json:"account_id"`

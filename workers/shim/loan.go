@@ -115,7 +115,8 @@ func (l *loans) lend(ctx context.Context, refused string) (logins.Login, error) 
 	default:
 		return login, nil
 	}
-	return logins.Login{}, &logins.Error{Code: logins.LoginInvalid, Message: err.Error(), RetryAt: l.refreshed.Add(refreshPause)}
+	return logins.Login{}, &logins.Error{Code: logins.LoginInvalid, Message: err.Error(),
+		RetryAt: l.refreshed.Add(refreshPause)}
 }
 
 func useful(login logins.Login, refused string) bool {
@@ -123,7 +124,8 @@ func useful(login logins.Login, refused string) bool {
 }
 
 // login asks codex for its account, and then reads the token of that.
-func (l *loans) login(ctx context.Context, account func(*appserver.Conn, context.Context) (appserver.Account, error)) (logins.Login, error) {
+func (l *loans) login(ctx context.Context, account func(*appserver.Conn, context.Context) (appserver.Account,
+	error)) (logins.Login, error) {
 	var now appserver.Account
 	_, err := handshake.With(ctx, l.socket, l.version, func(conn *appserver.Conn) (err error) {
 		now, err = account(conn, ctx)
@@ -135,7 +137,8 @@ func (l *loans) login(ctx context.Context, account func(*appserver.Conn, context
 	case err != nil:
 		return logins.Login{}, fmt.Errorf("codex does not tell its account: %w", err)
 	case !now.Required:
-		return logins.Login{}, &logins.Error{Code: logins.NoAccount, Message: "its worker needs no login, and has none to lend"}
+		return logins.Login{}, &logins.Error{Code: logins.NoAccount,
+			Message: "its worker needs no login, and has none to lend"}
 	case now.Login == nil:
 		return logins.Login{}, invalid()
 	case now.Login.Type != "chatgpt":
@@ -153,9 +156,11 @@ func (l *loans) login(ctx context.Context, account func(*appserver.Conn, context
 }
 
 func invalid() error {
-	return &logins.Error{Code: logins.LoginInvalid, Message: "its login is not accepted; codex-proxy accounts login NAME"}
+	return &logins.Error{Code: logins.LoginInvalid,
+		Message: "its login is not accepted; codex-proxy accounts login NAME"}
 }
 
 func nothing() error {
-	return &logins.Error{Code: logins.NoAccount, Message: "its worker has no ChatGPT login to lend; an API key is not lent"}
+	return &logins.Error{Code: logins.NoAccount,
+		Message: "its worker has no ChatGPT login to lend; an API key is not lent"}
 }

@@ -139,7 +139,8 @@ func letters(text string, alone bool) int {
 	return size
 }
 
-// capitals is the size of letters that may be capital ones, and the size up to the last of them that may be a small one.
+// capitals is the size of letters that may be capital ones, and the size up to the last of them that may be a small
+// one.
 func capitals(text string) (size, ambiguous int) {
 	for size < len(text) {
 		c, n := at(text[size:])

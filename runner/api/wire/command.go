@@ -13,10 +13,11 @@ type CommandState string
 const (
 	CommandAwaitingStdin CommandState = "awaiting_stdin" // PUT …/stdin queues it
 	CommandQueued        CommandState = "queued"
-	CommandStarting      CommandState = "starting" // its unit is started; the workspace and the environment are prepared
-	CommandRunning       CommandState = "running"
-	CommandHeld          CommandState = "held" // ended without success; its unit waits for a shell
-	CommandEnded         CommandState = "ended"
+	// its unit is started; the workspace and the environment are prepared
+	CommandStarting CommandState = "starting"
+	CommandRunning  CommandState = "running"
+	CommandHeld     CommandState = "held" // ended without success; its unit waits for a shell
+	CommandEnded    CommandState = "ended"
 )
 
 // Command is one command of a session.

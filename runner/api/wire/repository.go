@@ -28,8 +28,9 @@ type Repositories struct {
 
 // Prune is the body of POST /v1/prune: what it removes of the caller, or of all users if an administrator says so.
 type Prune struct {
-	OlderThan Duration `json:"older_than,omitempty"` // closed sessions that ended before; 0 is the retention of runner.toml
-	All       bool     `json:"all,omitempty"`        // of all users
+	// closed sessions that ended before; 0 is the retention of runner.toml
+	OlderThan Duration `json:"older_than,omitempty"`
+	All       bool     `json:"all,omitempty"` // of all users
 	DryRun    bool     `json:"dry_run,omitempty"`
 }
 

@@ -86,9 +86,10 @@ type Sessions struct {
 
 // Plan is the answer to a dry run: what would be run, and how.
 type Plan struct {
-	Unit        string       `json:"unit"`       // with %i instead of an ID
-	Properties  []string     `json:"properties"` // that the daemon sets on the unit, as systemctl set-property takes them
-	Workspace   string       `json:"workspace"`  // for people: where the checkout comes from
+	Unit string `json:"unit"` // with %i instead of an ID
+	// that the daemon sets on the unit, as systemctl set-property takes them
+	Properties  []string     `json:"properties"`
+	Workspace   string       `json:"workspace"` // for people: where the checkout comes from
 	Commit      string       `json:"commit,omitempty"`
 	Environment string       `json:"environment"`
 	Commands    []NewCommand `json:"commands"` // with all limits

@@ -43,7 +43,8 @@ func ReadShellFrame(r io.Reader) (ShellFrame, []byte, error) {
 	}
 	size := binary.BigEndian.Uint32(head[1:])
 	if ShellFrame(head[0]) > ShellExit || size > maxShellFrame {
-		return 0, nil, fmt.Errorf("the peer sent a frame of kind %d and %d bytes, which this program does not know", head[0], size)
+		return 0, nil, fmt.Errorf("the peer sent a frame of kind %d and %d bytes, which this program does not know",
+			head[0], size)
 	}
 	payload := make([]byte, size)
 	if _, err := io.ReadFull(r, payload); err != nil {
