@@ -4,16 +4,17 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 )
 
 // lint looks at the packages that the change touches.
-func lint(ctx context.Context, linter string) (ok bool) {
+func lint(ctx context.Context, out io.Writer, linter string) (ok bool) {
 	c, err := findChange(ctx)
 	if err != nil {
 		problems := plain(ctx, everything)
-		fmt.Printf("lint: git does not know the change, so go vet and gofmt look at all files (%v): %s\n", err, verdict(problems))
+		fmt.Fprintf(out, "lint: git does not know the change, so go vet and gofmt look at all files (%v): %s\n", err, verdict(problems))
 		return problems == ""
 	}
 	with, problems := "golangci-lint", ""
@@ -25,7 +26,7 @@ func lint(ctx context.Context, linter string) (ok bool) {
 	default:
 		with, problems = "go vet and gofmt, as no golangci-lint is built yet (make lint builds it)", plain(ctx, c)
 	}
-	fmt.Printf("lint: %d files in %d packages since %.10s, with %s: %s\n", len(c.files), len(c.dirs), c.base, with, verdict(problems))
+	fmt.Fprintf(out, "lint: %d files in %d packages since %.10s, with %s: %s\n", len(c.files), len(c.dirs), c.base, with, verdict(problems))
 	return problems == ""
 }
 

@@ -7,10 +7,13 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"os/signal"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -24,8 +27,8 @@ func main() {
 	if !*programs {
 		forgetPrograms()
 	}
-	linted := lint(ctx, *linter)
-	tested := test(ctx)
+	linted := lint(ctx, os.Stdout, *linter)
+	tested := test(ctx, os.Stdout)
 	if !linted || !tested {
 		stop()
 		os.Exit(1)
@@ -44,22 +47,24 @@ func forgetPrograms() {
 }
 
 // test runs the unit tests, and prints each failure when its package ends.
-func test(ctx context.Context) (ok bool) {
+func test(ctx context.Context, out io.Writer) (ok bool) {
 	began := time.Now()
 	list, err := output(ctx, "go", "list", "./...")
 	if err != nil {
-		fmt.Println(err)
+		fmt.Fprintln(out, err)
 		return false
 	}
 	packages := slices.DeleteFunc(strings.Fields(list), func(p string) bool { return strings.HasSuffix(p, "/test/integration") })
-	cmd := exec.CommandContext(ctx, "go", append([]string{"test", "-json"}, packages...)...)
+	// Many tests wait for something, so more packages than processors run at a time.
+	atOnce := strconv.Itoa(2 * runtime.NumCPU())
+	cmd := exec.CommandContext(ctx, "go", append([]string{"test", "-json", "-p", atOnce}, packages...)...)
 	cmd.Stderr = os.Stderr
 	events, err := cmd.StdoutPipe()
 	if err != nil || cmd.Start() != nil {
-		fmt.Println("go test does not start:", err)
+		fmt.Fprintln(out, "go test does not start:", err)
 		return false
 	}
-	r := newReport(os.Stdout)
+	r := newReport(out)
 	r.read(events)
 	err = cmd.Wait()
 	r.summary(time.Since(began))
