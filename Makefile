@@ -151,6 +151,13 @@ run-build: $(ONLINE)
 	@CGO_ENABLED=0 go build -ldflags '-s -w -X main.version=$(VERSION)' -o build/try/ ./cmd/codex-proxy ./cmd/codex-proxy-remote-init ./cmd/codex-runner ./cmd/codex-runner-unit ./test/try
 	@echo "codex-proxy and codex-runner are built"
 
+.PHONY: check
+check: ## the fast loop: lint of the change and all unit tests, without root or downloads; REAL=1 for those of real programs, too
+	@$(if $(REAL),$(MAKE) --no-print-directory needs NEEDS="$(TEST_NEEDS)")
+	@$(if $(REAL),$(MAKE) --no-print-directory $(DEBS) $(RPMS) $(RELEASED)/made $(NPM_CODEX)/codex $(OLDEST_CODEX)/codex $(UV)/uv $(MICROMAMBA)/micromamba)
+	@go build -o build/check ./test/check
+	@build/check -lint $(TOOLS)/golangci-lint $(if $(REAL),-programs)
+
 .PHONY: integration
 integration: ## run some tests of booted machines: RUN='^TestDrain$$/trixie'
 	@$(MAKE) --no-print-directory needs NEEDS="$(TEST_NEEDS)"

@@ -252,6 +252,7 @@ func TestRelayCommandGone(t *testing.T) {
 // Connections that begin with the prefix go to Aside, even if it comes in pieces; all
 // others reach the command whole.
 func TestRelayAside(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	front, err := net.Listen("unix", filepath.Join(dir, "front"))
 	require.NoError(t, err)

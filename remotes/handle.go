@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"codex-proxy/codex/rpc"
 )
 
 // handle acts on one request or notification of codex. The inbox calls it in their order.
@@ -31,8 +33,7 @@ func (l *link) handle(ctx context.Context, m message) {
 	}
 	switch m.method {
 	case "thread/started":
-		l.update(func(s *state) { s.describe(p.Thread) })
-		l.materialize(p.Thread)
+		l.introduce(p.Thread)
 		l.follow(ctx, p.Thread.ID, p.Thread.Status)
 	case "thread/status/changed":
 		l.follow(ctx, p.ThreadID, p.Status)
@@ -51,11 +52,16 @@ func (l *link) handle(ctx context.Context, m message) {
 	}
 }
 
-// materialize has codex write the file of a new thread, which it else does some 90 ms after the first turn has begun. A
-// kill before that loses the thread, and the TUI gives the conversation up. The item is of a type that codex drops.
-func (l *link) materialize(t threadInfo) {
-	if !t.hidden() && t.Forked == "" && t.Preview == "" {
-		l.c.Post("thread/inject_items", injectParams{t.ID, []itemType{{"other"}}}, nil)
+// introduce records the description of a new thread, and has codex write the thread's file, which it else does some 90
+// ms after the first turn has begun. A kill before that loses the thread, and the TUI gives the conversation up. The
+// item is of a type that codex drops.
+func (l *link) introduce(t threadInfo) {
+	write := false
+	l.update(func(s *state) { write = s.describe(t) })
+	if write {
+		l.c.Post("thread/inject_items", injectParams{t.ID, []itemType{{"other"}}}, func(rpc.Reply) {
+			l.update(func(s *state) { s.written(t.ID) })
+		})
 	}
 }
 

@@ -87,30 +87,42 @@ func (k *Keeper) Followed(ctx context.Context) {
 	}
 }
 
-// introduction bounds the wait for codex's description of a new thread. It is on its way when a client can name the
-// thread.
-const introduction = 200 * time.Millisecond
+// The bounds of waits for a new thread: for codex's description of it, which is on its way when a client can name the
+// thread, and for its file.
+const (
+	introduction = 200 * time.Millisecond
+	writing      = 5 * time.Second
+)
 
-// introduced waits until it is known of a new thread whether it is hidden. A client has such threads, too: the TUI asks
-// in one for a title. Recorded as a user's, it would be the last one, and its message would be sent again after a cut.
+// introduced waits until a new thread can have a turn. It must be known whether it is hidden: a client has such
+// threads, too: the TUI asks in one for a title. Recorded as a user's, it would be the last one, and its message would
+// be sent again after a cut. And codex must have written its file.
 func (k *Keeper) introduced(thread string) {
-	late := time.NewTimer(introduction)
+	unknown := func(s *state) bool {
+		t := s.threads[thread]
+		return (t == nil || !t.known) && createdAfter(thread, s.began)
+	}
+	if !k.while(introduction, unknown) {
+		k.update(func(s *state) { s.thread(thread).known = true }) // as far as it will be
+	}
+	k.while(writing, func(s *state) bool { t := s.threads[thread]; return t != nil && t.writing })
+}
+
+// while waits as long as something is so, and no longer than bound. It reports whether it ended.
+func (k *Keeper) while(bound time.Duration, so func(*state) bool) (ended bool) {
+	late := time.NewTimer(bound)
 	defer late.Stop()
 	for {
 		var wait bool
 		var changed <-chan struct{}
-		k.update(func(s *state) {
-			t := s.threads[thread]
-			wait, changed = (t == nil || !t.known) && createdAfter(thread, s.began), s.changed
-		})
+		k.update(func(s *state) { wait, changed = so(s), s.changed })
 		if !wait {
-			return
+			return true
 		}
 		select {
 		case <-changed:
 		case <-late.C:
-			k.update(func(s *state) { s.thread(thread).known = true }) // as far as it will be
-			return
+			return false
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -16,20 +17,67 @@ func TestTurnsOfHiddenThreadsAreNotRecorded(t *testing.T) {
 	for _, hidden := range []bool{true, false} {
 		k, err := New(Options{State: t.TempDir()})
 		require.NoError(t, err)
-		ms := fmt.Sprintf("%012x", time.Now().Add(time.Second).UnixMilli())
-		thread := ms[:8] + "-" + ms[8:] + "-7bb3-99d3-1d87d5141cce"
+		thread := newThread()
 		passed := make(chan struct{})
 		go func() {
 			defer close(passed)
 			k.Passing("", "turn/start", json.RawMessage(`{"threadId":"`+thread+`","input":[{"type":"text","text":"a title, please"}]}`))
 		}()
 		k.update(func(s *state) { s.describe(threadInfo{ID: thread, Ephemeral: hidden}) })
+		k.update(func(s *state) { s.written(thread) })
 		<-passed
 		k.update(func(s *state) {
 			assert.Equal(t, hidden, s.ledger.Threads[thread] == nil)
 			assert.Equal(t, hidden, s.ledger.Last == "")
 		})
 	}
+}
+
+// An item for a thread whose turn runs makes codex ask the model once more: the item that makes codex write the thread's
+// file comes before the first turn, or not at all.
+func TestAFirstTurnWaitsForTheFileOfItsThread(t *testing.T) {
+	for name, c := range map[string]struct {
+		described, answered bool
+		took                time.Duration
+		write               bool
+	}{
+		"written":     {true, true, 0, true},
+		"no answer":   {true, false, writing, true},
+		"undescribed": {false, false, introduction, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				k, err := New(Options{State: t.TempDir()})
+				require.NoError(t, err)
+				thread, began, write := newThread(), time.Now(), false
+				if c.described {
+					k.update(func(s *state) { write = s.describe(threadInfo{ID: thread}) })
+				}
+				passed := make(chan struct{})
+				go func() {
+					defer close(passed)
+					k.Passing("", "turn/start", json.RawMessage(`{"threadId":"`+thread+`","input":[]}`))
+				}()
+				synctest.Wait()
+				k.update(func(s *state) { assert.Nil(t, s.ledger.Threads[thread], "the message waits") })
+				if c.answered {
+					k.update(func(s *state) { s.written(thread) })
+				}
+				<-passed
+				assert.Equal(t, c.took, time.Since(began))
+				if !c.described { // it comes late
+					k.update(func(s *state) { write = s.describe(threadInfo{ID: thread}) })
+				}
+				assert.Equal(t, c.write, write)
+				k.update(func(s *state) { assert.NotNil(t, s.ledger.Threads[thread]) })
+			})
+		})
+	}
+}
+
+func newThread() string {
+	ms := fmt.Sprintf("%012x", time.Now().Add(time.Second).UnixMilli())
+	return ms[:8] + "-" + ms[8:] + "-7bb3-99d3-1d87d5141cce"
 }
 
 func TestCreatedAfter(t *testing.T) {

@@ -92,6 +92,7 @@ func (l *link) rescue(ctx context.Context, thread string, lost []input) error {
 	}
 	id := started.Thread.ID
 	defer l.holdNew(id)()
+	l.introduced(id)
 	l.record(func(s *state) { // in one write, so that the messages are sent once
 		s.drop(thread, time.Now())
 		s.asked(id, message, time.Now())

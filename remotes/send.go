@@ -129,7 +129,9 @@ func (l *link) loaded(ctx context.Context, thread string) (id string, release fu
 		if err := l.c.Call(ctx, "thread/start", struct{}{}, &r); err != nil {
 			return "", nil, fmt.Errorf("cannot start a thread: %w", err)
 		}
-		return r.Thread.ID, l.holdNew(r.Thread.ID), nil
+		release = l.holdNew(r.Thread.ID)
+		l.introduced(r.Thread.ID)
+		return r.Thread.ID, release, nil
 	}
 	release = l.hold(thread)
 	if _, err := l.resume(ctx, thread); err != nil {

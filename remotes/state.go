@@ -25,6 +25,7 @@ type state struct {
 type live struct {
 	known      bool // codex has described it
 	hidden     bool
+	writing    bool // codex is asked to write its file
 	status     threadStatus
 	changed    time.Time // when it began or ended to run
 	waiting    time.Time // since when it waits for a user; zero: it does not
@@ -75,11 +76,22 @@ func (s *state) forget(id string) {
 	}
 }
 
-// describe is what codex says of a new thread. It wakes Passing.
-func (s *state) describe(t threadInfo) {
+// describe records the description by codex. It wakes Passing, unless codex has to write the thread's file first: an
+// item for a thread whose turn runs makes codex ask the model once more, so a thread that has a record gets none.
+func (s *state) describe(t threadInfo) (write bool) {
 	l := s.thread(t.ID)
 	l.known, l.hidden = true, t.hidden()
+	l.writing = !t.hidden() && t.Forked == "" && t.Preview == "" && s.ledger.Threads[t.ID] == nil
 	s.signal()
+	return l.writing
+}
+
+// written is that codex has the file of a thread, or will not write it.
+func (s *state) written(thread string) {
+	if t := s.threads[thread]; t != nil {
+		t.writing = false
+		s.signal()
+	}
 }
 
 // ensure returns the record of a thread, a new one if there is none.

@@ -50,6 +50,7 @@ func (r *rig) retries(t *testing.T, reason string) string {
 
 // A worker that is killed in any phase before the client has a byte is not noticed.
 func TestLostTurnsRunAgain(t *testing.T) {
+	t.Parallel()
 	interrupted := func(_ context.Context, turn *appservertest.Turn) error {
 		turn.Notify("turn/completed",
 			map[string]any{"turn": map[string]any{"id": turn.ID, "status": "interrupted", "items": []any{}}})

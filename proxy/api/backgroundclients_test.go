@@ -13,6 +13,7 @@ import (
 
 // openai-go asks for a stream in the body of a GET, without a Content-Type; other bodies have no effect.
 func TestResumeAsOpenAIsGoLibrary(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, &appservertest.Server{}, keeping(t))
 	resp := r.responding(t, asked(inBackground+streaming, `"q"`))
 	id, created, body := streamOf(t, resp)

@@ -49,6 +49,7 @@ func TestBackgroundCountsForItsKey(t *testing.T) {
 
 // A conversation belongs to its background response until that has ended, and has its input and output then.
 func TestBackgroundInAConversation(t *testing.T) {
+	t.Parallel()
 	gate := make(chan struct{})
 	r := newRig(t, &appservertest.Server{Handler: gated(gate, "a1")}, keeping(t), func(o *options) { o.max = 1 })
 	path, id := r.talk(t, `{"items":[{"role":"user","content":"q0"},{"role":"assistant","content":"a0"}]}`)
@@ -179,6 +180,7 @@ func TestForegroundIsNotResumed(t *testing.T) {
 
 // request_timeout bounds the turn of a background response, and not its waiting.
 func TestBackgroundWaitsWithoutRequestTimeout(t *testing.T) {
+	t.Parallel()
 	gate := make(chan struct{})
 	r := newRig(t, &appservertest.Server{Handler: gated(gate, "first", "last")}, keeping(t), func(o *options) {
 		o.max, o.RequestTimeout = 1, time.Second

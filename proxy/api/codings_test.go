@@ -34,6 +34,7 @@ func coded(t *testing.T, coding, body string) string {
 
 // Bodies may be compressed and begin with a byte order mark.
 func TestCodedBodies(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, &appservertest.Server{Handler: thinker}, keeping(t))
 	const mark = "\xef\xbb\xbf"
 	long := asked("", `"`+strings.Repeat("x", 300<<10)+`"`)
@@ -62,6 +63,7 @@ func TestCodedBodies(t *testing.T) {
 
 // What a body becomes is bounded as other bodies are, and so is the memory for it.
 func TestCodedBodiesAreBounded(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, &appservertest.Server{Handler: thinker}, func(o *options) { o.BodyLimit, o.RequestMemory = 1<<20, 8<<20 })
 	bomb := asked("", `"`+strings.Repeat("x", 64<<20)+`"`)
 	for _, coding := range []string{"gzip", "zstd"} {

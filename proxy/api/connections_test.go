@@ -59,6 +59,7 @@ func (d *dialed) ended(t *testing.T) {
 // A body that is too large by its own account is refused before anything waits for it:
 // for bytes, or for memory, of which there is none left here.
 func TestGiantContentLength(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, &appservertest.Server{Handler: thinker})
 	defer fill(t, r.Memory).release()
 	for _, path := range []string{"/v1/chat/completions", "/v1/responses"} {

@@ -212,6 +212,7 @@ func offered(n int) (tools []contract.Tool) {
 
 // Whatever a model says, the answer has OpenAI's form and the model's words.
 func TestContractOfRandomAnswers(t *testing.T) {
+	t.Parallel()
 	s := newSpeaker(t)
 	for seed := range uint64(150) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -224,6 +225,7 @@ func TestContractOfRandomAnswers(t *testing.T) {
 }
 
 func TestContractOfExtremes(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]struct {
 		says saying
 		q    contract.Question

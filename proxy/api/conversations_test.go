@@ -226,6 +226,7 @@ func TestConversationsAreTheKeys(t *testing.T) {
 
 // One response at a time is made in a conversation, and its items do not change meanwhile.
 func TestConversationsAreLocked(t *testing.T) {
+	t.Parallel()
 	gate := make(chan struct{})
 	r := newRig(t, &appservertest.Server{Handler: gated(gate, "half", " rest")}, keeping(t))
 	path, id := r.talk(t, `{"items":[{"role":"user","content":"x","id":"msg_1"}]}`)

@@ -22,6 +22,7 @@ const ofCursor = `{"model":"demo","stream":true,"stream_options":{"include_usage
 
 // Cursor gets chunks of a chat completion for the body of a response.
 func TestCursor(t *testing.T) {
+	t.Parallel()
 	given := make(chan appservertest.Request, 2)
 	handler := func(ctx context.Context, turn *appservertest.Turn) error {
 		given <- turn.Request

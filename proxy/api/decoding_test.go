@@ -198,6 +198,7 @@ func TestPlacesOfClientsThatLeave(t *testing.T) {
 
 // So it is with a turn that was interrupted, until codex has confirmed that.
 func TestPlacesOfInterruptedTurns(t *testing.T) {
+	t.Parallel()
 	r, worker, came, gate := holding(t, "turn/interrupt")
 	began := make(chan struct{})
 	worker.Handler = func(ctx context.Context, _ *appservertest.Turn) error {

@@ -18,6 +18,7 @@ var (
 
 // docs/api.md has every error code that a client can meet, and no other.
 func TestErrorCodesInTheDocs(t *testing.T) {
+	t.Parallel()
 	inSource := map[string]bool{}
 	for _, pattern := range []string{"../*.go", "../*/*.go", "../../remotes/links/*.go", "../../workers/*.go"} {
 		files, err := filepath.Glob(pattern)

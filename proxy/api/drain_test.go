@@ -67,6 +67,7 @@ func TestAbort(t *testing.T) {
 // With every worker drained by hand requests are refused, and served again
 // after the drain is taken back.
 func TestEveryWorkerDrained(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, &appservertest.Server{})
 	name := r.pool.Names()[0]
 	assert.NoError(t, r.pool.DrainWorker(name))

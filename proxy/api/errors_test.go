@@ -132,6 +132,7 @@ func TestErrorAfterTheFirstByteIsAFrame(t *testing.T) {
 }
 
 func TestWorkerDies(t *testing.T) {
+	t.Parallel()
 	t.Run("before the first byte", func(t *testing.T) {
 		die := func(_ context.Context, turn *appservertest.Turn) error {
 			turn.Peer().Disconnect()

@@ -94,6 +94,7 @@ func TestExhaustedAccountsOnAWebSocket(t *testing.T) {
 
 // Of accounts that an operator has to mend, no client is sent away for their quota.
 func TestAccountsThatAreOut(t *testing.T) {
+	t.Parallel()
 	r := twoAccounts(t, nil)
 	answer := func() (int, string, string) {
 		resp := r.chatting(t, hello(""))
@@ -118,6 +119,7 @@ func TestAccountsThatAreOut(t *testing.T) {
 
 // A turn goes on as soon as a reading shows quota, and not before.
 func TestExhaustedAccountServesAfterAReading(t *testing.T) {
+	t.Parallel()
 	r := twoAccounts(t, nil)
 	past := time.Now().Add(-time.Second)
 	exhaust(r, past, past)
@@ -159,6 +161,7 @@ func TestReadyWhenExhausted(t *testing.T) {
 
 // Without a rotation the quota is shown, and decides nothing.
 func TestExhaustedAccountsServeWithoutRotation(t *testing.T) {
+	t.Parallel()
 	r := twoAccounts(t, func(p *accounts.Policy) { p.Rotation = accounts.Off })
 	exhaust(r, inAWhile(), inAWhile())
 	assert.Equal(t, http.StatusOK, r.chatting(t, hello("")).StatusCode)

@@ -30,6 +30,7 @@ func (r *rig) unread(t *testing.T, path string) net.Conn {
 // Clients that do not read hold little, which is counted; those that do get all of it
 // meanwhile.
 func TestUnreadAnswersHoldLittle(t *testing.T) {
+	t.Parallel()
 	const clients, size = 50, 8 << 20 // which is more than the kernel keeps for a client
 	r := newRig(t, &appservertest.Server{Handler: appservertest.Reply("x")}, keeping(t, 1<<30), func(o *options) {
 		o.BodyLimit, o.IdleTimeout = 16<<20, bound

@@ -89,6 +89,7 @@ func TestDayIsUsedUp(t *testing.T) {
 // Who has the last of an answer may ask again at once, on another connection: the
 // worker may still be saying goodbye to the turn.
 func TestConcurrentPlaceIsFreeWithTheAnswer(t *testing.T) {
+	t.Parallel()
 	keys, secrets := withKeys(t, "alice concurrent=1 requests-per-minute=100")
 	r := newRig(t, &appservertest.Server{Handler: callingTools, Faults: map[string]appservertest.Fault{
 		"turn/interrupt": appservertest.Silent, "thread/unsubscribe": appservertest.Silent,

@@ -144,6 +144,7 @@ func TestAbortedMessages(t *testing.T) {
 }
 
 func TestIdleMessages(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, &appservertest.Server{Handler: appservertest.Hang("")},
 		func(o *options) { o.IdleTimeout = 500 * time.Millisecond })
 	bothForms(t, func(t *testing.T, form string) {

@@ -203,6 +203,7 @@ func TestWithheldMessageIsARefusal(t *testing.T) {
 }
 
 func TestRoutesOfMessages(t *testing.T) {
+	t.Parallel()
 	keys, secrets := withKeys(t, "alice")
 	r := newRig(t, &appservertest.Server{}, func(o *options) { o.Keys = keys })
 	for _, tc := range []struct {

@@ -31,6 +31,7 @@ func thinking(gate <-chan struct{}, failure error) appservertest.Handler {
 
 // The first events of a stream do not wait for the model, nor for the first comment.
 func TestStreamsBeginBeforeTheModel(t *testing.T) {
+	t.Parallel()
 	for _, header := range [][]string{nil, {"X-No-Keepalive", "1"}} {
 		gate := make(chan struct{})
 		r := newRig(t, &appservertest.Server{Handler: thinking(gate, nil)},

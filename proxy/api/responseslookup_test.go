@@ -94,6 +94,7 @@ func TestLookupsThatAreEnded(t *testing.T) {
 }
 
 func TestInputItemsOfALongConversation(t *testing.T) {
+	t.Parallel()
 	var store *stored.Store
 	r := newRig(t, &appservertest.Server{Handler: thinker}, keeping(t, 1<<30), func(o *options) { store = o.Responses })
 	require.NoError(t, store.Put(t.Context(),

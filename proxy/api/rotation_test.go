@@ -196,6 +196,7 @@ func TestRotatedRequestsInTheJournal(t *testing.T) {
 
 // Each attempt has a span of its own.
 func TestTraceOfARotation(t *testing.T) {
+	t.Parallel()
 	tracer, out := spans(t)
 	f := newFleet("a", "b")
 	f.refuses("a", usedUp)

@@ -85,6 +85,7 @@ func attributesOf(s *otlp.Span) map[string]any {
 // A stream is a request that waits and has a turn with a first token, in this
 // order, within the client's trace, and codex is told of it.
 func TestTraceOfAStream(t *testing.T) {
+	t.Parallel()
 	tracer, out := spans(t)
 	keys, secrets := withKeys(t, "alice")
 	worker := &appservertest.Server{}
@@ -140,6 +141,7 @@ func TestTraceOfAStream(t *testing.T) {
 
 // What fails is marked, if it is our failure.
 func TestTraceOfAFailure(t *testing.T) {
+	t.Parallel()
 	tracer, out := spans(t)
 	keys, secrets := withKeys(t, "alice")
 	r := newRig(t, nil, func(o *options) { o.Traces, o.Keys, o.queue.Timeout = tracer, keys, 1 })
@@ -163,6 +165,7 @@ func TestTraceOfAFailure(t *testing.T) {
 
 // A turn that is lost is a span of its own, and the request did not fail.
 func TestTraceOfALostTurn(t *testing.T) {
+	t.Parallel()
 	tracer, out := spans(t)
 	handler, _ := once(disconnect)
 	r := newRig(t, &appservertest.Server{Handler: handler}, func(o *options) { o.Traces = tracer })
@@ -182,6 +185,7 @@ func TestTraceOfALostTurn(t *testing.T) {
 
 // The responses of a WebSocket are requests within that of the connection.
 func TestTraceOfASocket(t *testing.T) {
+	t.Parallel()
 	tracer, out := spans(t)
 	r := newRig(t, &appservertest.Server{}, func(o *options) { o.Traces = tracer })
 	k := r.socket(t, "Traceparent", clientSpan)
@@ -200,6 +204,7 @@ func TestTraceOfASocket(t *testing.T) {
 
 // An image is fetched in a span that does not say which.
 func TestTraceOfAnImage(t *testing.T) {
+	t.Parallel()
 	tracer, out := spans(t)
 	r := newRig(t, &appservertest.Server{}, func(o *options) { o.Traces, o.Images = tracer, &gallery{} })
 	r.chatting(t, `{"model":"demo","messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"https://example.com/planted.png"}}]}]}`,
@@ -212,6 +217,7 @@ func TestTraceOfAnImage(t *testing.T) {
 // Each of several choices is a span of its own. Probes, unknown paths and
 // requests that are not sampled are none.
 func TestTraceOfTurns(t *testing.T) {
+	t.Parallel()
 	tracer, out := spans(t)
 	r := newRig(t, &appservertest.Server{}, func(o *options) { o.Traces = tracer })
 	r.do(t, http.MethodGet, "/readyz", "", "Traceparent", clientSpan)
@@ -231,6 +237,7 @@ func TestTraceOfTurns(t *testing.T) {
 
 // A span names the operation, and the conversation if it is kept.
 func TestTraceOfOperations(t *testing.T) {
+	t.Parallel()
 	tracer, out := spans(t)
 	r := newRig(t, &appservertest.Server{}, keeping(t), func(o *options) { o.Traces = tracer })
 	_, id := r.talk(t, `{"items":[{"role":"user","content":"planted"}]}`)

@@ -169,6 +169,7 @@ func TestGateRefusesWithWordsAndGoesOn(t *testing.T) {
 }
 
 func TestGateCountsWhoIsAttached(t *testing.T) {
+	t.Parallel()
 	attached, detached := make(chan Session, 2), make(chan Session, 2)
 	g := &Gate{Attached: func(s Session) { attached <- s }, Detached: func(s Session) { detached <- s }}
 	owner, viewer := open(t, g, codex(t, echo))
@@ -387,6 +388,7 @@ func TestGateServesTheKeeper(t *testing.T) {
 
 // The end of codex ends the connection of its clients at once: a TUI then begins to reconnect.
 func TestGateEndsWithCodex(t *testing.T) {
+	t.Parallel()
 	detached := make(chan Session, 1)
 	target := codex(t, func(ctx context.Context, ws *websocket.Conn, _ *http.Request) {
 		_, _, _ = ws.Read(ctx)

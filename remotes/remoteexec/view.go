@@ -31,7 +31,7 @@ func (u *Unit) view(s *remote.Settings) (fence.View, error) {
 		view.Shown = append(view.Shown, userNames)
 	}
 	if !view.Offline { // systemd-resolved would ask the network
-		view.Shown = append(view.Shown, nameservers("/etc/resolv.conf")...)
+		view.Shown = append(view.Shown, nameservers("/etc/resolv.conf", "/run")...)
 	}
 	codex, err := filepath.EvalSymlinks(filepath.Join(u.Runtime, "codex"))
 	if err != nil {
@@ -67,15 +67,15 @@ func (u *Unit) others(s *remote.Settings) (dirs []string) {
 	return dirs
 }
 
-// nameservers is the file that a link names the servers of DNS by, with its directory, in which that service replaces
-// it.
-func nameservers(link string) []string {
+// nameservers is the directory below run of the file that a link names the servers of DNS by: a service replaces the
+// file. A file in run itself is alone.
+func nameservers(link, run string) []string {
 	target, err := filepath.EvalSymlinks(link)
 	dir := filepath.Dir(target)
 	switch {
-	case err != nil || !unitfile.Within(target, "/run"):
+	case err != nil || !unitfile.Within(target, run):
 		return nil
-	case dir == "/run":
+	case dir == run:
 		return []string{target}
 	}
 	return []string{dir}

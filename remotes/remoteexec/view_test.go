@@ -47,19 +47,27 @@ func TestNeighbours(t *testing.T) {
 
 // A remote without a network does not ask one through a daemon of the machine.
 func TestNameservers(t *testing.T) {
-	dir := t.TempDir()
-	link := filepath.Join(dir, "resolv.conf")
-	assert.Empty(t, nameservers(link))
-	require.NoError(t, os.WriteFile(dir+"/plain", nil, 0o644))
-	require.NoError(t, os.Symlink("plain", link))
-	assert.Empty(t, nameservers(link), "it is visible as it is")
-	run, err := os.MkdirTemp("/run", "resolver")
+	dir, err := filepath.EvalSymlinks(t.TempDir())
 	require.NoError(t, err)
-	defer os.RemoveAll(run)
-	require.NoError(t, os.WriteFile(run+"/stub", nil, 0o644))
-	require.NoError(t, os.Remove(link))
-	require.NoError(t, os.Symlink(run+"/stub", link))
-	assert.Equal(t, []string{run}, nameservers(link))
+	link, run := filepath.Join(dir, "resolv.conf"), filepath.Join(dir, "run")
+	require.NoError(t, os.MkdirAll(run+"/resolver", 0o755))
+	for _, c := range []struct {
+		target  string
+		want    []string
+		because string
+	}{
+		{"missing", nil, "the link leads nowhere"},
+		{"plain", nil, "it is visible as it is"},
+		{"run/alone", []string{run + "/alone"}, "the directory has more than it"},
+		{"run/resolver/stub", []string{run + "/resolver"}, "a service replaces the file in its directory"},
+	} {
+		if c.target != "missing" {
+			require.NoError(t, os.WriteFile(filepath.Join(dir, c.target), nil, 0o644))
+		}
+		require.NoError(t, os.Symlink(c.target, link))
+		assert.Equal(t, c.want, nameservers(link, run), c.because)
+		require.NoError(t, os.Remove(link))
+	}
 }
 
 func TestHiddenProgram(t *testing.T) {

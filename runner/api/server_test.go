@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/user"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -151,10 +152,18 @@ func (b *bed) print(w *logs.Writer, stream logs.Stream, text string) {
 	read.Close()
 }
 
+// me is the name of the tests' user, for a list of admins; empty for a user that has none.
+func me(t *testing.T) string {
+	t.Helper()
+	u, err := user.Current()
+	require.NoError(t, err)
+	return u.Username
+}
+
 const truly = `{"commands":[{"args":["true"]}]}`
 
 func TestSessions(t *testing.T) {
-	b := newBed(t)
+	b := newBed(t, me(t))
 	s := b.create(`{"commands":[{"args":["cat"],"stdin":true}]}`)
 	assert.EqualValues(t, os.Getuid(), s.Owner.UID)
 	assert.Equal(t, wire.CommandAwaitingStdin, s.Commands[0].State)

@@ -97,6 +97,7 @@ func (b *bed) path(elem ...string) string {
 func (b *bed) file(path, text string, mode os.FileMode) {
 	b.t.Helper()
 	require.NoError(b.t, os.MkdirAll(filepath.Dir(b.path(path)), 0o755))
+	_ = os.Remove(b.path(path)) // only root can write to a file of mode 0444
 	require.NoError(b.t, os.WriteFile(b.path(path), []byte(text), 0o600))
 	require.NoError(b.t, os.Chmod(b.path(path), mode))
 }

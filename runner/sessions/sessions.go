@@ -47,7 +47,8 @@ func (o View) List(ctx context.Context, f client.Filter) error {
 			func(s wire.Session) []string {
 				last := s.Commands[len(s.Commands)-1]
 				return []string{
-					s.ID, user(s.Owner), string(s.State), fmt.Sprint(last.Number), state(last), listing.Age(s.Created, now),
+					s.ID, user(s.Owner), string(s.State), fmt.Sprint(last.Number), state(last), listing.Age(s.Created,
+						now),
 					took(last, now), commandLine(last.Args),
 				}
 			})

@@ -49,14 +49,15 @@ type judge struct {
 	document any
 }
 
-func newJudge() (*judge, error) {
+// newJudge reads the document, once for a program.
+var newJudge = sync.OnceValues(func() (*judge, error) {
 	var yamlDocument any
 	if err := yaml.Unmarshal(wire.Document(), &yamlDocument); err != nil {
 		return nil, err
 	}
 	c := jsonschema.NewCompiler()
 	return &judge{compiler: c, document: yamlDocument}, c.AddResource(resource, yamlDocument)
-}
+})
 
 const resource = "openapi.json"
 
