@@ -66,20 +66,32 @@ type bed struct {
 	key      string    // the API key of load and hold, if any
 }
 
-// newBed installs the package into a booted Debian of that suite. It writes the
+// newBed boots a Debian of that suite on which the package is installed. It writes the
 // settings after the installation, as an operator does, and removes the API key of
 // the installation, because most tests use none.
 func newBed(t *testing.T, suite, worker, config string, binds ...machine.Bind) *bed {
 	t.Helper()
-	b := emptyBed(t, suite, binds...)
-	b.install(worker, config)
+	return newBedOn(t, machine.Debian(suite), worker, config, binds...)
+}
+
+// newBedOn is newBed with another Debian.
+func newBedOn(t *testing.T, root machine.Root, worker, config string, binds ...machine.Bind) *bed {
+	t.Helper()
+	b := bootBed(t, machine.Installed(root, os.Getenv("CODEX_PROXY_TEST_DEB")), binds...)
+	b.configure(worker, config)
 	return b
 }
 
+// install is for a bed without the package whose test is about the installation, or on whose Debian no other test runs.
 func (b *bed) install(worker, config string) {
 	b.t.Helper()
 	out, err := b.InstallDeb(b.t.Context(), os.Getenv("CODEX_PROXY_TEST_DEB"))
 	require.NoError(b.t, err, out)
+	b.configure(worker, config)
+}
+
+func (b *bed) configure(worker, config string) {
+	b.t.Helper()
 	require.NoError(b.t, b.WriteFile(keyFile, nil, 0o600))
 	require.NoError(b.t, b.WriteFile(workerFile, []byte(worker), 0o644))
 	if config != "" {

@@ -14,8 +14,8 @@ import (
 func TestDependenciesManual(t *testing.T) { bothSuites(t, testDependenciesManual) }
 
 func testDependenciesManual(t *testing.T, suite string) {
-	b := bootBed(t, servers(suite), machine.Bind{Source: requireTemporal(t), Target: temporalPath, ReadOnly: true})
-	b.install(realWorker, "")
+	b := newBedOn(t, servers(suite), realWorker, "",
+		machine.Bind{Source: requireTemporal(t), Target: temporalPath, ReadOnly: true})
 	b.start()
 	const own = "/etc/systemd/system/my-temporal.service"
 	doc := manual.Open(t, "docs/dependencies.md")

@@ -24,8 +24,7 @@ const webServer = `"/usr/bin/python3", "-m", "http.server", "8080", "--bind", "1
 // webBed is a machine with the package and pages for a web server.
 func webBed(t *testing.T, suite string) *bed {
 	t.Helper()
-	b := bootBed(t, servers(suite))
-	b.install(realWorker, "")
+	b := newBedOn(t, servers(suite), realWorker, "")
 	b.page("all is well")
 	return b
 }

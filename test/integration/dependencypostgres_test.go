@@ -26,8 +26,7 @@ type postgres struct {
 
 func newPostgres(t *testing.T, suite string) *postgres {
 	t.Helper()
-	b := bootBed(t, servers(suite))
-	b.install(realWorker, "")
+	b := newBedOn(t, servers(suite), realWorker, "")
 	bin := filepath.Dir(trim(b.MustRun(t, "sh", "-c", "echo /usr/lib/postgresql/*/bin/postgres")))
 	return &postgres{b.preset("postgresql", "postgresql"), bin}
 }

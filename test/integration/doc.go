@@ -1,4 +1,5 @@
 // Package integration tests the installed package: the built .deb, installed by apt in
 // a booted Debian, with the real codex app-server in front of a scripted model
-// endpoint.
+// endpoint. Most tests boot a Debian on which it was installed in advance (machine.Installed);
+// tests of installations install it themselves.
 package integration

@@ -22,8 +22,7 @@ import (
 func TestReverseProxies(t *testing.T) {
 	t.Parallel()
 	doc := manual.Open(t, "docs/reverse-proxies.md")
-	b := bootBed(t, neighbours())
-	b.install(realWorker, "")
+	b := newBedOn(t, neighbours(), realWorker, "")
 	b.start()
 	key, _, err := b.Run(t.Context(), "codex-proxy", "keys", "add", "front")
 	require.NoError(t, err)

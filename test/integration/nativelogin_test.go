@@ -24,8 +24,7 @@ const (
 // two homes, the provider's key, the environment, a worker file and a drop-in.
 func secretBed(t *testing.T, suite string) *bed {
 	t.Helper()
-	b := bootBed(t, machine.Debian(suite, "git", "python3-minimal"))
-	b.install(secretWorker(""), "")
+	b := newBedOn(t, machine.Debian(suite, "git", "python3-minimal"), secretWorker(""), "")
 	b.write("/etc/codex-proxy/key", secretMark+"key")
 	b.write("/etc/systemd/system/codex-worker@.service.d/key.conf",
 		"[Service]\nLoadCredential=key:/etc/codex-proxy/key\nEnvironment=OPENAI_API_KEY="+secretMark+"env\n")

@@ -80,8 +80,7 @@ func (p promServer) until(promql string) []vectorElement {
 // in docs/metrics.md, beside the service through the life of a worker.
 func TestPrometheus(t *testing.T) {
 	t.Parallel()
-	b := bootBed(t, neighbours())
-	b.install(realWorker, toCollector) // the metrics of traces, too
+	b := newBedOn(t, neighbours(), realWorker, toCollector) // the metrics of traces, too
 	p, doc := promServer{b}, manual.Open(t, "docs/metrics.md")
 	commands := doc.Commands()
 	require.Len(t, commands, 2)

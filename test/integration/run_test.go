@@ -89,10 +89,9 @@ func newcomer(t *testing.T) *bed {
 	top, err := filepath.Abs("../..")
 	require.NoError(t, err)
 	npm := filepath.Dir(os.Getenv("CODEX_PROXY_TEST_CODEX")) // where `make run` installs codex
-	b := bootBed(t, neighbours(),
+	b := newBedOn(t, neighbours(), realWorker, "",
 		same(top, true), machine.Bind{Source: t.TempDir(), Target: top + "/build"}, same(npm, true),
 		same(goenv(t, "GOROOT"), true), same(goenv(t, "GOMODCACHE"), true), same(goenv(t, "GOCACHE"), false))
-	b.install(realWorker, "")
 	b.MustRun(t, "mkdir", "--parents", "/root/.config/go") // the Go command's, for its counters
 	return b
 }

@@ -5,11 +5,14 @@ import (
 	"path/filepath"
 )
 
+// debsDir has the packages that InstallDeb has installed.
+const debsDir = "/var/cache/debs"
+
 // InstallDeb installs a .deb of the host with apt-get, maintainer scripts
 // included. No network is needed if the machine has the package's dependencies.
 // It returns the output of apt-get.
 func (m *Machine) InstallDeb(ctx context.Context, hostPath string) (string, error) {
-	path := "/var/cache/debs/" + filepath.Base(hostPath)
+	path := debsDir + "/" + filepath.Base(hostPath)
 	if err := m.CopyIn(hostPath, path); err != nil {
 		return "", err
 	}

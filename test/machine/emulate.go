@@ -90,6 +90,9 @@ func (e Emulation) run(ctx context.Context, root Root, scratch string) (results 
 	if err != nil {
 		return nil, "", err
 	}
+	if len(files.Layers) > 0 {
+		return nil, "", errors.New("cannot emulate a root with a layer (hint: name the packages in Emulation.Packages)")
+	}
 	vmlinuz, err := kernel(ctx)
 	if err != nil {
 		return nil, "", err

@@ -108,6 +108,28 @@ func (m *Machine) mkdirAll(dir string) error {
 	return nil
 }
 
+// link makes symbolic links.
+func (m *Machine) link(links []link) error {
+	for _, l := range links {
+		if err := m.mkdirAll(filepath.Dir(l.Path)); err != nil {
+			return err
+		}
+		if err := m.linkIn(filepath.Dir(l.Path), filepath.Base(l.Path), l.Target); err != nil {
+			return fmt.Errorf("cannot link %s: %w", l.Path, err)
+		}
+	}
+	return nil
+}
+
+func (m *Machine) linkIn(dir, name, target string) error {
+	d, err := m.open(dir, unix.O_PATH|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return unix.Symlinkat(target, int(d.Fd()), name)
+}
+
 // DialUnix connects to a stream socket in the machine's file system, as the
 // host's root.
 func (m *Machine) DialUnix(ctx context.Context, path string) (*net.UnixConn, error) {

@@ -64,6 +64,9 @@ func Start(ctx context.Context, root Root, options Options) (*Machine, error) {
 	sweep()
 	m := &Machine{options: options, exited: make(chan struct{})}
 	m.transport = m.newTransport()
+	if options.Disk != "" && isDir(upperDir(options.Disk, 0)) {
+		files.Late = nil // the disk has what the machine did with them
+	}
 	if err := m.start(ctx, newSpec(files, options)); err != nil {
 		return nil, errors.Join(err, m.Close())
 	}
@@ -88,7 +91,10 @@ func (m *Machine) start(ctx context.Context, s spec) (err error) {
 	if err := m.awaitBus(ctx); err != nil {
 		return err
 	}
-	return m.uncoverSysctl(ctx)
+	if err := m.uncoverSysctl(ctx); err != nil {
+		return err
+	}
+	return m.link(s.Late)
 }
 
 // awaitReady reads systemd's own sd_notify messages until READY=1.

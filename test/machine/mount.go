@@ -48,11 +48,11 @@ func (s spec) mountAll() error {
 // below its root.
 func (s spec) mountRoot(root string) error {
 	disk := cmp.Or(s.Disk, scratch)
-	if err := mountOverlay(s.Lower, root, disk, 0); err != nil {
+	if err := mountOverlay(append(s.Layers, s.Lower), root, disk, 0); err != nil {
 		return err
 	}
 	for i, point := range s.Submounts {
-		if err := mountOverlay(point, filepath.Join(root, point), disk, i+1); err != nil {
+		if err := mountOverlay([]string{point}, filepath.Join(root, point), disk, i+1); err != nil {
 			return err
 		}
 	}
@@ -72,23 +72,34 @@ func (s spec) mountEmpty(target string, n int) error {
 	if s.Disk == "" {
 		return mountFS("tmpfs", target, "tmpfs", 0, "mode=0755")
 	}
-	source := fmt.Sprintf("%s/empty%d", s.Disk, n)
+	source := emptyDir(s.Disk, n)
 	if err := os.MkdirAll(source, 0o755); err != nil {
 		return fmt.Errorf("cannot empty %s: %w", target, err)
 	}
 	return unix.Mount(source, target, "", unix.MS_BIND, "")
 }
 
+// emptyDir is the place on a disk of the directory with that number among Options.Empty.
+func emptyDir(disk string, n int) string { return fmt.Sprintf("%s/empty%d", disk, n) }
+
+// upperDir is the place on a disk of what the machine writes to the overlay with that number.
+func upperDir(disk string, n int) string { return fmt.Sprintf("%s/upper%d", disk, n) }
+
 var overlayEscapes = strings.NewReplacer(`\`, `\\`, `:`, `\:`, `,`, `\,`)
 
-func mountOverlay(lower, target, disk string, n int) error {
-	upper, work := fmt.Sprintf("%s/upper%d", disk, n), fmt.Sprintf("%s/work%d", disk, n)
+// mountOverlay shows the lower directories, the top first.
+func mountOverlay(lower []string, target, disk string, n int) error {
+	upper, work := upperDir(disk, n), fmt.Sprintf("%s/work%d", disk, n)
 	for _, dir := range []string{upper, work, target} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return fmt.Errorf("cannot prepare the overlay: %w", err)
 		}
 	}
-	options := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s", overlayEscapes.Replace(lower),
+	escaped := make([]string, len(lower))
+	for i, dir := range lower {
+		escaped[i] = overlayEscapes.Replace(dir)
+	}
+	options := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s", strings.Join(escaped, ":"),
 		overlayEscapes.Replace(upper), overlayEscapes.Replace(work))
 	return mountFS("overlay", target, "overlay", 0, options)
 }

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Root is the source of a machine's files: Debian or Host.
+// Root is the source of a machine's files: Debian, Host, or Installed on one of them.
 type Root interface {
 	layout(ctx context.Context) (layout, error)
 }

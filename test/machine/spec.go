@@ -16,11 +16,13 @@ type spec struct {
 // layout is the files of a root and the parameters of its boot.
 type layout struct {
 	Lower     string   // read-only directory, the bottom of the overlay
+	Layers    []string // those above it, the top first
 	Submounts []string // file systems below Lower that the overlay does not show by itself
 	Target    string   // unit that systemd starts
 	Hide      []string // directories that the machine sees as empty
 	Preset    []File   // files written first
 	Links     []link   // symlinks made after Preset
+	Late      []link   // symlinks made after the first boot
 }
 
 // link is a symbolic link of the machine.
