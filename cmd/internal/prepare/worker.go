@@ -40,7 +40,7 @@ func Worker(ctx context.Context, name string, stderr io.Writer) error {
 	notifier.Status("Starting: the configuration is written and checked")
 	home, err := workerHome(name, note)
 	if err == nil {
-		err = prepareAlone(ctx, name, home)
+		err = untilCut(ctx, func(ctx context.Context) error { return prepareAlone(ctx, name, home) })
 	}
 	if err != nil {
 		note(err.Error())
@@ -48,6 +48,7 @@ func Worker(ctx context.Context, name string, stderr io.Writer) error {
 		// NotifyAccess=exec lets a command of ExecStartPre= do so.
 		notifier.Status("Not started: " + err.Error())
 	}
+	DieOfCut(err)
 	return cli.Exit(prepareStatus(err), nil)
 }
 
