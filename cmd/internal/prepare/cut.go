@@ -48,8 +48,8 @@ func untilCut(ctx context.Context, step func(context.Context) error) error {
 	return fmt.Errorf("%w: %w", c, err)
 }
 
-// DieOfCut ends this process by the signal with which systemd has ended the start, if err is of that: so systemd counts
-// a stop of the unit as no failure.
+// DieOfCut ends this process by the signal with which systemd has ended the start, if err is of that: systemd counts
+// SIGTERM, but no exit status, as a clean end of a main process that it has stopped.
 func DieOfCut(err error) {
 	var c *cut
 	if errors.As(err, &c) {
