@@ -58,13 +58,13 @@ func prepared(ctx context.Context, file, home, runtime string, stderr io.Writer)
 	if err != nil {
 		return nil, fmt.Errorf("cannot find codex-proxy itself: %w", err)
 	}
-	err = prepareRemote(ctx, s, &codexhome.Home{
+	made := &codexhome.Home{
 		Worker: s.Name, File: file, Dir: home, Runtime: runtime, Private: filepath.Join(home, keeperDir), Self: self,
 		SearchPath: os.Getenv("PATH"), Note: func(line string) {
 			fmt.Fprintf(stderr, "codex-remote@%s: %s\n", s.Name, strings.Join(strings.Fields(line), " "))
 		},
-	})
-	if err != nil {
+	}
+	if err := prepare.UntilCut(ctx, func(ctx context.Context) error { return prepareRemote(ctx, s, made) }); err != nil {
 		return nil, cli.Exit(remoteStatus(err), err)
 	}
 	return s, nil

@@ -24,6 +24,7 @@ import (
 	"codex-proxy/remotes/fence"
 	"codex-proxy/remotes/lender"
 	"codex-proxy/remotes/remote"
+	"codex-proxy/workers/prepare"
 )
 
 const (
@@ -72,6 +73,7 @@ func (u *Unit) Run(ctx context.Context) error {
 	}
 	notifier.Status("Not started: " + err.Error())
 	turnAway(err)
+	prepare.DieOfCut(err)
 	if !cli.HasStatus(err) {
 		err = cli.Exit(notify.ExitExec, err)
 	}

@@ -15,9 +15,6 @@ import (
 	"time"
 )
 
-// runLimit bounds each run of codex; the slowest measured took 3.3 s (no network, an account with policies).
-const runLimit = 15 * time.Second
-
 // oldest is the first minor version of codex 0.x whose app-server this project works with.
 const oldest = 140
 
@@ -36,7 +33,7 @@ type codex struct {
 	path  string
 	home  string
 	dir   string              // working directory: codex reads settings of the project there
-	limit time.Duration       // of each run
+	limit time.Duration       // of each run; 0: the context bounds it
 	as    *syscall.Credential // nil: our own user, and environment
 	env   []string            // of the unit; for another user
 }
@@ -47,7 +44,8 @@ const outputDelay = 10 * time.Second
 
 // run returns the output of codex. err is codex's exit status, or stopped if codex was too slow or ctx ended.
 func (c codex) run(ctx context.Context, args ...string) (stdout, stderr string, err error) {
-	limited, cancel := context.WithTimeout(ctx, c.limit)
+	began := time.Now()
+	limited, cancel := c.limited(ctx)
 	defer cancel()
 	cmd := exec.CommandContext(limited, c.path, args...)
 	cmd.Env = c.environ()
@@ -59,11 +57,19 @@ func (c codex) run(ctx context.Context, args ...string) (stdout, stderr string, 
 	err = cmd.Run()
 	switch {
 	case ctx.Err() != nil:
-		err = stopped{fmt.Errorf("`codex %s` was stopped: %w", strings.Join(args, " "), ctx.Err())}
+		err = stopped{fmt.Errorf("`codex %s` was stopped after %s: %w", strings.Join(args, " "),
+			time.Since(began).Round(100*time.Millisecond), context.Cause(ctx))}
 	case limited.Err() != nil:
 		err = stopped{fmt.Errorf("`codex %s` did not finish within %s: %w", strings.Join(args, " "), c.limit, ErrRetry)}
 	}
 	return out.String(), talk.String(), err
+}
+
+func (c codex) limited(ctx context.Context) (context.Context, context.CancelFunc) {
+	if c.limit == 0 {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, c.limit)
 }
 
 // environ is our environment without the variables of sd_notify(3) and without Rust's stack traces. For another

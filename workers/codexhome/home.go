@@ -37,7 +37,7 @@ const (
 
 // Prepare makes the home ready for codex. Runtime/codex becomes a link to the program to run, and
 // Runtime/workspace a link to its working directory. Runtime/certificates.pem exists if codex is to trust that
-// alone, and Runtime/no-tools if codex starts no programs. Every run of codex is bounded by 15 s.
+// alone, and Runtime/no-tools if codex starts no programs. ctx bounds the runs of codex.
 // A new login becomes the home's before codex runs (Offer); the caller holds the lock of the home.
 // After a failure there is no config.toml. Errors are a *Problem for the operator, ErrRetry if a later run may
 // succeed, or a fault of the machine.
@@ -82,7 +82,7 @@ func (h *Home) prepare(ctx context.Context) (program, workspace string, err erro
 	if err = h.noTools(w); err != nil {
 		return "", "", err
 	}
-	c := codex{path: program, home: h.Dir, dir: workspace, limit: runLimit}
+	c := codex{path: program, home: h.Dir, dir: workspace}
 	if inputs := h.inputs(doc, program, workspace); !h.fresh(inputs) {
 		err = h.renew(ctx, w, c, inputs)
 	}

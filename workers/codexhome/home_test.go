@@ -2,6 +2,7 @@ package codexhome
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -200,6 +201,19 @@ func TestARunOfCodexIsBounded(t *testing.T) {
 	_, _, err := c.run(context.Background(), "hang")
 	assert.ErrorIs(t, err, ErrRetry)
 	assert.ErrorContains(t, err, "`codex hang` did not finish within 100ms")
+}
+
+// Only systemd knows how long a start may take on a machine.
+func TestOnlyTheContextBoundsARunWithoutALimit(t *testing.T) {
+	f := newFake(t, `mode = "plain"`)
+	slow := errors.New("the start took too long")
+	ctx, cancel := context.WithTimeoutCause(context.Background(), 100*time.Millisecond, slow)
+	defer cancel()
+	c := codex{path: filepath.Join(f.SearchPath, "codex"), home: f.Dir, dir: f.Runtime}
+	_, _, err := c.run(ctx, "hang")
+	assert.ErrorIs(t, err, slow)
+	assert.Regexp(t, "`codex hang` was stopped after .*s: the start took too long", err)
+	assert.True(t, wasStopped(err), "it is no evidence about the home")
 }
 
 func TestAStoppedPrepareIsNotTheOperatorsFault(t *testing.T) {

@@ -46,7 +46,7 @@ func (h *Home) PrepareRemote(ctx context.Context, r Remote) error {
 	if err == nil {
 		inputs := h.inputs(r.Text, program, r.Directory)
 		if !h.fresh(inputs) {
-			err = h.renew(ctx, w, codex{path: program, home: h.Dir, dir: r.Directory, limit: runLimit}, inputs)
+			err = h.renew(ctx, w, codex{path: program, home: h.Dir, dir: r.Directory}, inputs)
 		}
 	}
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"time"
 
 	"codex-proxy/internal/sqlite"
 )
@@ -101,8 +102,13 @@ func ignoreInserts(ctx context.Context, file string) error {
 	return errors.Join(err, db.Close())
 }
 
+// databasesLimit bounds a run that only leads to a note. The slowest measured run of codex took 3.3 s (no network, an
+// account with policies).
+const databasesLimit = 15 * time.Second
+
 // makeDatabases has codex make its databases: the app-server makes them at its start, and ends with its standard input.
 func (c codex) makeDatabases(ctx context.Context) error {
+	c.limit = databasesLimit
 	_, talk, err := c.run(ctx, "app-server", "--strict-config")
 	if err != nil {
 		return fmt.Errorf("codex does not make its databases (%w): %s", err, lastLine(talk))
