@@ -22,7 +22,7 @@ const providerTable = "\n[provider]\nname = \"local\"\nbase_url = \"http://127.0
 // shippedUncommented is default.toml with its commented keys in force.
 func shippedUncommented(t *testing.T) string {
 	t.Helper()
-	doc, err := os.ReadFile(filepath.Join("..", "..", "..", "packaging", "etc", "workers", "default.toml"))
+	doc, err := os.ReadFile(filepath.Join("..", "..", "packaging", "etc", "workers", "default.toml"))
 	require.NoError(t, err)
 	text := regexp.MustCompile(`(?m)^# (\[?[a-z_]+\]?( = .*)?)$`).ReplaceAllString(string(doc), "$1")
 	text = strings.Replace(text, `mode = "plain"`, `mode = "native"`, 1)

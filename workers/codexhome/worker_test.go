@@ -56,7 +56,7 @@ func TestAFaultyWorkerFileIsRefusedInOneLine(t *testing.T) {
 
 // The shipped file is the manual of worker files: it must be valid, and so must every example in it.
 func TestTheShippedWorkerFileIsValid(t *testing.T) {
-	file := filepath.Join("..", "..", "..", "packaging", "etc", "workers", "default.toml")
+	file := filepath.Join("..", "..", "packaging", "etc", "workers", "default.toml")
 	w, err := Load(file)
 	require.NoError(t, err)
 	assert.Equal(t, Plain, w.Mode)
