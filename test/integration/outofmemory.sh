@@ -1,4 +1,4 @@
-# What TestOutOfMemory runs in an emulated machine. The worker "small" is a real codex, "default" a demo.
+# What TestLimits runs in an emulated machine, as its second part. The worker "small" is a real codex, "default" a demo.
 await() { # the Nth entry of the journal that matches
 	[ "$(timeout 240 head -n "$1" < <(exec journalctl --quiet --follow --lines=all --output=cat "${@:2}") | wc -l)" = "$1" ]
 }
@@ -27,7 +27,7 @@ codex-proxy status --json >/results/tool
 systemctl set-property $small MemoryMax=40M
 {
 	printf '{"model":"small-model","messages":[{"role":"user","content":"'
-	head -c 3000000 /dev/zero | tr '\0' a
+	head -c 8000000 /dev/zero | tr '\0' a
 	printf '"}]}'
 } >/tmp/large
 ask large /tmp/large &
@@ -42,8 +42,12 @@ curl -sS http://127.0.0.1:8787/readyz >/results/readyz
 curl -sS http://127.0.0.1:8787/metrics >/results/metrics
 systemctl show codex-proxy.service --property=NRestarts --value >/results/restarts
 
-: all workers together
-systemctl set-property --runtime system-codex.slice MemoryMax=40M
+: all workers together, of which the kernel takes that codex first
+systemctl set-property --runtime system-codex.slice MemoryMax=200M
+for pid in $(cat $slice/$small/cgroup.procs); do
+	[ "$(cat /proc/"$pid"/comm)" != codex ] || echo 1000 >/proc/"$pid"/oom_score_adj
+done
+sh -c "echo \$\$ >$slice/codex-worker@default.service/cgroup.procs; exec tail /dev/zero" && exit 1
 await 2 CODEX_EVENT=worker-out-of-memory CODEX_WORKER=small
 systemctl set-property --runtime system-codex.slice MemoryMax=60%
 

@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -21,34 +20,11 @@ import (
 //go:embed outofmemory.sh
 var outOfMemoryScript string
 
-// slowUnit gives an emulated program time.
-const slowUnit = "[Service]\nWatchdogSec=3min\nTimeoutStartSec=10min\n"
-
-// TestOutOfMemory makes memory run short on a kernel that enforces limits: one worker is
-// killed and the report names the cause, and all else goes on.
-func TestOutOfMemory(t *testing.T) {
-	t.Parallel()
-	codex := requireCodex(t)
-	server := buildModelServer(t)
-	bothSuitesInTurn(t, func(t *testing.T, suite string) {
-		r := machine.Emulate(t, machine.Debian(suite), machine.Emulation{
-			Packages: []string{os.Getenv("CODEX_PROXY_TEST_DEB")},
-			Files: []machine.File{
-				{Path: "/etc/codex-proxy/config.toml", Data: []byte("ready_timeout = \"4m\"\nlog_level = \"debug\"\n")},
-				{Path: workerFile, Data: []byte("mode = \"demo\"\n")},
-				{Path: "/etc/codex-proxy/workers/small.toml", Data: []byte(smallWorker)},
-				{Path: "/etc/systemd/system/codex-worker@.service.d/slow.conf", Data: []byte(slowUnit)},
-				{Path: "/etc/systemd/system/codex-proxy.service.d/slow.conf", Data: []byte(slowUnit)},
-			},
-			Binds: []machine.Bind{{Source: codex, Target: "/usr/local/bin/codex"},
-				{Source: server, Target: "/usr/local/bin/modelserver"}},
-			Memory: 2048, Script: outOfMemoryScript, Timeout: 20 * time.Minute,
-		})
-		t.Run("limits by the machine's memory", func(t *testing.T) { assertLimits(t, r) })
-		t.Run("a tool that is killed ends no turn", func(t *testing.T) { assertToolKilled(t, r) })
-		t.Run("a worker that is killed is named", func(t *testing.T) { assertWorkerKilled(t, r) })
-		t.Run("the others live on", func(t *testing.T) { assertOthersLive(t, r) })
-	})
+// outOfMemoryFiles are for outofmemory.sh.
+var outOfMemoryFiles = []machine.File{
+	{Path: "/etc/codex-proxy/config.toml", Data: []byte("log_level = \"debug\"\n")},
+	{Path: workerFile, Data: []byte("mode = \"demo\"\n")},
+	{Path: "/etc/codex-proxy/workers/small.toml", Data: []byte(smallWorker)},
 }
 
 const smallWorker = `mode = "plain"

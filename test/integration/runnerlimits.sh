@@ -1,4 +1,4 @@
-# What TestRunnerLimits runs in an emulated machine, in the place of codex-runner.service.
+# What TestLimits runs in an emulated machine, in the place of codex-runner.service.
 state=/var/lib/codex-runner run=/run/codex-runner/daemon
 systemd-sysusers --inline "u codex-runner -"
 systemd-tmpfiles --create codex-runner.conf
@@ -26,7 +26,7 @@ make neighbour
 neighbour=$unit
 systemctl start $neighbour
 phase alone
-sleep 8
+sleep 1
 
 make memory
 phase memory
