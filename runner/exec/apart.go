@@ -13,6 +13,7 @@ import (
 // process and all that it starts inherit, and this program does not: StopSignal is open, and no limit of another
 // process can be set, as those of this one, which has the same user (prlimit(2)).
 func startApart(name string, args []string, attr *os.ProcAttr) (process *os.Process, err error) {
+	spareThreads()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
