@@ -2,7 +2,6 @@ package journal
 
 import (
 	"flag"
-	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -19,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var update = flag.Bool("update", false, "write the catalogue")
+var update = flag.Bool("update", false, "write the table of docs/journal.md")
 
 const root = "../.."
 
@@ -31,11 +30,6 @@ func TestEventsAreDistinct(t *testing.T) {
 		for _, key := range []string{e.ID, e.Name, "message " + e.Message} {
 			assert.False(t, seen[key], key)
 			seen[key] = true
-		}
-		assert.NotEmpty(t, e.Subject)
-		assert.NotEmpty(t, e.Help, e.Name)
-		for line := range strings.Lines(e.Help) {
-			assert.LessOrEqual(t, len(line), 96, e.Name)
 		}
 	}
 }
@@ -111,43 +105,58 @@ func methodName(method *ast.SelectorExpr, ok bool) string {
 	return method.Sel.Name
 }
 
-// catalogue is the explanation of events for `journalctl -x`, in the format of
-// https://systemd.io/CATALOG/. program has a manual page.
-func catalogue(program string, events []event) string {
-	var b strings.Builder
-	for _, e := range events {
-		fmt.Fprintf(&b, "-- %s\nSubject: %s\nDefined-By: %s\nDocumentation: man:%s(1)\n\n%s\n\n",
-			e.ID, e.Subject, program, program, e.Help)
-	}
-	return b.String()
-}
+// explanation is an entry of a catalogue, as https://systemd.io/CATALOG/ has it.
+type explanation struct{ id, subject, head, help string }
 
-// The shipped catalogues are current, and name only fields that the programs send. Where both packages are installed,
-// systemd reads the shared events twice.
-func TestCatalogue(t *testing.T) {
-	for program, events := range map[string][]event{Proxy: slices.Concat(proxyEvents(), remoteEvents()), Runner: runnerEvents()} {
-		checkCatalogue(t, program, catalogue(program, slices.Concat(events, sharedEvents())))
-	}
-}
-
-func checkCatalogue(t *testing.T, program, written string) {
+func catalogue(t *testing.T, program string) (entries []explanation) {
 	t.Helper()
-	path := filepath.Join(root, "packaging/journal", program+".catalog")
-	if *update {
-		require.NoError(t, os.WriteFile(path, []byte(written), 0o644))
-	}
-	shipped, err := os.ReadFile(path)
+	shipped, err := os.ReadFile(filepath.Join(root, "packaging/journal", program+".catalog"))
 	require.NoError(t, err)
-	assert.Equal(t, written, string(shipped), "if this is meant: go test ./internal/journal -run TestCatalogue "+
-		"-update")
+	for _, text := range strings.Split(string(shipped), "-- ")[1:] {
+		head, help, found := strings.Cut(text, "\n\n")
+		require.True(t, found, text)
+		id, head, _ := strings.Cut(head, "\n")
+		first, head, _ := strings.Cut(head, "\n")
+		subject, found := strings.CutPrefix(first, "Subject: ")
+		require.True(t, found, id)
+		entries = append(entries, explanation{id, subject, head, strings.TrimSpace(help)})
+	}
+	return entries
+}
+
+// The catalogues explain each event for `journalctl -x`, in the order of the code, and name only fields that the programs
+// send. Where both packages are installed, systemd reads the shared events twice.
+func TestCatalogue(t *testing.T) {
 	text := ""
 	for _, file := range sources(t) {
 		b, err := os.ReadFile(file)
 		require.NoError(t, err)
 		text += string(b)
 	}
-	for _, m := range regexp.MustCompile(`@CODEX_([A-Z_]+)@`).FindAllStringSubmatch(written, -1) {
-		assert.Contains(t, text, `"`+strings.ToLower(m[1])+`"`, "no attribute makes CODEX_%s", m[1])
+	field := regexp.MustCompile(`@CODEX_([A-Z_]+)@`)
+	for program, events := range map[string][]event{
+		Proxy:  slices.Concat(proxyEvents, remoteEvents, sharedEvents),
+		Runner: slices.Concat(runnerEvents, sharedEvents),
+	} {
+		var want, got []string
+		for _, e := range events {
+			want = append(want, e.ID)
+		}
+		for _, e := range catalogue(t, program) {
+			got = append(got, e.id)
+			assert.Equal(t, "Defined-By: "+program+"\nDocumentation: man:"+program+"(1)", e.head, e.id)
+			assert.NotEmpty(t, e.subject, e.id)
+			assert.NotEmpty(t, e.help, e.id)
+			for line := range strings.Lines(e.help) {
+				assert.LessOrEqual(t, len(line), 96, e.id)
+			}
+			for _, m := range field.FindAllStringSubmatch(e.help, -1) {
+				if !strings.Contains(text, `"`+strings.ToLower(m[1])+`"`) {
+					assert.Fail(t, "no attribute makes CODEX_"+m[1], e.id)
+				}
+			}
+		}
+		assert.Equal(t, want, got, "an entry for each event, in their order: packaging/journal/%s.catalog", program)
 	}
 }
 
@@ -161,8 +170,12 @@ func TestEventsInTheDocs(t *testing.T) {
 	shown, tail, found := strings.Cut(rest, end)
 	require.True(t, found)
 	table := "| `CODEX_EVENT` | `MESSAGE_ID` | |\n|---|---|---|\n"
+	subjects := map[string]string{}
+	for _, e := range slices.Concat(catalogue(t, Proxy), catalogue(t, Runner)) {
+		subjects[e.id] = e.subject
+	}
 	for _, e := range allEvents() {
-		table += "| `" + e.Name + "` | `" + e.ID + "` | " + e.Subject + " |\n"
+		table += "| `" + e.Name + "` | `" + e.ID + "` | " + subjects[e.ID] + " |\n"
 	}
 	if *update {
 		require.NoError(t, os.WriteFile(path, []byte(head+begin+table+end+tail), 0o644))

@@ -64,7 +64,10 @@ func prepared(ctx context.Context, file, home, runtime string, stderr io.Writer)
 			fmt.Fprintf(stderr, "codex-remote@%s: %s\n", s.Name, strings.Join(strings.Fields(line), " "))
 		},
 	}
-	if err := prepare.UntilCut(ctx, func(ctx context.Context) error { return prepareRemote(ctx, s, made) }); err != nil {
+	if err := prepare.UntilCut(ctx, func(ctx context.Context) error {
+		return prepareRemote(ctx, s,
+			made)
+	}); err != nil {
 		return nil, cli.Exit(remoteStatus(err), err)
 	}
 	return s, nil
