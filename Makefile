@@ -59,7 +59,7 @@ TEST_NEEDS  := $(BUILD_NEEDS) $(RUN_NEEDS) /usr/lib/python3/dist-packages/pip:py
                $(if $(filter amd64,$(HOST)),qemu-system-x86_64:qemu-system-x86 /usr/sbin/mke2fs:e2fsprogs) \
                aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu /usr/aarch64-linux-gnu/include/pthread.h:libc6-dev-arm64-cross
 
-INTEGRATION = $(TOOLS)/gotestsum --format testname -- -count=1 -timeout 60m ./test/integration
+INTEGRATION = $(TOOLS)/gotestsum --format testname --jsonfile build/integration-$(1).json -- -count=1 -timeout 60m ./test/integration
 # The tests that run alone: they measure what a busy machine would change.
 MEASURING   = ^Test(UnderLoad|TemporalTimes|Panic|Hang|Kill|Stop|StoppedProxyStaysStopped|PeakMemory|Runner(Times|DaemonTimes|ManySessions))$$
 
@@ -180,11 +180,13 @@ test: ## run every check: unit tests, the real thing in booted machines, and lin
 	@# tests run beside them.
 	@mkdir -p build
 	@nice -n 19 $(MAKE) --no-print-directory lint >build/lint.log 2>&1 & lint=$$!; \
-	status=0; $(INTEGRATION) -run '$(MEASURING)' || status=$$?; \
+	status=0; $(call INTEGRATION,alone) -run '$(MEASURING)' || status=$$?; \
 	$(TOOLS)/gotestsum --format pkgname-and-test-fails -- -race -timeout 30m $$(go list ./... | grep -v /test/integration) >build/unit.log 2>&1 & unit=$$!; \
-	$(INTEGRATION) -parallel 6 -skip '$(MEASURING)' || status=$$?; \
+	$(call INTEGRATION,together) -parallel 6 -skip '$(MEASURING)' || status=$$?; \
 	wait $$unit || status=$$?; cat build/unit.log; \
-	wait $$lint || status=$$?; cat build/lint.log; exit $$status
+	wait $$lint || status=$$?; cat build/lint.log; \
+	echo "the slowest tests in booted machines:"; \
+	cat build/integration-*.json | $(TOOLS)/gotestsum tool slowest --num 20; exit $$status
 
 .PHONY: chaos
 chaos: ## all that may befall it, under load: DURATION=10m, SEED=N for the same order again

@@ -46,11 +46,13 @@ func (b *bed) withAccounts(worker string, names ...string) *accountsBed {
 	b.serveHosts(a.server)
 	b.MustRun(b.t, "systemctl", "mask", workerUnit) // codex.target wants it
 	b.MustRun(b.t, "rm", workerFile)
+	enable := []string{"systemctl", "enable"} // at once: each call lets systemd read all units anew
 	for _, name := range b.workers {
 		require.NoError(b.t, b.WriteFile("/etc/codex-proxy/workers/"+name+".toml", []byte(worker), 0o644))
 		b.logInBefore(name, a.server.Account(logins[name]))
-		b.MustRun(b.t, "systemctl", "enable", "codex-worker@"+name+".service")
+		enable = append(enable, "codex-worker@"+name+".service")
 	}
+	b.MustRun(b.t, enable...)
 	return a
 }
 

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -50,8 +49,6 @@ func bootRunner(t *testing.T, suite string, more map[string]string, packages ...
 // bootRunnerOn is bootRunner on a root that is given, beside what is bound there.
 func bootRunnerOn(t *testing.T, root machine.Root, more map[string]string, binds ...machine.Bind) *machine.Machine {
 	t.Helper()
-	out, err := exec.Command("make", "--silent", "--directory=../..", onlineUnit, onlineEnvironmentUnit).CombinedOutput()
-	require.NoError(t, err, string(out))
 	built := buildRunner(t)
 	var install []machine.Entry
 	for _, program := range runnerPrograms {
@@ -71,15 +68,15 @@ func bootRunnerOn(t *testing.T, root machine.Root, more map[string]string, binds
 func newRunnerBed(t *testing.T, suite string, packages ...string) *runnerBed {
 	t.Helper()
 	b := &runnerBed{Machine: bootRunner(t, suite, nil, packages...), t: t}
-	b.MustRun(t, "systemd-sysusers", "--inline", "u codex-runner -")
-	b.MustRun(t, "systemd-tmpfiles", "--create", "codex-runner.conf")
+	script := "systemd-sysusers --inline 'u codex-runner -'\nsystemd-tmpfiles --create codex-runner.conf\n"
 	for dir, mode := range map[string]string{
 		paths.StateDir: "0700", paths.StateDir + "/sessions": "0700", paths.RuntimeDir: "0755",
 		paths.RuntimeDir + "/sessions": "0700", paths.Secrets: "0700", paths.RepositoryCredentials: "0700",
 		paths.StateDir + "/repositories": "0700", paths.StateDir + "/environments": "0700",
 	} {
-		b.MustRun(t, "install", "--directory", "--owner=codex-runner", "--group=codex-runner", "--mode="+mode, dir)
+		script += "install --directory --owner=codex-runner --group=codex-runner --mode=" + mode + " " + dir + "\n"
 	}
+	b.MustRun(t, "sh", "-ec", script)
 	return b
 }
 

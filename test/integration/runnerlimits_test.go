@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -117,13 +118,28 @@ func logNeighbour(t *testing.T, phases, output string) {
 // runnerPrograms are the installed programs of codex-runner.
 var runnerPrograms = []string{"/usr/bin/codex-runner", paths.UnitProgram}
 
-// buildRunner builds them, and returns their directory.
+// buildRunner returns the directory of them.
 func buildRunner(t *testing.T) (dir string) {
 	t.Helper()
-	dir = t.TempDir() + "/"
-	build := exec.Command("go", "build", "-o", dir, "../../cmd/codex-runner", "../../cmd/codex-runner-unit")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	out, err := build.CombinedOutput()
-	require.NoError(t, err, string(out))
+	dir, err := builtRunner()
+	require.NoError(t, err)
 	return dir
 }
+
+// builtRunner builds them, and the units that make makes, once for all tests: each build links the programs anew.
+var builtRunner = sync.OnceValues(func() (dir string, err error) {
+	out, err := exec.Command("make", "--silent", "--directory=../..", onlineUnit, onlineEnvironmentUnit).CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("make: %w: %s", err, out)
+	}
+	dir, err = filepath.Abs("../../build/runner-test")
+	if err != nil {
+		return "", err
+	}
+	build := exec.Command("go", "build", "-o", dir+"/", "../../cmd/codex-runner", "../../cmd/codex-runner-unit")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("go build: %w: %s", err, out)
+	}
+	return dir + "/", nil
+})
