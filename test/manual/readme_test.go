@@ -1,6 +1,7 @@
 package manual
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -26,5 +27,17 @@ func TestFirstScreen(t *testing.T) {
 	screen, _, _ := strings.Cut(below, "\n## ")
 	for _, command := range []string{"\nmake run ", "\nsystemctl start codex-proxy "} {
 		assert.Contains(t, screen, command, "above the first section")
+	}
+}
+
+// README.md links to every document, apart from the pages of clients, which docs/api.md lists.
+func TestReadmeLinksToEveryDocument(t *testing.T) {
+	root := Root(t)
+	readme := prose(t, filepath.Join(root, "README.md"))
+	names, err := fs.Glob(os.DirFS(root), "docs/*.md")
+	require.NoError(t, err)
+	require.NotEmpty(t, names)
+	for _, name := range append(names, "CONTRIBUTING.md", "SECURITY.md", "STYLE.md") {
+		assert.Regexp(t, `\]\(`+regexp.QuoteMeta(name)+`[)#]`, readme)
 	}
 }
