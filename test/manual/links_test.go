@@ -12,14 +12,14 @@ import (
 )
 
 var (
-	link       = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	link       = regexp.MustCompile(`(?:\]\(|<img src=")([^)"\s]+)[)"]`)
 	heading    = regexp.MustCompile(`(?m)^#+ (.+)$`)
 	codeBlock  = regexp.MustCompile("(?ms)^ *```.*?^ *```$")
 	notInSlugs = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 )
 
 // Each link of a document to another one leads to a file that exists, and to one of its
-// headings.
+// headings. Each picture exists.
 func TestLinks(t *testing.T) {
 	root := Root(t)
 	for _, name := range documents(t, root) {

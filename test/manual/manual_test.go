@@ -39,7 +39,7 @@ func TestEveryCommandIsRun(t *testing.T) {
 // documents are the documents of the repository, by their paths from its root.
 func documents(t *testing.T, root string) []string {
 	t.Helper()
-	names := []string{"README.md", "CONTRIBUTING.md"}
+	names := []string{"README.md", "CONTRIBUTING.md", "SECURITY.md", "STYLE.md"}
 	for _, pattern := range []string{"docs/*.md", "docs/clients/*.md"} {
 		found, err := fs.Glob(os.DirFS(root), pattern)
 		require.NoError(t, err)
