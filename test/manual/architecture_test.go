@@ -11,7 +11,8 @@ import (
 )
 
 // place is a directory of the source in a document.
-var place = regexp.MustCompile("`((?:cmd|notify|units|probes|proxy|internal|packaging|test)(?:/[a-z-]+)*)`")
+var place = regexp.MustCompile("`((?:cmd|notify|units|probes|proxy|internal|packaging|test)(?:/[a-z-]+)*|" +
+	"(?:codex|workers|remotes|dependencies|runner|daemon)(?:/[a-z-]+)+)`")
 
 // Every directory that docs/architecture.md names exists.
 func TestArchitectureNamesPlacesThatExist(t *testing.T) {
