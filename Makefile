@@ -177,12 +177,12 @@ test: ## run every check: unit tests, the real thing in booted machines, and lin
 	@$(MAKE) --no-print-directory needs NEEDS="$(TEST_NEEDS)"
 	@$(MAKE) --no-print-directory $(DEBS) $(RPMS) $(RELEASED)/made $(NPM_CODEX)/codex $(OLDEST_CODEX)/codex $(CLIENTS)/node $(PYTHON_CLIENTS)/made $(TEMPORAL)/temporal $(UV)/uv $(MICROMAMBA)/micromamba $(TOOLS)/gotestsum $(TOOLS)/golangci-lint
 	@# What measures runs beside nothing but lint, which yields to it. The other booted machines mostly wait, so the unit
-	@# tests run beside them.
+	@# tests run beside them, and yield to them, too.
 	@mkdir -p build
 	@nice -n 19 $(MAKE) --no-print-directory lint >build/lint.log 2>&1 & lint=$$!; \
 	status=0; $(call INTEGRATION,alone) -run '$(MEASURING)' || status=$$?; \
-	$(TOOLS)/gotestsum --format pkgname-and-test-fails -- -race -timeout 30m $$(go list ./... | grep -v /test/integration) >build/unit.log 2>&1 & unit=$$!; \
-	$(call INTEGRATION,together) -parallel 6 -skip '$(MEASURING)' || status=$$?; \
+	nice $(TOOLS)/gotestsum --format pkgname-and-test-fails -- -race -timeout 30m $$(go list ./... | grep -v /test/integration) >build/unit.log 2>&1 & unit=$$!; \
+	$(call INTEGRATION,together) -parallel 8 -skip '$(MEASURING)' || status=$$?; \
 	wait $$unit || status=$$?; cat build/unit.log; \
 	wait $$lint || status=$$?; cat build/lint.log; \
 	echo "the slowest tests in booted machines:"; \
