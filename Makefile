@@ -255,9 +255,9 @@ schema: ## write test/contract/openai.json and anthropic.json anew, from the typ
 	@$(MAKE) --no-print-directory schemas FROM=$(SCHEMA) TO=$(CURDIR)/test/contract
 
 # What takes long, or looks at the world outside: a fault of it is no fault of a change.
-.PHONY: nightly nightly-drift nightly-kills
+.PHONY: nightly nightly-drift nightly-kills nightly-sessions
 nightly: ## what takes long, or compares with what others released since: one line each
-	@failed=; for form in nightly-kills chaos fuzz soak soak-turns nightly-drift; do \
+	@failed=; for form in nightly-kills nightly-sessions chaos fuzz soak soak-turns nightly-drift; do \
 		$(MAKE) --no-print-directory $$form || failed+=" $$form"; \
 	done; test -z "$$failed" || { echo "failed:$$failed" >&2; exit 1; }
 
@@ -266,6 +266,13 @@ nightly-kills:
 	@$(MAKE) --no-print-directory needs NEEDS="$(TEST_NEEDS)"
 	@$(MAKE) --no-print-directory $(DEBS) $(NPM_CODEX)/codex
 	CODEX_PROXY_TEST_REQUIRE=1 CODEX_PROXY_TEST_REMOTE_KILLS=50 go test -count=1 -timeout 0 -v ./test/integration -run '^TestRemoteKills$$'
+
+# A thousand sessions that try to outlive their timeout, and two hundred at once.
+nightly-sessions:
+	@$(MAKE) --no-print-directory needs NEEDS="$(TEST_NEEDS)"
+	@$(MAKE) --no-print-directory $(DEBS) $(NPM_CODEX)/codex
+	CODEX_PROXY_TEST_REQUIRE=1 CODEX_RUNNER_SESSIONS=1000 go test -count=1 -timeout 0 -v ./test/integration -run '^TestRunnerLeftovers$$'
+	CODEX_PROXY_TEST_REQUIRE=1 CODEX_RUNNER_SESSIONS=200 go test -count=1 -timeout 0 -v ./test/integration -run '^TestRunnerManySessions$$'
 
 # The parameters of the newest types of both APIs, beside our tables.
 nightly-drift:
