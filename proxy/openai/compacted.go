@@ -7,9 +7,9 @@ import (
 )
 
 // Compacted is a part of a conversation after its compaction. The item compaction holds it in encrypted_content, which
-// clients send back as it is. The text is not secret: it comes from the client's own conversation.
+// clients send back as it is. The text is not secret: it summarizes the client's own conversation.
 type Compacted struct {
-	// Summary has what the model wrote about the conversation.
+	// Summary is the model's summary of the conversation.
 	Summary string `json:"summary"`
 	// Standing are the messages of the developer and the system, which hold on.
 	Standing []string `json:"standing,omitempty"`

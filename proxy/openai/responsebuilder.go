@@ -72,7 +72,7 @@ func (b *ResponseBuilder) Queue() []ResponseEvent {
 	return []ResponseEvent{b.responseEvent("response.created"), b.responseEvent("response.queued")}
 }
 
-// Begin makes the events before all others, or after those of Queue; once.
+// Begin makes the first events, or the first ones after the events of Queue; once.
 func (b *ResponseBuilder) Begin() (events []ResponseEvent) {
 	if b.begun {
 		return nil
