@@ -8,8 +8,7 @@ import (
 	"codex-proxy/proxy/openai"
 )
 
-// StatusOverloaded is the status of an error whose cause passes by itself: the libraries of
-// Anthropic send the request again.
+// StatusOverloaded is the status of a temporary error: the libraries of Anthropic send the request again.
 const StatusOverloaded = 529
 
 // The types of errors.

@@ -9,9 +9,8 @@ import (
 	"codex-proxy/proxy/openai"
 )
 
-// rawTool is a tool in a request. Its other members tell Anthropic's server when to load and to stream it; they change
-// nothing here.
-// Source: https://docs.anthropic.com/en/docs/agents-and-tools/tool-use/overview.
+// rawTool is a tool in a request. Its other members control when Anthropic's server loads and streams it; they change
+// nothing here. Source: https://docs.anthropic.com/en/docs/agents-and-tools/tool-use/overview.
 type rawTool struct {
 	Type        string          `json:"type"`
 	Name        string          `json:"name"`
@@ -92,7 +91,7 @@ func (c *rawToolChoice) choice() (choice openai.Choice, err error) {
 	return choice, nil
 }
 
-// knownTool is a tool that the client runs, and whose parameters Anthropic's models know.
+// knownTool is a tool that the client runs, with parameters that Anthropic's models know.
 type knownTool struct {
 	kind                *regexp.Regexp
 	description, schema string
@@ -107,8 +106,8 @@ func clientTool(kind string) (knownTool, bool) {
 	return knownTool{}, false
 }
 
-// knownTools are in words what Anthropic's models know.
-// Source: https://docs.anthropic.com/en/docs/agents-and-tools/tool-use/bash-tool, text-editor-tool and memory-tool.
+// knownTools describe the tools that Anthropic's models know. Source:
+// https://docs.anthropic.com/en/docs/agents-and-tools/tool-use/bash-tool, text-editor-tool and memory-tool.
 var knownTools = []knownTool{{
 	regexp.MustCompile(`^bash_\d{8}$`),
 	"Run a command in a persistent bash session, which keeps its working directory and variables.",
