@@ -10,7 +10,7 @@ import (
 	"codex-proxy/proxy/openai"
 )
 
-// plan is what the turns of all choices have in common.
+// plan is the common part of the turns of all choices.
 type plan struct {
 	turn   appserver.TurnRequest
 	images int64         // bytes that codex needs to decode the images
