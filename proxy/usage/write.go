@@ -33,8 +33,8 @@ const schema = `CREATE TABLE usage (
 	PRIMARY KEY (day, key, model)
 ) WITHOUT ROWID`
 
-// accountSchema is a table beside that of schema, and no step of it: an older program
-// counts on in its own table. The difference of the two is usage of no known account.
+// accountSchema is a table in addition to the table of schema, and no step of it: an older program still counts in its
+// own table. The difference of the two is usage of no known account.
 const accountSchema = `CREATE TABLE IF NOT EXISTS account_usage (
 	day TEXT NOT NULL, key TEXT NOT NULL, model TEXT NOT NULL, account TEXT NOT NULL,
 	requests INTEGER NOT NULL, input_tokens INTEGER NOT NULL, cached_tokens INTEGER NOT NULL,
