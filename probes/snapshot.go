@@ -44,7 +44,7 @@ type Worker struct {
 	Drained bool `json:"drained"`
 	// Unmet are the names of the dependencies without which the worker is not ready.
 	Unmet []string `json:"unmet,omitempty"`
-	// Fault describes the fault of a worker whose unit is active.
+	// Fault describes the fault of a worker with an active unit.
 	Fault string `json:"fault,omitempty"`
 	// Transitions are the last changes of Reason, oldest first. They show a restart
 	// after it is over.
