@@ -54,8 +54,8 @@ func sessionExec(ctx context.Context, _ string, notifier *notify.Notifier) error
 }
 
 // sessionEnded records how the unit of a session has ended, from the variables of systemd and the counters of its
-// cgroup, and removes what the start has made. It is ExecStopPost of codex-session@ID.service and runs as root, after
-// any end: no process of the session is left then.
+// cgroup, and removes the files made by the start. It is ExecStopPost of codex-session@ID.service and runs as root,
+// after any end: no process of the session is left then.
 func sessionEnded(_ context.Context, id string, _ *notify.Notifier) error {
 	return prepare.Installed().End(id, os.Getenv)
 }
