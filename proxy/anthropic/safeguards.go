@@ -42,8 +42,8 @@ type verdict struct {
 	Outcome string `json:"outcome"` // not_flagged
 }
 
-// unflagged is the verdict on every call. There is no classifier here: the client's own rules and the person at it
-// decide what runs, as with every other client (docs/security.md).
+// unflagged is the verdict on every call. There is no classifier here: the client's own rules and its user decide which
+// tools run, as with every other client (docs/security.md).
 var unflagged = verdict{Type: "evaluated", Outcome: "not_flagged"}
 
 // safeguardResults answer the safeguards of a request for an answer with these calls; nil if it has no safeguards.
