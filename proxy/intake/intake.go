@@ -29,8 +29,7 @@ type Settings struct {
 	// RequestTimeout bounds a request from the arrival of its body to the end of its
 	// answer; 0 is no bound.
 	RequestTimeout time.Duration
-	// IgnoreUnknown ignores unknown parameters of requests instead of refusing them, unless the key has another
-	// setting.
+	// IgnoreUnknown ignores unknown parameters of requests instead of refusing them. A key may have another setting.
 	IgnoreUnknown bool
 }
 
