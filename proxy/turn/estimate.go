@@ -11,9 +11,8 @@ import (
 	"codex-proxy/proxy/tokens"
 )
 
-// codex reports the tokens of a turn at its end. It reports none for a turn that a stop sequence, its client, a timeout
-// or the death of its worker has ended, which would cost its API key nothing: so its input and its delivered output are
-// counted.
+// codex reports the tokens of a turn at its end. It reports none for a turn that ended by a stop sequence, its client,
+// a timeout or the death of its worker: the API key is charged for the input and the delivered output, counted here.
 const (
 	// held is how many bytes of the input, and of the output, are kept until the end to be counted then. An answer that
 	// ends with codex's own count costs no more than that memory.
