@@ -9,10 +9,9 @@ type Snapshot struct {
 	Stuck    string // the service's own loops that do not answer; empty if all do
 	Workers  []Worker
 	Queue    Queue
-	// Dependencies are those with a file, and those that a file requires, in the order of
-	// their names.
+	// Dependencies are the dependencies with a file or required by a file, in the order of their names.
 	Dependencies []Dependency
-	// Remotes are those with a file, in the order of their names. No readiness depends on them.
+	// Remotes are the remotes with a file, in the order of their names. No readiness depends on them.
 	Remotes []Remote
 	// ReadyWhenExhausted makes QuotaExhausted count as ready. QuotaBack is when an account
 	// may have quota again; zero: unknown.

@@ -19,8 +19,8 @@ func sessionPrepare(ctx context.Context, id string, notifier *notify.Notifier) e
 
 // sessionExec makes the workspace, waits for the environment, runs the command that session-prepare has passed on,
 // writes its output to the log of the session, ends it at its limits or when it is cancelled, and writes down how it
-// ended. It is the main process of codex-session@ID.service. There is no error if the result is written, whatever
-// became of the command.
+// ended. It is the main process of codex-session@ID.service. There is no error if the result is written, even of a
+// failed command.
 func sessionExec(ctx context.Context, _ string, notifier *notify.Notifier) error {
 	score, err := exec.Hide()
 	if err != nil {

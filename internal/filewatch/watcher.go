@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Watcher wakes those that wait for changes. All of a process share one, because the kernel gives a user few
-// instances (fs.inotify.max_user_instances). Those for which the kernel has no instance, or no watch
-// (fs.inotify.max_user_watches), are woken each pollEvery instead. Its methods are safe for concurrent use.
+// A Watcher wakes goroutines that wait for changes. All of a process share one, because the kernel gives a user few
+// instances (fs.inotify.max_user_instances). A goroutine is woken each pollEvery instead if the kernel has no instance,
+// or no watch (fs.inotify.max_user_watches), for it. Its methods are safe for concurrent use.
 type Watcher struct {
 	file    *os.File // nil: the kernel had no instance
 	refused error    // why

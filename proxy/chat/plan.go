@@ -41,8 +41,7 @@ func planTurn(req *openai.ChatRequest) appserver.TurnRequest {
 	return turn
 }
 
-// splitInstructions keeps the last message in the history whatever its role:
-// codex refuses to run a turn on an empty one.
+// splitInstructions keeps the last message in the history in any role: codex refuses to run a turn on an empty one.
 func splitInstructions(messages []openai.Message) (string, []openai.Message) {
 	n := 0
 	for n < len(messages)-1 && messages[n].Role == "system" {

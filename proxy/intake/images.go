@@ -124,7 +124,7 @@ func Decoding(images []openai.PlacedImage, turns int) (bytes int64, err error) {
 	return bytes, nil
 }
 
-// firstBeyond is the error of the first of the new images that is more than a worker decodes with those before it.
+// firstBeyond is the error of the first new image that, with the images before it, is more than a worker decodes.
 func firstBeyond(images []openai.PlacedImage, turns int) *openai.Error {
 	bytes, last := int64(0), ""
 	for _, p := range images {

@@ -20,8 +20,8 @@ const (
 	compactedPrefix = "codex-proxy-compaction-"
 	compactedHead   = compactedPrefix + "1:"
 	checksumSize    = 16
-	// MaxCompacted bounds the content, and maxStanding its messages: anybody can make a content that takes many times
-	// its size in memory.
+	// MaxCompacted bounds the content, and maxStanding its messages: any client can make a content that takes many
+	// times its size in memory.
 	MaxCompacted = 4 << 20
 	maxStanding  = 64
 )

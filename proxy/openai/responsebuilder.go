@@ -193,7 +193,7 @@ func (b *ResponseBuilder) End(finish string, usage *Usage, at int64) []ResponseE
 	return append(events, b.responseEvent("response.completed"))
 }
 
-// TakeBack takes the last event of End back, which nobody has received: the response can fail after it.
+// TakeBack takes back the last event of End, which was not sent: the response can fail after it.
 func (b *ResponseBuilder) TakeBack() {
 	b.sequence--
 	b.response.Status, b.response.CompletedAt, b.response.IncompleteDetails = StatusInProgress, nil, nil

@@ -89,7 +89,7 @@ func (n *schemaMembers) drop(names ...string) {
 	*n = slices.DeleteFunc(*n, func(a schemaMember) bool { return slices.Contains(names, a.name) })
 }
 
-// besides reports whether there are keywords that count, other than those.
+// besides reports whether the schema has other keywords that count.
 func (n schemaMembers) besides(names ...string) bool {
 	return slices.ContainsFunc(n, func(a schemaMember) bool {
 		return counts(a.name) && !slices.Contains(names, a.name)

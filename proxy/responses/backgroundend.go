@@ -177,7 +177,7 @@ func (b *background) endLog() error {
 		}
 		return r.events, err
 	})
-	if errors.Is(err, fs.ErrNotExist) { // somebody has removed it
+	if errors.Is(err, fs.ErrNotExist) { // it was removed
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(b.base), storeTimeout)
 		defer cancel()
 		return b.Store.LoseLog(ctx, b.id)

@@ -93,7 +93,7 @@ type Request struct {
 	Starts chan struct{}
 
 	Span   *traces.Span // of the client's request; nil: it is not traced
-	Report *Report      // is filled by Run; nil: by nobody
+	Report *Report      // is filled by Run; nil: not wanted
 }
 
 // Report is the use of a turn, all attempts together. It belongs to the goroutine of Run until Run returns.

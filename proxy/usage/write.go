@@ -205,7 +205,7 @@ func (c Counts) minus(o Counts) Counts {
 	return c.plus(Counts{-o.Requests, -o.InputTokens, -o.CachedTokens, -o.OutputTokens, -o.ReasoningTokens})
 }
 
-// exchange adds rows, deletes those beyond Retention, and returns the tokens of the day.
+// exchange adds rows, deletes the rows beyond Retention, and returns the tokens of the day.
 func (s *Store) exchange(ctx context.Context, tx *sql.Tx, rows map[row]Counts, day string) (map[string]int64, error) {
 	for r, c := range rows {
 		if err := insert(ctx, tx, r, c); err != nil {
