@@ -217,7 +217,7 @@ func (d Dependency) remedy() string {
 	case DependencyStopped:
 		return "systemctl start " + d.Unit
 	case DependencyRefused:
-		if d.StatusText != "" { // it begins with the remedy
+		if d.StatusText != "" { // it has the first step
 			return "systemctl start " + d.Unit
 		}
 		return fmt.Sprintf("end the process that `systemctl status %[1]s` names, then systemctl start %[1]s", d.Unit)

@@ -83,8 +83,7 @@ func (e *envelope) outcome(x *Exchange, err error) *openai.Error {
 	return answer
 }
 
-// answer is the error that a client receives for err. An error without details for the client is logged and becomes a
-// plain 500.
+// answer is the error that a client receives for err. An error of any other kind is logged and becomes a plain 500.
 func (e *envelope) answer(x *Exchange, err error) *openai.Error {
 	var known *openai.Error
 	var rpc *appserver.RPCError

@@ -17,7 +17,7 @@ type Description struct {
 	State
 	FileState   string   // enabled, disabled, static, masked, … (systemctl(1), is-enabled)
 	NeedReload  bool     // its files have changed since systemd read them
-	WantedBy    []string // the units that start it with them, by Wants= or Requires=
+	WantedBy    []string // the units that start it at their own start, by Wants= or Requires=
 	User        string
 	UID         uint32        // of User while the unit runs; NoUID: it has none then
 	Environment []string      // Environment=, as NAME=VALUE

@@ -112,7 +112,7 @@ func (l *launcher) resubscribe(ctx context.Context) error {
 	}
 }
 
-// dropIfClosed closes the kept launchers if the manager is closed.
+// dropIfClosed closes the idle launchers if the manager is closed.
 func (m *Manager) dropIfClosed() {
 	select {
 	case <-m.closed:

@@ -13,7 +13,7 @@ import (
 	"codex-proxy/runner/mcpserver"
 )
 
-// beat is the time between two progress notifications, short enough for a person.
+// beat is the time between two progress notifications, as a person expects them.
 const beat = time.Second
 
 func mcpCommand() *cobra.Command {

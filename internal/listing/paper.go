@@ -18,7 +18,7 @@ type Paper struct {
 	Colour bool
 }
 
-// PaperOf is the paper of w, of a terminal or not. NO_COLOR has the meaning of no-color.org.
+// PaperOf is the paper for w: as wide as a terminal, else PlainWidth. NO_COLOR has the meaning of no-color.org.
 func PaperOf(w io.Writer) Paper {
 	p := Paper{Width: PlainWidth}
 	f, ok := w.(*os.File)

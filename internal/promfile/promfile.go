@@ -1,5 +1,5 @@
-// Package promfile keeps a file of metrics for the textfile collector of node exporter, for hosts without any other
-// scrape.
+// Package promfile keeps a file of metrics for the textfile collector of node exporter, for hosts on which only node
+// exporter is scraped.
 package promfile
 
 import (

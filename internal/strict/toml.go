@@ -89,7 +89,7 @@ func keysOf(t reflect.Type, prefix string) []string {
 	var keys []string
 	for i := range t.NumField() {
 		name, _, _ := strings.Cut(t.Field(i).Tag.Get("toml"), ",")
-		if t.Field(i).Anonymous && name == "" { // t has its keys
+		if t.Field(i).Anonymous && name == "" { // its keys are keys of t
 			keys = append(keys, keysOf(t.Field(i).Type, prefix)...)
 		}
 		if name == "" || name == "-" {

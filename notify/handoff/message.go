@@ -33,11 +33,11 @@ const (
 	Drains Kind = "drains"
 	// Keys carries the text of the key file in force, to the old process.
 	Keys Kind = "keys"
-	// Load carries the load of the new process and the processes after it.
+	// Load carries the work in flight of the new process and the processes after it.
 	Load Kind = "load"
 	// Link carries a connection that the new process goes on with, and its descriptors.
 	Link Kind = "link"
-	// Turns carries the turns in flight of the old process and the processes before it.
+	// Turns carries the work in flight of the old process and the processes before it.
 	Turns Kind = "turns"
 )
 

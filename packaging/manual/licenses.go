@@ -17,8 +17,8 @@ and what that needs, is of the GNU C Library (LGPL-2.1-or-later, with its
 exceptions); https://www.gnu.org/licenses/old-licenses/lgpl-2.1.html has the text.
 `
 
-// licenses are the licences of every Go module in the programs of the book's package, of Go, and of foreign data, which
-// has its licence in the directory of a package of ours.
+// licenses are the licences of every Go module in the programs of the book's package, of Go, and of data of other
+// projects, which has its licence in the directory of a package of ours.
 func licenses(ctx context.Context, b book) (string, error) {
 	list := []string{"list", "-deps", "-f",
 		"{{with .Module}}{{if .Main}}" + ours + "{{$.ImportPath}}{{else}}{{.Path}} {{.Version}}{{end}}\t" +

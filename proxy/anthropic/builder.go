@@ -186,8 +186,8 @@ func (b *Builder) call(name string, item modelItem) {
 }
 
 // inputOf is the input of a tool for the arguments that the model wrote. Clients need an object: other arguments become
-// its member INVALID_JSON, the name that Anthropic's models know. Source:
-// https://docs.anthropic.com/en/docs/agents-and-tools/tool-use/fine-grained-tool-streaming.
+// its member INVALID_JSON, the name that Anthropic's models know.
+// Source: https://docs.anthropic.com/en/docs/agents-and-tools/tool-use/fine-grained-tool-streaming.
 func inputOf(arguments string) string {
 	arguments = strings.TrimSpace(arguments)
 	value := jsontext.Value(arguments)

@@ -10,7 +10,8 @@ import (
 )
 
 // rawTool is a tool in a request. Its other members control when Anthropic's server loads and streams it; they change
-// nothing here. Source: https://docs.anthropic.com/en/docs/agents-and-tools/tool-use/overview.
+// nothing here.
+// Source: https://docs.anthropic.com/en/docs/agents-and-tools/tool-use/overview.
 type rawTool struct {
 	Type        string          `json:"type"`
 	Name        string          `json:"name"`
@@ -106,8 +107,8 @@ func clientTool(kind string) (knownTool, bool) {
 	return knownTool{}, false
 }
 
-// knownTools describe the tools that Anthropic's models know. Source:
-// https://docs.anthropic.com/en/docs/agents-and-tools/tool-use/bash-tool, text-editor-tool and memory-tool.
+// knownTools describe the tools that Anthropic's models know.
+// Source: https://docs.anthropic.com/en/docs/agents-and-tools/tool-use/bash-tool, text-editor-tool and memory-tool.
 var knownTools = []knownTool{{
 	regexp.MustCompile(`^bash_\d{8}$`),
 	"Run a command in a persistent bash session, which keeps its working directory and variables.",

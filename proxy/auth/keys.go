@@ -82,8 +82,8 @@ func (k *Keys) Required() bool { return k != nil && k.required.Load() }
 // Closed reports whether the key file has ClosedLine.
 func (k *Keys) Closed() bool { return k.current().closed }
 
-// Open reports whether requests need no key: the file has had no key since the API was opened, and Require was not
-// called.
+// Open reports whether requests need no key: the file has none and has had none since the API was opened, and Require
+// was not called.
 func (k *Keys) Open() bool { return k.Empty() && !k.Closed() && !k.Required() }
 
 // Empty reports whether there is no key.

@@ -49,8 +49,7 @@ func (e *Endpoint) create(w http.ResponseWriter, r *http.Request, x *proxy.Excha
 	}})
 }
 
-// Answer answers a request of any endpoint with requests that can be converted to requests for chat completions, in the
-// form of that endpoint.
+// Answer answers a request of any endpoint, converted to a request for a chat completion, in the form of that endpoint.
 func (e *Endpoint) Answer(ctx context.Context, w http.ResponseWriter, r *http.Request, x *proxy.Exchange,
 	req *openai.ChatRequest, form Form) error {
 	c := &completion{Endpoint: e, w: w, x: x, req: req, form: form}

@@ -10,7 +10,7 @@ import (
 type KeyUse struct {
 	Running  int64 `json:"running,omitempty"`  // turns in flight
 	Requests int64 `json:"requests,omitempty"` // of limits per minute, since the process began
-	Tokens   int64 `json:"tokens,omitempty"`   // the same
+	Tokens   int64 `json:"tokens,omitempty"`   // of limits per minute, since the process began
 }
 
 // Plus is both together.

@@ -135,7 +135,7 @@ func (l *Limiter) begin(name string, limits auth.Limits, turns int64) (met strin
 	return "", 0
 }
 
-// claimed waits, without the lock, until the other processes count the same as this process; it returns false if no
+// claimed waits, without the lock, until the other processes count the use by this process; it returns false if no
 // other process has to.
 func (l *Limiter) claimed() bool {
 	if l.claim == nil {

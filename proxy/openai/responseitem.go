@@ -10,8 +10,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Item is an item of a conversation, of the input or the output. Type determines the fields that are set; it has the
-// JSON names of the API.
+// Item is an item of a conversation, of the input or the output. Type determines the fields that are set; the JSON
+// names are the API's.
 type Item struct {
 	Type      string            `json:"type"`
 	ID        string            `json:"id,omitempty"`

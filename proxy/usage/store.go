@@ -71,7 +71,7 @@ type Store struct {
 	metrics *metrics
 	dirty   chan struct{} // holds a token when rows wait to be written
 	db      *sql.DB       // belongs to Load, and then to Run; nil until it could be opened
-	failing bool          // belongs to the same: the last write has failed, and that was logged
+	failing bool          // belongs to Load and Run, too: the last write has failed, and that was logged
 
 	mu      sync.Mutex
 	waiting map[row]Counts   // not in the database yet, or being written

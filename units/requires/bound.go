@@ -15,7 +15,7 @@ import (
 
 // Bound starts the units that are bound to a dependency again when the dependency is back. systemd stops them when the
 // dependency ends, and starts none of them with its automatic restart. A unit that an operator has stopped stays
-// stopped: Bound starts only units again that were running, or about to start, when the dependency ended.
+// stopped: Bound starts only the units that were running, or about to start, when the dependency ended.
 type Bound struct {
 	Dir     string // of the records, a file for each dependency
 	Systemd Systemd
