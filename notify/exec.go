@@ -75,10 +75,9 @@ type Command struct {
 	// does not end it. Its child processes inherit that.
 	BlockTerm bool
 
-	// Stderr, if not nil, receives the standard error of the command, one line with
-	// its end per call; else the command shares ours. A line of more than 64 KiB
-	// comes in several pieces, of which only the last has the end. No byte is lost.
-	// The calls come one after another from a goroutine of their own.
+	// Stderr, if not nil, receives the standard error of the command, one line with its end per call; else the command
+	// shares ours. A line of more than 64 KiB has several pieces, of which only the last has the end. No byte is lost.
+	// A goroutine of its own makes the calls one after another.
 	Stderr func(piece string)
 
 	// MemoryEvents is the file in which the kernel counts its out-of-memory kills: a

@@ -21,8 +21,8 @@ func Exit(status syscall.WaitStatus) int {
 		return status.ExitStatus()
 	}
 	dieOf(status.Signal())
-	// Reached only by the init process of a PID namespace, which none of its own
-	// signals kills. The status is that of a shell.
+	// Reached only by the init process of a PID namespace, which none of its own signals kills. A shell has the same
+	// status.
 	return 128 + int(status.Signal())
 }
 

@@ -20,13 +20,12 @@ var errNoManager = errors.New("there is no service manager: NOTIFY_SOCKET is not
 // NotifyAccess=exec. The manager may not have the file yet when Store returns: call
 // Barrier after the last one.
 func (n *Notifier) Store(name string, file *os.File) error {
-	// With FDPOLL=0 the manager keeps a socket whose peer has gone.
+	// With FDPOLL=0 the manager keeps a socket after its peer has closed it.
 	return n.sendFile(file, "FDSTORE=1\nFDPOLL=0\nFDNAME="+name)
 }
 
-// Forget has the service manager close what is stored under these names
-// (FDSTOREREMOVE=1). A unit that starts again before it was inactive still has the files
-// of its last start.
+// Forget has the service manager close the files stored under these names (FDSTOREREMOVE=1). A unit that starts again
+// before it was inactive still has the files of its last start.
 func (n *Notifier) Forget(names ...string) error {
 	if n == nil {
 		return errNoManager
@@ -88,11 +87,10 @@ func (n *Notifier) sendFile(file *os.File, message string) error {
 	return nil
 }
 
-// InheritedFiles returns the files that the service manager passed to this process, by
-// name, marks them close-on-exec and removes LISTEN_PID, LISTEN_FDS and LISTEN_FDNAMES
-// from the environment. Their order means nothing: systemd reverses that of Store. A name
-// that was passed twice is an error. It is to be called once, before Inherited and before
-// other goroutines read the environment.
+// InheritedFiles returns the files that the service manager passed to this process, by name, marks them close-on-exec
+// and removes LISTEN_PID, LISTEN_FDS and LISTEN_FDNAMES from the environment. Their order means nothing: systemd
+// reverses the order of Store. A name that was passed twice is an error. It is to be called once, before Inherited and
+// before other goroutines read the environment.
 func InheritedFiles() (map[string]*os.File, error) {
 	files := map[string]*os.File{}
 	for _, f := range activation.Files(true) {

@@ -122,10 +122,9 @@ func (n *Notifier) Stopping(status string) {
 	n.send("STOPPING=1", "WATCHDOG_USEC=0", statusLine(status))
 }
 
-// StillStopping reports repeatedly, after Stopping, that shutdown goes on: it asks for
-// at least d from now, and for a kill by the watchdog if the next such message does
-// not come within the interval. TimeoutStopSec= alone would be either too short for a
-// long drain or too long for a hung one.
+// StillStopping reports repeatedly, after Stopping, that shutdown goes on: it asks for at least d from now, and for a
+// kill by the watchdog if the next such message is not sent within the interval. TimeoutStopSec= alone would be either
+// too short for a long drain or too long for a hung one.
 func (n *Notifier) StillStopping(d time.Duration) {
 	if n == nil {
 		return

@@ -40,8 +40,7 @@ type Relay struct {
 // answers at once or has a full backlog.
 const dialBound = 5 * time.Second
 
-// acceptPause follows a failed accept, whose cause is nearly always a temporary lack
-// of file descriptors.
+// acceptPause follows a failed accept, which nearly always means a temporary lack of file descriptors.
 const acceptPause = 50 * time.Millisecond
 
 // run serves until ctx is done, which means that the command has exited. It then

@@ -19,7 +19,7 @@ func Shell(ctx context.Context, line string) error {
 	return Run(ctx, []string{"/bin/sh", "-c", line}, nil)
 }
 
-// Run is Shell for a program and its arguments, with a standard input and variables beside those of this process.
+// Run is Shell for a program and its arguments, with a standard input and variables in addition to the environment.
 func Run(ctx context.Context, args []string, stdin []byte, env ...string) error {
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	if stdin != nil {

@@ -18,11 +18,9 @@ import (
 // of that unit. One name can have several.
 type Sockets map[string][]net.Listener
 
-// Inherited returns the sockets of sd_listen_fds(3), marks them close-on-exec and
-// removes LISTEN_PID, LISTEN_FDS and LISTEN_FDNAMES from the environment. The result
-// is empty if they are for another process or there are none, and from the second
-// call on. The service manager shares the sockets: closing one here does not close
-// it there.
+// Inherited returns the sockets of sd_listen_fds(3), marks them close-on-exec and removes LISTEN_PID, LISTEN_FDS and
+// LISTEN_FDNAMES from the environment. The result is empty without sockets or if they are for another process, and from
+// the second call on. The service manager shares the sockets: closing one here does not close it there.
 func Inherited() (Sockets, error) {
 	sockets := Sockets{}
 	var errs []error
@@ -68,8 +66,7 @@ func accepts(l net.Listener) error {
 	return errors.Join(err, control)
 }
 
-// Listeners returns the sockets passed under name. If there is none the error lists
-// the names that there are.
+// Listeners returns the sockets passed under name. The error lists the passed names if name is not one of them.
 func (s Sockets) Listeners(name string) ([]net.Listener, error) {
 	if len(s[name]) > 0 {
 		return s[name], nil

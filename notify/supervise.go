@@ -78,7 +78,7 @@ func (s *supervisor) relaying() chan struct{} {
 	return s.relayed
 }
 
-// drain calls end when the relay, whose listeners are closed, has no connection.
+// drain calls end when the relay, with closed listeners, has no connection.
 func (s *supervisor) drain(exited context.Context, end func()) {
 	s.mu.Lock()
 	relayed := s.relayed

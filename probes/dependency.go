@@ -64,7 +64,7 @@ type Dependency struct {
 	RestartsTotal uint64           `json:"restarts_total"`
 	NextRestartAt *time.Time       `json:"next_restart_at"`
 	LastExit      *Exit            `json:"last_exit"`
-	// RequiredBy are the units whose settings require it, in the order of their names.
+	// RequiredBy are the units that require it in their settings, in the order of their names.
 	RequiredBy []string `json:"required_by"`
 	// HoldsService: the service is not ready without it (ready_requires).
 	HoldsService bool `json:"-"`
@@ -72,9 +72,9 @@ type Dependency struct {
 
 // DependencyFacts decide the reason of one dependency: the state of its unit over D-Bus.
 type DependencyFacts struct {
-	// ActiveState, SubState and Result are those of Facts.
+	// ActiveState, SubState and Result have the same meaning as in Facts.
 	ActiveState, SubState, Result string
-	// HeldBack, JobPending and StartLimited are those of Facts.
+	// HeldBack, JobPending and StartLimited have the same meaning as in Facts.
 	HeldBack, JobPending, StartLimited bool
 	// ExitStatus is the exit status of the main process, 0 if it did not exit by itself.
 	ExitStatus int32
@@ -176,8 +176,8 @@ func (d Dependency) Sentence() string {
 	return strings.Join(parts, "; ")
 }
 
-// withoutStatus is the dependency for any client of the network: a status has what the server or a shell line has
-// written, and after a refused start and a reset-failed still the command line of another process.
+// withoutStatus is the dependency for any client of the network: a status has text of the server or a shell line, and
+// after a refused start and a reset-failed still the command line of another process.
 func (d Dependency) withoutStatus() Dependency {
 	d.StatusText = ""
 	return d
@@ -217,7 +217,7 @@ func (d Dependency) remedy() string {
 	case DependencyStopped:
 		return "systemctl start " + d.Unit
 	case DependencyRefused:
-		if d.StatusText != "" { // it has what to do first
+		if d.StatusText != "" { // it has the first step
 			return "systemctl start " + d.Unit
 		}
 		return fmt.Sprintf("end the process that `systemctl status %[1]s` names, then systemctl start %[1]s", d.Unit)

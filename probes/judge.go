@@ -22,8 +22,8 @@ type Facts struct {
 	Models int
 	// Lost: a connection of the current activation has ended.
 	Lost bool
-	// Unmet is the reason of a dependency that is not ready, although the worker's readiness
-	// follows it; a final one, if there is one. Empty: there is none.
+	// Unmet is the reason of a dependency that is not ready, although the worker's readiness follows it; a final one,
+	// if there is one. Empty: all are ready.
 	Unmet DependencyReason
 	// Bound: without its dependencies the unit does not run (BindsTo=, systemd.unit(5)).
 	Bound bool
@@ -94,9 +94,8 @@ func (f Facts) judgeDeactivating() Reason {
 	return Draining
 }
 
-// judgeFailed: failed-before-auto-restart lasts an instant and is not final. A job
-// is the start of a requested restart whose stop ended in a failure. A final failure
-// without a start limit is a failed stop, or the unit has no automatic restarts.
+// judgeFailed: failed-before-auto-restart lasts an instant and is not final. A job is the start of a requested restart
+// after a failed stop. A final failure without a start limit is a failed stop, or the unit has no automatic restarts.
 func (f Facts) judgeFailed() Reason {
 	switch {
 	case f.SubState != "failed":

@@ -73,11 +73,11 @@ type Remote struct {
 	LastExit      *Exit        `json:"last_exit"`
 	// NotReady is the total time that the remote was down.
 	NotReady time.Duration `json:"-"`
-	// Use is what its keeper has said last; nil: it was never asked.
+	// Use is the last report of its keeper; nil: it was never asked.
 	Use *RemoteUse `json:"use,omitempty"`
 }
 
-// RemoteUse is what the main process of a remote says about it.
+// RemoteUse is the report of a remote's main process.
 type RemoteUse struct {
 	At      time.Time `json:"at"` // of the answer
 	Owners  int       `json:"owners"`

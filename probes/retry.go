@@ -2,8 +2,8 @@ package probes
 
 import "time"
 
-// Bounds of Retry-After: a client that comes back within a second only adds load,
-// and a client that waits longer than a minute misses the recovery.
+// Bounds of Retry-After: a client that tries again within a second only adds load, and a client that waits longer than
+// a minute misses the recovery.
 const (
 	minRetryAfter = time.Second
 	maxRetryAfter = time.Minute

@@ -9,10 +9,9 @@ type Snapshot struct {
 	Stuck    string // the service's own loops that do not answer; empty if all do
 	Workers  []Worker
 	Queue    Queue
-	// Dependencies are those with a file, and those that a file requires, in the order of
-	// their names.
+	// Dependencies are the dependencies with a file or required by a file, in the order of their names.
 	Dependencies []Dependency
-	// Remotes are those with a file, in the order of their names. No readiness depends on them.
+	// Remotes are the remotes with a file, in the order of their names. No readiness depends on them.
 	Remotes []Remote
 	// ReadyWhenExhausted makes QuotaExhausted count as ready. QuotaBack is when an account
 	// may have quota again; zero: unknown.
@@ -44,7 +43,7 @@ type Worker struct {
 	Drained bool `json:"drained"`
 	// Unmet are the names of the dependencies without which the worker is not ready.
 	Unmet []string `json:"unmet,omitempty"`
-	// Fault describes the fault of a worker whose unit is active.
+	// Fault describes the fault of a worker with an active unit.
 	Fault string `json:"fault,omitempty"`
 	// Transitions are the last changes of Reason, oldest first. They show a restart
 	// after it is over.

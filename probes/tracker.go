@@ -12,9 +12,9 @@ type Report struct {
 	Health  Health   `json:"health"`
 	Workers []Worker `json:"workers"`
 	Queue   Queue    `json:"queue"`
-	// Dependencies are those of the snapshot.
+	// Dependencies are the dependencies of the snapshot.
 	Dependencies []Dependency `json:"dependencies,omitempty"`
-	// Remotes are likewise, for operators alone.
+	// Remotes are the remotes of the snapshot, for operators alone.
 	Remotes []Remote `json:"remotes,omitempty"`
 	// NotReady is the total time that the service was not ready, by reason.
 	NotReady map[Reason]time.Duration `json:"-"`

@@ -7,9 +7,8 @@ import (
 	"time"
 )
 
-// ReadinessOf is the service's readiness: one ready worker whose account runs turns
-// suffices, unless the service drains or a dependency holds it. The second value describes every worker that is not
-// ready.
+// ReadinessOf is the service's readiness: one ready worker with an account that runs turns suffices, unless the service
+// drains or a dependency holds it. The second value describes every worker that is not ready.
 func ReadinessOf(s Snapshot) (Reason, string) {
 	reason, details := readinessOf(s)
 	isOut := func(w Worker) bool { return w.Out != "" }
@@ -113,8 +112,8 @@ func LivenessOf(s Snapshot) (bool, Reason) {
 	return false, reason
 }
 
-// Settled reports whether the verdict is not about to change: a worker is ready whose
-// account runs turns, or no worker is about to become ready. READY=1 waits for this.
+// Settled reports whether the verdict is not about to change: a worker with an account that runs turns is ready, or no
+// worker is about to become ready. READY=1 waits for this.
 func Settled(s Snapshot) bool {
 	settled := true
 	for _, w := range s.Workers {

@@ -102,8 +102,8 @@ func forwardedBy(r *http.Request) string {
 	return ""
 }
 
-// foreignHost reports whether a request over TCP names another host than this one, as a
-// browser does with a page whose name DNS led here. A page cannot reach a unix socket.
+// foreignHost reports whether a request over TCP names another host than this one, as a browser does if DNS resolves
+// the name of a page to this host. A page cannot reach a unix socket.
 func foreignHost(r *http.Request) bool {
 	_, err := netip.ParseAddrPort(r.RemoteAddr)
 	return err == nil && !isLoopback(r.Host)

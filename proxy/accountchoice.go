@@ -14,9 +14,8 @@ import (
 // account that does. An account has the name of its worker.
 const accountHeader = "X-Codex-Account"
 
-// choose finds the accounts that may serve a request: those of its key, and of these the
-// one that its header names. While the API is open, every program may choose. The error is
-// an *openai.Error.
+// choose finds the accounts that may serve a request: the accounts of its key, or the one of them that its header
+// names. While the API is open, every program may choose. The error is an *openai.Error.
 func (s *Server) choose(r *http.Request, x *Exchange) (err error) {
 	own := x.Key.Limits.Accounts
 	if x.Accounts, err = s.accountsOf(own); err != nil {
@@ -74,7 +73,7 @@ func unknownAccount(name string, all []string) error {
 		"there is no account %q for this request; use one of %s", openai.Bounded(name), strings.Join(all, ", ")))
 }
 
-// noAccountLeft is the error of every request with a key whose accounts are gone.
+// noAccountLeft is the error of every request with a key after the removal of its accounts.
 func noAccountLeft(own []string) error {
 	return &openai.Error{
 		Status: http.StatusForbidden, Type: openai.TypeInvalidRequest, Code: "account_not_found",

@@ -49,8 +49,8 @@ func (d *detached) await(ctx context.Context) error {
 }
 
 // Detach begins an exchange that makes the background response with that id, for which the request of x asks. It takes
-// over what x uses of the limits; x keeps none of that. run runs on a goroutine of its own, until which ctx does not
-// end but by Abort. A stop of the service waits for it, as for a request, until run calls answered.
+// over the grant of x; x gets a new one. run runs on a goroutine of its own, until which ctx does not end but by Abort.
+// A stop of the service waits for it, as for a request, until run calls answered.
 func (s *Server) Detach(x *Exchange, response string, run func(ctx context.Context, own *Exchange, answered func())) {
 	own := &Exchange{
 		Key: x.Key, Accounts: x.Accounts, HistoryField: x.HistoryField, Grant: x.Grant,

@@ -83,8 +83,7 @@ func (e *envelope) outcome(x *Exchange, err error) *openai.Error {
 	return answer
 }
 
-// answer is the error that a client receives for err. An error that is none of its
-// business is logged and becomes a plain 500.
+// answer is the error that a client receives for err. An error of any other kind is logged and becomes a plain 500.
 func (e *envelope) answer(x *Exchange, err error) *openai.Error {
 	var known *openai.Error
 	var rpc *appserver.RPCError

@@ -19,7 +19,7 @@ import (
 type Exchange struct {
 	Record
 	Key   auth.Key     // the zero value without keys
-	Grant limits.Grant // what it uses of memory and of its key's limits
+	Grant limits.Grant // its use of memory and of its key's limits
 	// Accounts are the only ones that may serve the request; nil: all may.
 	Accounts []string
 
@@ -34,7 +34,7 @@ type Exchange struct {
 	hides404 bool // the client does not show the message of a 404
 }
 
-// Record is what the log line, the metrics and the span report about a request.
+// Record is the source of the log line, the metrics and the span of a request.
 type Record struct {
 	ID        string
 	Began     time.Time
@@ -48,14 +48,14 @@ type Record struct {
 	Response  string      // id of the background response that the exchange makes; empty: none
 	Detail    string      // codex's text of a failed turn, for the journal alone
 	Turn      turn.Report // all turns together
-	// Operation is what a request of a model asks for, in the words of OpenTelemetry or its own; empty: chat.
+	// Operation is the operation of a request of a model, in the words of OpenTelemetry or its own; empty: chat.
 	Operation string
 	// Conversation is the conversation of the request, if it names one that is kept.
 	Conversation string
 	Span         *traces.Span
 }
 
-// Settle counts what the exchange used; see limits.Grant.Settle.
+// Settle counts the use by the exchange; see limits.Grant.Settle.
 func (x *Exchange) Settle() { x.Grant.Settle(cmp.Or(x.Counted, x.Model), x.shares()) }
 
 // counts are the use of all accounts together.

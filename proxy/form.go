@@ -8,7 +8,7 @@ import (
 	"codex-proxy/proxy/openai"
 )
 
-// Form is the API whose form an answer has: its errors, and the headers of its limits.
+// Form is the API that determines the form of an answer: its errors, and the headers of its limits.
 type Form int
 
 // The forms.
@@ -35,9 +35,8 @@ func (x *Exchange) failure(e *openai.Error) (status int, body any) {
 	return e.Status, e
 }
 
-// shown is an error whose message reaches the user of the client. Claude Code replaces the
-// message of a 404 of /v1/messages by one of its own, which blames the model, and shows the
-// message of a 400.
+// shown is an error with a message that the client shows its user. Claude Code replaces the message of a 404 of
+// /v1/messages by one of its own, which blames the model, and shows the message of a 400.
 func (x *Exchange) shown(e *openai.Error) *openai.Error {
 	if !x.hides404 || e.Status != http.StatusNotFound || !strings.HasPrefix(x.Route, "/v1/messages") {
 		return e

@@ -8,9 +8,8 @@ import (
 	"sync"
 )
 
-// Alive returns nil when every accepting loop has moved, and a request has passed
-// through all of the handlers, before ctx ends. The request does not come over the
-// network: the daemon may be in a network namespace without its own address.
+// Alive returns nil when every accepting loop has moved, and a request has passed through all of the handlers, before
+// ctx ends. The request does not use the network: the daemon may be in a network namespace without its own address.
 func (s *Server) Alive(ctx context.Context) error {
 	var loops, handlers error
 	var g sync.WaitGroup

@@ -9,10 +9,9 @@ import (
 	"codex-proxy/proxy/openai"
 )
 
-// BeginMessage begins the exchange of a request that came on a WebSocket. It is a request
-// of its own in log, metrics and limits. r and upgrade are the request and the exchange
-// of the upgrade; body is the memory of the message, which the new exchange takes over. The
-// error is an *openai.Error: the key may have been revoked since the upgrade. end must be
+// BeginMessage begins the exchange of a request on a WebSocket. It is a request of its own in log, metrics and limits.
+// r and upgrade are the request and the exchange of the upgrade; body is the memory of the message, which the new
+// exchange takes over. The error is an *openai.Error: the key may have been revoked since the upgrade. end must be
 // called when the message is answered, also after an error.
 func (s *Server) BeginMessage(r *http.Request, upgrade *Exchange, body limits.Held) (
 	x *Exchange, end func(), err error,

@@ -11,8 +11,8 @@ import (
 	"codex-proxy/internal/metric"
 )
 
-// metrics are what the requests move. Labels take their values from closed
-// sets: routes of the table, known methods, status codes.
+// metrics are the metrics of requests. Labels take their values from closed sets: routes of the table, known methods,
+// status codes.
 type metrics struct {
 	requests  *prometheus.CounterVec
 	errors    *prometheus.CounterVec

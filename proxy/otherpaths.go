@@ -10,9 +10,9 @@ import (
 // /openai/responses and the like. Source: Azure OpenAI REST API reference.
 const azurePrefix = "/openai/"
 
-// canonical is the path in the table that is meant by a path which is not there, and the model that the path names;
-// both are the path itself and empty where none is meant. Only paths of the API are meant by another: what an operator
-// keeps from clients by the path of a probe, of /metrics or of a remote stays so.
+// canonical is the path in the table for another form of it, and the model that the path names; if the path has no
+// other form, it is the path itself, without a model. Only paths of the API have other forms: a probe, /metrics or a
+// remote that an operator keeps from clients by its path stays so.
 func (rs routes) canonical(path string) (meant, model string) {
 	if !strings.HasSuffix(path, "/") && !strings.HasPrefix(path, azurePrefix) || rs.has(path) {
 		return path, ""
@@ -29,7 +29,7 @@ func (rs routes) canonical(path string) (meant, model string) {
 	return path, ""
 }
 
-// ofAzure is the path of OpenAI's API for one of Azure, without the prefix; empty: there is none.
+// ofAzure is the path of OpenAI's API for one of Azure, without the prefix; empty: OpenAI's API has no such path.
 func ofAzure(rest string) (path, model string) {
 	deployed, ok := strings.CutPrefix(rest, "deployments/")
 	if !ok {

@@ -10,9 +10,8 @@ import (
 	"codex-proxy/workers"
 )
 
-// exhaustedError is the answer while no account that may serve the request has quota. The
-// client comes back after a minute at most, for an account may be free sooner than it is
-// expected: each is read once a minute.
+// exhaustedError is the answer while no account that may serve the request has quota. The client tries again after a
+// minute at most, as an account may be free sooner than expected: each is read once a minute.
 func exhaustedError(until, now time.Time) *openai.Error {
 	words, wait := "no account has quota left; nothing is known of when it is back", retryQuota
 	if !until.IsZero() {

@@ -24,7 +24,7 @@ func levelOf(x *Exchange) slog.Level {
 	}
 }
 
-// attributes are the fields of the request line. None of them is content, except what the model endpoint quotes in the
+// attributes are the fields of the request line. They have no content, except the quotes of the model endpoint in the
 // error of a failed turn.
 func attributes(method string, x *Exchange) []slog.Attr {
 	attrs := append(make([]slog.Attr, 0, 16),
@@ -91,7 +91,7 @@ func endSpan(method string, x *Exchange) {
 	x.Span.Text("gen_ai.conversation.id", x.Conversation)
 	turn.DescribeModel(x.Span, cmp.Or(x.Operation, turn.Chat), x.Model, &x.Turn)
 	failed := x.Status >= http.StatusInternalServerError || x.Status < http.StatusBadRequest
-	if x.Outcome != "ok" && x.Outcome != "client_gone" && failed { // an error of the client is none of ours
+	if x.Outcome != "ok" && x.Outcome != "client_gone" && failed { // not for an error of the client
 		x.Span.Fail(x.Outcome)
 	}
 	x.Span.End()

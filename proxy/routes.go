@@ -163,8 +163,8 @@ func (rs routes) notFound(path string) error {
 	}
 }
 
-// guess is the path of a route that was probably meant; empty: there is none. Most often the
-// base URL has /v1 once too often or not at all, or a slash at the end.
+// guess is the path of a route that was probably meant; empty: no route. Most often the base URL has /v1 once too often
+// or not at all, or a slash at the end.
 func (rs routes) guess(path string) (meant string) {
 	rest := strings.Trim(path, "/")
 	for strings.HasPrefix(rest, "v1/") {
@@ -178,8 +178,7 @@ func (rs routes) guess(path string) (meant string) {
 	return meant
 }
 
-// meant is the route that was probably meant, or one whose path precedes the path; the zero
-// value: there is none.
+// meant is the route that was probably meant, or one that the path is below; the zero value: no route.
 func (rs routes) meant(path string) Route {
 	for _, rt := range rs {
 		if rt.Method != AnyMethod && strings.HasPrefix(path, rt.Path+"/") {
@@ -189,7 +188,7 @@ func (rs routes) meant(path string) Route {
 	return rs.of(rs.guess(path))
 }
 
-// of is a route of that path; the zero value: there is none.
+// of is a route of that path; the zero value: no route.
 func (rs routes) of(path string) Route {
 	for _, rt := range rs {
 		if _, ok := rt.match(path); ok && rt.Method != AnyMethod && !rt.WebSocket {

@@ -21,7 +21,7 @@ import (
 	"codex-proxy/proxy/traces"
 )
 
-// Limits on what a client may hold open without sending anything useful.
+// Limits on connections that a client holds open without sending anything useful.
 const (
 	readHeaderTimeout = 10 * time.Second
 	idleConnTimeout   = 2 * time.Minute
@@ -49,9 +49,9 @@ type Settings struct {
 	// Limiter and Memory bound requests.
 	Limiter *limits.Limiter
 	Memory  *limits.Memory
-	// Connections are those of this server's clients.
+	// Connections are the connections of this server's clients.
 	Connections *connections.Connections
-	// CORSOrigins are the origins whose pages may use the API, or "*".
+	// CORSOrigins are the origins of pages that may use the API, or "*".
 	CORSOrigins []string
 	// WriteTimeout is the longest time in which a client takes nothing of its answer.
 	WriteTimeout time.Duration
@@ -124,7 +124,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	s.Connections.BeginLeaving()
 	err := s.http.Shutdown(ctx)
 	if errors.Is(err, net.ErrClosed) {
-		err = nil // StopAccepting came first, and Serve has not noticed yet
+		err = nil // StopAccepting was called first, and Serve has not noticed yet
 	}
 	if err = errors.Join(err, s.Connections.AwaitSockets(ctx), s.detached.await(ctx)); err != nil {
 		s.Abort() // ends WebSockets, which http.Server does not know

@@ -62,7 +62,7 @@ func turnError(e *appserver.TurnError, history string) *openai.Error {
 }
 
 // unknownFailure is an error of a kind that a newer codex has. A request that was refused is refused again, and
-// libraries repeat what may be temporary: so only a status of the model endpoint makes it that.
+// libraries repeat requests after temporary errors: so it is temporary only by a status of the model endpoint.
 func unknownFailure(info appserver.ErrorInfo, words string) *openai.Error {
 	if info.HTTPStatus != 0 {
 		return upstreamStatus(info.HTTPStatus, words)
@@ -142,8 +142,8 @@ func refusedOrCut(u appserver.UpstreamError, words, history string) *openai.Erro
 	return e
 }
 
-// codex drops the code of an error in the stream, and of a 400 whose body is not JSON or has a code that it knows. The
-// words of OpenAI, and of the usual servers for open models, remain.
+// codex drops the code of an error in the stream, and of a 400 with a body that is not JSON or has a code that it
+// knows. The words of OpenAI, and of the usual servers for open models, remain.
 var (
 	contextWords = regexp.MustCompile(`(?i)maximum context length|exceeds the (?:model's )?context window|` +
 		`exceeds the available context size|input tokens exceed the configured limit|context_length_exceeded`)

@@ -8,8 +8,8 @@ import (
 	"github.com/godbus/dbus/v5"
 )
 
-// ErrUnanswered means that the bus or systemd was away, so that nobody knows whether systemd does what was requested:
-// at a restart of the bus, or while systemd executes itself anew. It decides nothing about the unit.
+// ErrUnanswered means that the bus or systemd was away, so that it is unknown whether systemd executes the request: at
+// a restart of the bus, or while systemd executes itself anew. It decides nothing about the unit.
 var ErrUnanswered = errors.New("systemd does not answer")
 
 // ErrUnavailable means that systemd refused a request for a reason that may pass: polkit is away as well, or the host
@@ -30,8 +30,7 @@ func (k kind) Unwrap() error { return k.error }
 // unanswered marks an error that is no answer.
 func unanswered(err error) error { return kind{err, ErrUnanswered} }
 
-// refusal says what an error of a call to systemd means, and adds the likely remedy. No D-Bus type leaves the package
-// with it.
+// refusal explains an error of a call to systemd, and adds the likely remedy. No D-Bus type leaves the package with it.
 func refusal(err error) error {
 	if err == nil {
 		return nil
@@ -54,7 +53,7 @@ func denied(err error) bool {
 		"org.freedesktop.DBus.Error.InteractiveAuthorizationRequired")
 }
 
-// away reports that no answer of systemd came: the call failed here, or the bus answered in its place.
+// away reports that systemd did not answer: the call failed here, or the bus answered in its place.
 func away(err error) bool {
 	var answer dbus.Error
 	return !errors.As(err, &answer) || isError(err,

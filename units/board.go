@@ -43,7 +43,7 @@ func newBoard(units []string, m *metrics) *board {
 	return b
 }
 
-// follow has the board hold these units beside the fixed ones, and no others. It returns the new ones.
+// follow has the board hold these units in addition to the fixed ones, and no others. It returns the new ones.
 func (b *board) follow(units []string) (added []dbus.ObjectPath) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -64,7 +64,7 @@ func (b *board) follow(units []string) (added []dbus.ObjectPath) {
 	return added
 }
 
-// others are the units that come and go.
+// others are the units that are not fixed.
 func (b *board) others() (paths []dbus.ObjectPath) {
 	for path := range b.records {
 		if !b.fixed[path] {
@@ -94,8 +94,8 @@ func (b *board) update(path dbus.ObjectPath, change func(*record)) {
 	}
 }
 
-// reset drops the facts of an old connection, whose sequence numbers ended with it.
-// It keeps the published states, so that none is published twice.
+// reset drops the facts of an old connection, as their sequence numbers ended with it. It keeps the published states,
+// so that none is published twice.
 func (b *board) reset() {
 	for path := range b.records {
 		b.update(path, (*record).reset)

@@ -23,8 +23,7 @@ var (
 )
 
 const (
-	// helloTimeout bounds connect, authentication and Hello; a bus whose policy
-	// refuses us may not answer.
+	// helloTimeout bounds connect, authentication and Hello; a bus with a policy that refuses us may not answer.
 	helloTimeout = 1500 * time.Millisecond
 	// lastHelloTimeout is helloTimeout for a caller that does not try again.
 	lastHelloTimeout = 4 * time.Second
@@ -36,9 +35,8 @@ const (
 	managerIface = "org.freedesktop.systemd1.Manager"
 )
 
-// wire is the socket under a bus connection. godbus does not see a *net.UnixConn,
-// so it never negotiates file descriptors: it doesn't close those that come with
-// a stray signal, and any process may send us one.
+// wire is the socket under a bus connection. godbus does not see a *net.UnixConn, so it never negotiates file
+// descriptors: it doesn't close the ones in a stray signal, and any process may send us one.
 type wire struct {
 	net.Conn
 	in *bufio.Reader

@@ -17,11 +17,11 @@ type Description struct {
 	State
 	FileState   string   // enabled, disabled, static, masked, … (systemctl(1), is-enabled)
 	NeedReload  bool     // its files have changed since systemd read them
-	WantedBy    []string // the units whose start starts it, by Wants= or Requires=
+	WantedBy    []string // the units that start it at their own start, by Wants= or Requires=
 	User        string
 	UID         uint32        // of User while the unit runs; NoUID: it has none then
 	Environment []string      // Environment=, as NAME=VALUE
-	Watchdog    time.Duration // WatchdogSec=, 0 is none
+	Watchdog    time.Duration // WatchdogSec=, 0: not set
 	WatchdogAge time.Duration // since the last WATCHDOG=1, or since the start
 	Listen      []string      // ListenStream=, of a socket
 
@@ -33,7 +33,7 @@ type Description struct {
 // NoUID is the UID of a unit that does not run, or that has no user.
 const NoUID = 1<<32 - 1
 
-// described are the properties that a Description has beside those of a State.
+// described are the properties that a Description has in addition to a State.
 var described = map[string]property{
 	"UnitFileState":    {unitIface, "s"},
 	"NeedDaemonReload": {unitIface, "b"},

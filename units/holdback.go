@@ -17,7 +17,7 @@ import (
 type Holdback struct {
 	Restart      uint32        // the number of the restart, from 1
 	Wait         time.Duration // the rest of the delay
-	StartTimeout time.Duration // TimeoutStartSec=, 0 is none
+	StartTimeout time.Duration // TimeoutStartSec=, 0: not set
 
 	job dbus.ObjectPath
 }
@@ -39,12 +39,11 @@ var heldProperties = map[string]property{
 	"TimeoutStartUSec": {serviceIface, "t"},
 }
 
-// HoldBack returns when the start of our own unit may go on: at once where systemd
-// has growing delays or the start is no automatic restart, and else after the rest
-// of the delay that systemd 254 would have waited. A reset of the unit ends the
-// wait, and so does an explicit start. HoldBack calls each before the wait and a few
-// times a second during it, with the rest of the delay. Without the bus the wait
-// goes on to its end. The error is that of ctx, or of the question to systemd.
+// HoldBack returns when the start of our own unit may go on: at once where systemd has growing delays or the start is
+// no automatic restart, and else after the rest of the delay that systemd 254 would have waited. A reset of the unit
+// ends the wait, and so does an explicit start. HoldBack calls each before the wait and a few times a second during it,
+// with the rest of the delay. Without the bus the wait goes on to its end. The error is the error of ctx, or of the
+// question to systemd.
 func (m *Manager) HoldBack(ctx context.Context, each func(Holdback)) error {
 	started := make(chan struct{}, 1)
 	err := m.with(ctx, func(*dbus.Signal) { kick(started) }, func(ctx context.Context, b *bus) error {

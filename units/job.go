@@ -111,7 +111,7 @@ func (j *jobResults) result(ctx context.Context, b *bus, job dbus.ObjectPath) (s
 // then its result may be lost, if no signal has brought it before the answer.
 func (j *jobResults) follow(ctx context.Context, b *bus, job dbus.ObjectPath) error {
 	if b.from.current() == "" {
-		return nil // the new one is still to come
+		return nil // the new one is not on the bus yet
 	}
 	if err := b.subscribe(ctx); err != nil {
 		return unanswered(err)

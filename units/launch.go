@@ -102,7 +102,7 @@ func (m *Manager) launcher(ctx context.Context) (*launcher, error) {
 }
 
 // resubscribe has systemd report jobs again if it is another one since the last call, after a daemon-reexec. It is to
-// follow a reply: the signal about the change comes before that.
+// follow a reply: the signal about the change arrives before it.
 func (l *launcher) resubscribe(ctx context.Context) error {
 	select {
 	case <-l.bus.from.changed:
@@ -112,7 +112,7 @@ func (l *launcher) resubscribe(ctx context.Context) error {
 	}
 }
 
-// dropIfClosed closes what is kept if the manager is closed.
+// dropIfClosed closes the idle launchers if the manager is closed.
 func (m *Manager) dropIfClosed() {
 	select {
 	case <-m.closed:
@@ -139,7 +139,7 @@ type listed struct {
 	JobPath dbus.ObjectPath
 }
 
-// List returns the units that systemd has in memory and whose names match one of the patterns of glob(7). Of a State
+// List returns the units that systemd has in memory with a name that matches one of the patterns of glob(7). Of a State
 // it has the name, the three states and JobPending.
 func (m *Manager) List(ctx context.Context, patterns ...string) ([]State, error) {
 	var units []listed

@@ -20,8 +20,7 @@ type MainProcess struct {
 	Run string
 }
 
-// MainProcessOf returns the service whose main process has the number pid. The error is ErrNotMain, wrapped, if there
-// is none.
+// MainProcessOf returns the service with the main process pid. The error is ErrNotMain, wrapped, if no service has it.
 func (m *Manager) MainProcessOf(ctx context.Context, pid uint32) (p MainProcess, err error) {
 	err = m.ask(ctx, func(ctx context.Context, b *bus) error {
 		var unit dbus.ObjectPath

@@ -105,7 +105,7 @@ func (m *Manager) job(ctx context.Context, verb, method, unit string) error {
 	return nil
 }
 
-// request waits for its turn to request a job, and returns what ends the turn.
+// request waits for its turn to request a job, and returns a function that ends the turn.
 func (m *Manager) request(ctx context.Context) (requested func(), err error) {
 	select {
 	case m.requests <- struct{}{}:

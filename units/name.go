@@ -76,8 +76,8 @@ func RemoteNotifySocket(name string) string { return "codex-remote-notify@" + na
 // another one.
 func RemoteUser(name string) string { return "cr-" + name }
 
-// ValidRemoteName returns the error of a name that no remote can have, or nil. It is bounded
-// as that of a dependency, and has no dot: the socket for viewers is NAME.viewer.sock.
+// ValidRemoteName returns the error of a name that no remote can have, or nil. It has the bound of a dependency's name,
+// and no dot: the socket for viewers is NAME.viewer.sock.
 func ValidRemoteName(name string) error {
 	if validDependency.MatchString(name) {
 		return nil

@@ -13,11 +13,11 @@ const maxStates = 32
 // record is one unit on the board, guarded by the board's lock.
 type record struct {
 	unit  string
-	known map[string]property // those of a unit of this type
+	known map[string]property // of a unit of this type
 
 	facts  facts
 	synced bool                // all properties were read on this connection
-	loose  time.Time           // when the first unpublished change came, or zero
+	loose  time.Time           // time of the first unpublished change, or zero
 	stale  map[string]struct{} // properties to be read again
 
 	states []State // to be published
@@ -111,9 +111,8 @@ func (r *record) learn(answers []answer) {
 
 func (r *record) reread(name string) { r.stale[name] = struct{}{} }
 
-// settle publishes changes that were loose for settleTime. An end that may not be
-// final is read again first: systemd sets both states in one step, so its answer has
-// the second state, however late the signal of that comes.
+// settle publishes changes that were loose for settleTime. An end that may not be final is read again first: systemd
+// sets both states in one step, so its answer has the second state, however late its signal is.
 func (r *record) settle() {
 	switch {
 	case r.loose.IsZero() || time.Since(r.loose) < settleTime:

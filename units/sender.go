@@ -14,7 +14,7 @@ type senderFilter struct {
 	deliver func(*dbus.Signal)
 	changed chan struct{} // the owner changed, one pending at most
 
-	mu     sync.Mutex // guards what follows, and is held while delivering
+	mu     sync.Mutex // guards the fields below, and is held while delivering
 	owner  string     // the unique name, empty while no connection owns the name
 	newer  bool       // owner is from a signal, which is newer than GetNameOwner
 	closed bool

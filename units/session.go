@@ -67,8 +67,8 @@ func (s *session) begin(ctx context.Context) error {
 	return s.sync(ctx, resyncConnect)
 }
 
-// matchOthers asks for signals of units that come and go. A bus bounds the rules of one connection: a unit without one
-// is read by the resync alone.
+// matchOthers asks for signals of units that are not fixed. A bus bounds the rules of one connection: a unit without
+// one is read by the resync alone.
 func (s *session) matchOthers(ctx context.Context, paths []dbus.ObjectPath) error {
 	for _, path := range paths {
 		s.step()

@@ -16,7 +16,7 @@ import (
 // fails. A nil callback is not called.
 type Config struct {
 	Units []string // full unit names, such as Worker returns
-	// Others returns the names of further units, which come and go. It is asked at each connection, and after each
+	// Others returns the names of further units, which may change. It is asked at each connection, and after each
 	// reload of systemd, with which new units begin.
 	Others func() []string
 	Resync time.Duration // how often one of the units is read anew, 30 s when zero

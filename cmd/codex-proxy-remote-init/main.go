@@ -1,7 +1,6 @@
 // Command codex-proxy-remote-init runs the codex of a remote within its fence: the first process of the namespaces that
-// remote-exec starts codex in. It hides there what is of others, drops its rights, and runs the command, with which it
-// ends. It is a program of its own, as every remote keeps a process of it: what a program initialises stays in its
-// memory.
+// remote-exec starts codex in. It hides the files of others there, drops its rights, and runs the command, with which
+// it ends. It is a program of its own, as every remote keeps a process of it: initialised data stays in its memory.
 package main
 
 import (

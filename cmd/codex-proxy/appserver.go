@@ -42,7 +42,7 @@ options with which codex app-server is run, so that it can stand in for it.`,
 func serveDemo(ctx context.Context, path string) error {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	defer stop()
-	// What a killed predecessor left behind.
+	// A killed predecessor leaves its socket behind.
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("cannot listen on %s: %w", path, err)
 	}

@@ -18,8 +18,8 @@ const completeBound = time.Second
 
 const noFiles = cobra.ShellCompDirectiveNoFileComp
 
-// completeWorkers completes the first argument by the workers that the daemon has:
-// by those of the worker files, if it does not answer or the user is not root.
+// completeWorkers completes the first argument by the workers of the daemon, or of the worker files if it does not
+// answer or the user is not root.
 func completeWorkers(c *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, noFiles

@@ -116,6 +116,6 @@ func completeDependencies(_ *cobra.Command, args []string, _ string) ([]string, 
 	if len(args) > 0 {
 		return nil, noFiles
 	}
-	names, _ := dependency.Names(paths.DependencySettings) // likewise
+	names, _ := dependency.Names(paths.DependencySettings) // without names there is nothing to complete
 	return names, noFiles
 }

@@ -13,7 +13,7 @@ import (
 	"codex-proxy/workers/control"
 )
 
-// asRoot adds what to do about a file that the user may not read.
+// asRoot adds the remedy to the error of a file that the user may not read.
 func asRoot(err error) error {
 	if errors.Is(err, fs.ErrPermission) && os.Geteuid() != 0 {
 		return fmt.Errorf("%w: %w", err, control.ErrForbidden)

@@ -42,7 +42,7 @@ func commands() []cli.Group {
 	}
 }
 
-// versionString is the linked version, or what the go command knows.
+// versionString is the linked version, or the version that the go command has recorded.
 func versionString() string {
 	if version != "" {
 		return version

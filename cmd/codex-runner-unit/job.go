@@ -17,7 +17,7 @@ func repositoryPrepare(ctx context.Context, key string, notifier *notify.Notifie
 	return prepare.Installed().Fetch(ctx, key, notifier)
 }
 
-// repositoryFetched removes what repository-prepare has made. It is ExecStopPost of codex-repository@KEY.service and
+// repositoryFetched removes the files of repository-prepare. It is ExecStopPost of codex-repository@KEY.service and
 // runs as root, after any end.
 func repositoryFetched(_ context.Context, key string, _ *notify.Notifier) error {
 	return prepare.Installed().Fetched(key)
@@ -25,7 +25,7 @@ func repositoryFetched(_ context.Context, key string, _ *notify.Notifier) error 
 
 // repositoryFetch makes the mirror of a repository, or brings it up to date, finds out which commit is meant, and
 // fetches the submodules of that commit. It is the main process of codex-repository@KEY.service. There is no error if
-// the result is written, also that of a fetch that failed.
+// the result is written, even of a failed fetch.
 func repositoryFetch(ctx context.Context, _ string, _ *notify.Notifier) error {
 	files, err := notify.InheritedFiles()
 	if err != nil {
@@ -42,15 +42,15 @@ func environmentPrepare(ctx context.Context, key string, notifier *notify.Notifi
 }
 
 // environmentPublish has sessions see the environment that was built, if it has nothing but files, directories and
-// links, and removes what a build has left. It is ExecStopPost of codex-environment@KEY.service and runs as root, after
-// any end: no process of the build is left then.
+// links, and removes the remains of a build. It is ExecStopPost of codex-environment@KEY.service and runs as root,
+// after any end: no process of the build is left then.
 func environmentPublish(_ context.Context, key string, _ *notify.Notifier) error {
 	return prepare.OnHost(func() error { return prepare.Installed().Publish(key, os.Getenv) })
 }
 
 // environmentBuild installs the packages of an environment, at the path where sessions see them later. It is the main
 // process of codex-environment@KEY.service; KEY is the beginning of the key. There is no error if the result is
-// written, also that of a build that failed.
+// written, even of a failed build.
 func environmentBuild(ctx context.Context, key string, _ *notify.Notifier) error {
 	files, err := notify.InheritedFiles()
 	if err != nil {
@@ -59,9 +59,9 @@ func environmentBuild(ctx context.Context, key string, _ *notify.Notifier) error
 	return job.Build{}.Run(ctx, files, key, paths.Environments, os.Getenv("PATH"))
 }
 
-// sweep removes what belongs to a user that systemd gave for a time: what is session-ID for the home of a session,
+// sweep removes the files of a user that systemd gave for a time: WHAT is session-ID for the home of a session,
 // repository-KEY, environment-KEY, or slot-NUMBER for a workspace. It is the main process of codex-sweep@WHAT.service.
-// What a running session has is not removed.
+// The files of a running session stay.
 func sweep(_ context.Context, what string, _ *notify.Notifier) error {
 	return prepare.Installed().Sweep(what)
 }

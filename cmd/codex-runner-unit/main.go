@@ -1,4 +1,4 @@
-// Command codex-runner-unit does the steps of the units that codex-runner starts: those of sessions, of fetches of
+// Command codex-runner-unit does the steps of the units that codex-runner starts: of sessions, of fetches of
 // repositories, of builds of environments, and of sweeps. It is a program of its own, as every command of a session
 // waits for three processes of it: it has little to initialise, and takes little memory.
 package main
@@ -22,7 +22,7 @@ func main() {
 	os.Exit(run(context.Background(), os.Args[1:], os.Stderr))
 }
 
-// step is what one line of a unit file does. Its only argument is named by argument, "" for none.
+// step is the action of one line of a unit file. Its only argument is named by argument, "" for none.
 type step struct {
 	argument string
 	run      func(ctx context.Context, argument string, notifier *notify.Notifier) error

@@ -19,8 +19,8 @@ func sessionPrepare(ctx context.Context, id string, notifier *notify.Notifier) e
 
 // sessionExec makes the workspace, waits for the environment, runs the command that session-prepare has passed on,
 // writes its output to the log of the session, ends it at its limits or when it is cancelled, and writes down how it
-// ended. It is the main process of codex-session@ID.service. There is no error if the result is written, whatever
-// became of the command.
+// ended. It is the main process of codex-session@ID.service. There is no error if the result is written, even of a
+// failed command.
 func sessionExec(ctx context.Context, _ string, notifier *notify.Notifier) error {
 	score, err := exec.Hide()
 	if err != nil {
@@ -54,8 +54,8 @@ func sessionExec(ctx context.Context, _ string, notifier *notify.Notifier) error
 }
 
 // sessionEnded records how the unit of a session has ended, from the variables of systemd and the counters of its
-// cgroup, and removes what the start has made. It is ExecStopPost of codex-session@ID.service and runs as root, after
-// any end: no process of the session is left then.
+// cgroup, and removes the files made by the start. It is ExecStopPost of codex-session@ID.service and runs as root,
+// after any end: no process of the session is left then.
 func sessionEnded(_ context.Context, id string, _ *notify.Notifier) error {
 	return prepare.Installed().End(id, os.Getenv)
 }

@@ -34,7 +34,7 @@ func completeSessions(connect func() *client.Client) cobra.CompletionFunc {
 	}
 }
 
-// sessionIDs are those of the newest sessions; none if the daemon does not answer.
+// sessionIDs are the IDs of the newest sessions; none if the daemon does not answer.
 func sessionIDs(ctx context.Context, c *client.Client) []string {
 	defer c.Close()
 	ctx, cancel := context.WithTimeout(ctx, completeBound)
@@ -51,7 +51,7 @@ func sessionIDs(ctx context.Context, c *client.Client) []string {
 	return ids
 }
 
-// checked returns the argument ID of a command, or an error that says what is wrong with it.
+// checked returns the argument ID of a command, or an error that explains its fault.
 func checked(c *cobra.Command, id string) (string, error) {
 	if err := paths.CheckID(id); err != nil {
 		return "", cli.Misuse(c, "%w", err)

@@ -13,7 +13,7 @@ import (
 	"codex-proxy/runner/mcpserver"
 )
 
-// beat is the time between two progress notifications: what a person who looks on expects.
+// beat is the time between two progress notifications, as a person expects them.
 const beat = time.Second
 
 func mcpCommand() *cobra.Command {

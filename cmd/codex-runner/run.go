@@ -129,7 +129,7 @@ in the output. The option may be given several times`)
 for shell ID; release ID ends that`)
 }
 
-// commandFlags are those of one command.
+// commandFlags are the options of one command.
 func commandFlags(flags *pflag.FlagSet, r *sessions.Run) {
 	flags.Var(cli.Text(&r.Command.Directory, "PATH"), "dir", "the working directory, relative to the workspace")
 	flags.Var(cli.Parsed("NAME[=VALUE]", "", addEnv(r)), "setenv", `set a variable of COMMAND's environment, which is small;

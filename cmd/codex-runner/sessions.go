@@ -56,7 +56,7 @@ func viewing(
 	}
 }
 
-// viewingSession is viewing for a command whose argument is the ID of a session.
+// viewingSession is viewing for a command with the ID of a session as its argument.
 func viewingSession(
 	connect func() *client.Client, asJSON *bool, show func(*cobra.Command, sessions.View, string) error,
 ) func(*cobra.Command, []string) error {

@@ -15,8 +15,8 @@ type Check[Survey any] struct {
 	Run  func(context.Context, Survey) []Finding
 }
 
-// Examine makes every check, and reports in their order: the findings of earlier ones
-// explain those of later ones. It returns within half a minute even if checks hang.
+// Examine makes every check, and reports in their order: the findings of earlier checks explain later findings. It
+// returns within half a minute even if checks hang.
 func Examine[Survey any](ctx context.Context, checks []Check[Survey], s Survey) Report {
 	found := make([]chan []Finding, len(checks))
 	for i, c := range checks {

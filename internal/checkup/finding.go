@@ -57,7 +57,7 @@ func Unchecked(subject, why, other string) Finding {
 	return Warning(subject, "not checked: "+why, "mend the findings of "+other+" first")
 }
 
-// OrPassed is the problems, or OK with detail if there is none.
+// OrPassed is the problems, or OK with detail if there are no problems.
 func OrPassed(problems []Finding, detail string) []Finding {
 	if len(problems) > 0 {
 		return problems
@@ -99,7 +99,7 @@ func (f Finding) Sentence() string {
 	return f.Subject + ": " + oneLine(f.Detail)
 }
 
-// oneLine is text as a terminal may show it: parts of it come from servers that are not trusted.
+// oneLine is text as a terminal may show it: untrusted servers send parts of it.
 func oneLine(text string) string {
 	text = strings.Join(strings.Fields(text), " ")
 	return strings.Map(func(r rune) rune {

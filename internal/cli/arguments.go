@@ -39,8 +39,7 @@ func required(c *cobra.Command) (err error) {
 // isRequired reports whether cobra.MarkFlagRequired was called for the option.
 func isRequired(f *pflag.Flag) bool { return f.Annotations[cobra.BashCompOneRequiredFlag] != nil }
 
-// argumentWords are those of the usage line that are neither the command nor
-// options.
+// argumentWords are the words of the usage line after the command, without options.
 func argumentWords(c *cobra.Command) []string {
 	var words []string
 	for _, word := range strings.Fields(c.Use)[1:] {

@@ -13,7 +13,7 @@ import (
 // as JSON, of which packaging/manual makes man pages.
 const describeName = "__describe"
 
-// description is what a help text and a man page hold of a command.
+// description is the content of the help text and the man page of a command.
 type description struct {
 	Name     string   `json:"name"`
 	Summary  string   `json:"summary"`

@@ -16,8 +16,8 @@ func Misuse(c *cobra.Command, format string, args ...any) error {
 	return Exit(Usage, fmt.Errorf("%w; see %s --help", fmt.Errorf(format, args...), c.CommandPath()))
 }
 
-// unknown is the error about the first word of args that should be a command and
-// is none; nil if there is no such word.
+// unknown is the error about the first word of args that should be a command and is not one; nil if there is no such
+// word.
 func (p *Program) unknown(args []string) error {
 	c, rest, _ := p.root.Find(args)
 	if !c.HasSubCommands() || len(rest) == 0 || strings.HasPrefix(rest[0], "-") || strings.HasPrefix(args[0], "__") {
@@ -41,7 +41,7 @@ func unknownCommand(c *cobra.Command, word string) error {
 	return Exit(Usage, fmt.Errorf("unknown command %q%s; see %s", path, meant(word, names(c)), see))
 }
 
-// names are those of the commands below c.
+// names are the names of the commands below c.
 func names(c *cobra.Command) []string {
 	var all []string
 	for _, child := range c.Commands() {
@@ -60,7 +60,7 @@ func meant(word string, candidates []string) string {
 	return ""
 }
 
-// flagError words what pflag found wrong with an option.
+// flagError explains an error of pflag about an option.
 func flagError(c *cobra.Command, err error) error {
 	if errors.Is(err, pflag.ErrHelp) {
 		return err
@@ -82,7 +82,7 @@ func flagError(c *cobra.Command, err error) error {
 	return Misuse(c, "%w", err)
 }
 
-// options are those of c, with their dashes.
+// options are the options of c, with their dashes.
 func options(c *cobra.Command) []string {
 	var all []string
 	c.Flags().VisitAll(func(f *pflag.Flag) { all = append(all, "--"+f.Name) })

@@ -1,6 +1,5 @@
-// Package cli is the command line of a program: a tree of cobra commands whose
-// help text, description for man pages and completions come from the same data.
-// A command returns an error; the package prints it and chooses the exit status.
+// Package cli is the command line of a program: a tree of cobra commands with help text, description for man pages and
+// completions from the same data. A command returns an error; the package prints it and chooses the exit status.
 package cli
 
 import (
@@ -72,9 +71,8 @@ func (p *Program) Run(ctx context.Context, args []string, stdout, stderr io.Writ
 	return report(stderr, c.CommandPath(), err)
 }
 
-// adopt completes a command and those below it: its arguments are those of its
-// usage line, a command with others below it does nothing itself, and values are
-// completed as files only if they are files.
+// adopt completes a command and the commands below it: the usage line determines its arguments, a command with others
+// below it does nothing itself, and values are completed as files only if they are files.
 func (p *Program) adopt(c *cobra.Command) {
 	c.Flags().SortFlags = false
 	c.PersistentFlags().SortFlags = false

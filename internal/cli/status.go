@@ -44,8 +44,8 @@ func (e *exitError) Error() string {
 // Unwrap implements the interface of package errors.
 func (e *exitError) Unwrap() error { return e.err }
 
-// failing makes Failure the status of all errors of run but those of Exit. The
-// other errors that cobra returns are then about the command line.
+// failing makes Failure the status of all errors of run except errors of Exit. The other errors that cobra returns are
+// then about the command line.
 func failing(run func(*cobra.Command, []string) error) func(*cobra.Command, []string) error {
 	return func(c *cobra.Command, args []string) error {
 		err := run(c, args)
@@ -69,7 +69,7 @@ func report(stderr io.Writer, path string, err error) int {
 	return status
 }
 
-// visible drops what a terminal would obey: an error may have text of a program that is not trusted.
+// visible drops control characters of a terminal: an error may have text of a program that is not trusted.
 func visible(r rune) rune {
 	if unicode.IsPrint(r) || r == '\n' || r == '\t' {
 		return r

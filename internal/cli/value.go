@@ -28,8 +28,8 @@ func (v value) Set(text string) error { return v.set(text) }
 // Type implements pflag.Value.
 func (v value) Type() string { return v.word }
 
-// Text is a value that is taken as it is. FILE, PATH and DIR are words for files,
-// which shells complete. What is in p is the default.
+// Text is a value that is taken as it is. FILE, PATH and DIR are words for files, which shells complete. The value in p
+// is the default.
 func Text(p *string, word string) pflag.Value {
 	return value{word, func(text string) error { *p = text; return nil }, func() string { return *p }}
 }
@@ -39,7 +39,7 @@ func Parsed(word, text string, set func(string) error) pflag.Value {
 	return value{word, set, func() string { return text }}
 }
 
-// Duration is a positive time. What is in p is the default, unless it is zero.
+// Duration is a positive time. The value in p is the default, unless it is zero.
 func Duration(p *time.Duration) pflag.Value {
 	return value{"TIME", func(text string) error {
 		d, err := time.ParseDuration(text)
@@ -65,8 +65,8 @@ func brief(d time.Duration) string {
 	return text
 }
 
-// Bytes is a positive number of bytes, with K, M, G or T for powers of 1024. What is
-// in p is the default, unless it is zero.
+// Bytes is a positive number of bytes, with K, M, G or T for powers of 1024. The value in p is the default, unless it
+// is zero.
 func Bytes(p *int64) pflag.Value {
 	return value{"SIZE", func(text string) error {
 		n, err := parseBytes(text)
@@ -83,7 +83,7 @@ func Bytes(p *int64) pflag.Value {
 	}}
 }
 
-// units are those of Bytes, each 1024 times the one before it.
+// units are the units of Bytes, each 1024 times the one before it.
 const units = "KMGT"
 
 func parseBytes(text string) (int64, error) {

@@ -13,15 +13,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Watcher wakes those that wait for changes. All of a process share one, because the kernel gives a user few
-// instances (fs.inotify.max_user_instances). Those for which the kernel has no instance, or no watch
-// (fs.inotify.max_user_watches), are woken each pollEvery instead. Its methods are safe for concurrent use.
+// A Watcher wakes goroutines that wait for changes. All of a process share one, because the kernel gives a user few
+// instances (fs.inotify.max_user_instances). A goroutine is woken each pollEvery instead if the kernel has no instance,
+// or no watch (fs.inotify.max_user_watches), for it. Its methods are safe for concurrent use.
 type Watcher struct {
 	file    *os.File // nil: the kernel had no instance
 	refused error    // why
 
 	mu      sync.Mutex
-	watches map[int32]map[*Watch]struct{} // by their descriptors; those of one file have one descriptor
+	watches map[int32]map[*Watch]struct{} // by their descriptors; all watches of one file have one descriptor
 	polled  map[*Watch]struct{}
 	needed  chan struct{} // has room for one: there are polled ones
 	closed  bool
@@ -77,7 +77,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 	return w.read(ctx)
 }
 
-// poll wakes those that the kernel does not, and sleeps while there are none.
+// poll wakes the watches that the kernel does not, and sleeps without any.
 func (w *Watcher) poll(ctx context.Context) {
 	for {
 		select {
@@ -175,7 +175,7 @@ func (w *Watcher) Add(path string, mask uint32) (*Watch, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	added := &Watch{changed: make(chan struct{}, 1)}
-	added.changed <- struct{}{} // what happened before raises no event
+	added.changed <- struct{}{} // earlier changes raise no event
 	err := w.control(func(fd int) (err error) {
 		descriptor, err := unix.InotifyAddWatch(fd, path, mask)
 		added.descriptor = int32(descriptor)

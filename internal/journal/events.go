@@ -3,11 +3,11 @@ package journal
 import "slices"
 
 // event is one kind of entry. Its ID never changes once it has been released: people filter by it (MESSAGE_ID= in
-// systemd.journal-fields(7)). packaging/journal has the catalogues with what each means and what to do.
+// systemd.journal-fields(7)). packaging/journal has the catalogues with the meaning and the remedy of each.
 type event struct {
 	Name    string // CODEX_EVENT
 	ID      string // MESSAGE_ID, 128 bits in hex
-	Message string // what the code logs; empty for lines of other programs
+	Message string // of the code; empty for lines of other programs
 }
 
 // allEvents is every kind of entry that the programs make. A message of the code
@@ -16,7 +16,7 @@ func allEvents() []event {
 	return slices.Concat(proxyEvents, remoteEvents, sharedEvents, runnerEvents)
 }
 
-// proxyEvents are those of codex-proxy.
+// proxyEvents are the events of codex-proxy.
 var proxyEvents = []event{
 	{"listening", "78a082f3eb1149f8946e699d30ff600b", "listening"},
 	{"request", "5a80483eb50646829a3c78011dfdb2fa", "request"},
@@ -148,7 +148,7 @@ var proxyEvents = []event{
 	{"codex", "dae2bec3b988445b9b16f90aab8782d5", ""},
 }
 
-// remoteEvents are those of remotes: their main process logs them into the journal of its unit.
+// remoteEvents are the events of remotes: their main process logs them into the journal of its unit.
 var remoteEvents = []event{
 	{"keeper-ready", "3655bcef5c8345648ec89127c713f083", "the keeper has readied codex"},
 	{"keeper-lost", "056d5b214cd84d39947c645f080ca6a8", "the keeper has lost codex"},
@@ -206,7 +206,7 @@ var sharedEvents = []event{
 	{"textfile-not-removed", "f884ac07eb62415fa591f7addcbfc906", "cannot remove the textfile of node exporter"},
 }
 
-// runnerEvents are those of codex-runner.
+// runnerEvents are the events of codex-runner.
 var runnerEvents = []event{
 	{"session-made", "6872f6ed91634b2c913275ad24dc50ce", "a session was made"},
 	{"command-started", "a40e77f9ec224f38871036df8d84072d", "a command has started"},

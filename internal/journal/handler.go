@@ -130,7 +130,7 @@ func (h *handler) WithGroup(name string) slog.Handler {
 	return &derived
 }
 
-// appendFields adds the attribute, or those of its group.
+// appendFields adds the attribute, or the attributes of its group.
 func appendFields(fields []field, group string, a slog.Attr) []field {
 	value := a.Value.Resolve()
 	switch {

@@ -32,7 +32,7 @@ const (
 // request writes one. The library's writes have no bound.
 type native struct {
 	path    string
-	program string // whose entries these are
+	program string // that logs the entries
 
 	mu     sync.Mutex
 	conn   *net.UnixConn

@@ -9,13 +9,11 @@ import (
 	"github.com/coreos/go-systemd/v22/journal"
 )
 
-// NewTracing returns a notify.Command.Stderr for the standard error of codex, which
-// comes by line, and long lines in pieces. codex writes it with Rust's tracing, as
-// "TIME LEVEL SPANS TARGET: MESSAGE": in the journal, the level becomes the priority,
-// and thread and target become fields. Each piece of a long line is an entry with the
-// priority and the fields of the first one. If standard error is not connected to the
-// journal, it gets the bytes unchanged. requests returns the id of the request that a
-// thread works on, or "".
+// NewTracing returns a notify.Command.Stderr for the standard error of codex, which it gets by line, and long lines in
+// pieces. codex writes it with Rust's tracing, as "TIME LEVEL SPANS TARGET: MESSAGE": in the journal, the level becomes
+// the priority, and thread and target become fields. Each piece of a long line is an entry with the priority and the
+// fields of the first one. If standard error is not connected to the journal, it gets the bytes unchanged. requests
+// returns the id of the request that a thread works on, or "".
 func NewTracing(stderr io.Writer, requests func(thread string) string) func(piece string) {
 	if native, err := journal.StderrIsJournalStream(); err != nil || !native {
 		return func(piece string) { _, _ = io.WriteString(stderr, piece) }

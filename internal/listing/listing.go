@@ -1,4 +1,4 @@
-// Package listing shows a list of things whose state changes: once or after every change, to people or as JSON.
+// Package listing shows a list of things with a changing state: once or after every change, to people or as JSON.
 package listing
 
 import (
@@ -14,8 +14,8 @@ import (
 	"codex-proxy/internal/cli"
 )
 
-// pause is the time between two looks of a watch. What is shown may change by itself, so
-// that no event covers all of it.
+// pause is the time between two looks of a watch. Listed things may change by themselves, so that no event covers all
+// changes.
 const pause = time.Second
 
 // clearScreen moves to the top left and erases the screen (ECMA-48).

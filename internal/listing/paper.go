@@ -12,13 +12,13 @@ import (
 // PlainWidth is the width of a Paper that is no terminal, in columns.
 const PlainWidth = 100
 
-// Paper is what a list is written on.
+// Paper is the page for a list.
 type Paper struct {
 	Width  int // in columns
 	Colour bool
 }
 
-// PaperOf is the terminal w, or what stands for one. NO_COLOR is that of no-color.org.
+// PaperOf is the paper for w: as wide as a terminal, else PlainWidth. NO_COLOR has the meaning of no-color.org.
 func PaperOf(w io.Writer) Paper {
 	p := Paper{Width: PlainWidth}
 	f, ok := w.(*os.File)

@@ -26,7 +26,7 @@ func Clock(t, now time.Time) string {
 	return t.Format("Mon 2 Jan 15:04")
 }
 
-// Left is a time to come, coarser the longer it is.
+// Left is a remaining time, coarser the longer it is.
 func Left(d time.Duration) string {
 	switch minutes := int(max(0, d).Minutes()); {
 	case minutes < 60:

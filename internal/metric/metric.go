@@ -1,4 +1,4 @@
-// Package metric holds what several rooms need to publish metrics for Prometheus.
+// Package metric has functions with which several rooms publish metrics for Prometheus.
 package metric
 
 import (

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// maxLength is the length of the longest name that is compared: the work grows with
-// its square, and the name may come from a stranger.
+// maxLength is the length of the longest name that is compared: the work grows with its square, and the name is not
+// trusted.
 const maxLength = 128
 
 // To returns up to n candidates that are likely corrections of word, the likeliest

@@ -46,13 +46,13 @@ const (
 	// (DynamicUser=, systemd.exec(5)).
 	WorkerHomes  = "/var/lib/codex-worker"
 	PrivateHomes = "/var/lib/private/codex-worker"
-	// DependencyStates is StateDirectory= of codex-dependency@.service, likewise, and
-	// DependencyRuntimeDirs its RuntimeDirectory=.
+	// DependencyStates is StateDirectory= of codex-dependency@.service, with such links, and DependencyRuntimeDirs its
+	// RuntimeDirectory=.
 	DependencyStates        = "/var/lib/codex-dependency"
 	PrivateDependencyStates = "/var/lib/private/codex-dependency"
 	DependencyRuntimeDirs   = "/run/codex-dependency"
-	// RemoteHomes is StateDirectory= of codex-remote@.service, likewise, and RemoteRuntimeDirs
-	// its RuntimeDirectory=.
+	// RemoteHomes is StateDirectory= of codex-remote@.service, with such links, and RemoteRuntimeDirs its
+	// RuntimeDirectory=.
 	RemoteHomes        = "/var/lib/codex-remote"
 	PrivateRemoteHomes = "/var/lib/private/codex-remote"
 	RemoteRuntimeDirs  = "/run/codex-remote-run"

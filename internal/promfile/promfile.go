@@ -1,5 +1,5 @@
-// Package promfile keeps a file of metrics for the textfile collector of node exporter,
-// for hosts whose only scrape is that one.
+// Package promfile keeps a file of metrics for the textfile collector of node exporter, for hosts on which only node
+// exporter is scraped.
 package promfile
 
 import (

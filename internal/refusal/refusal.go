@@ -50,8 +50,8 @@ func Clear(path string) error {
 	return nil
 }
 
-// Read returns the reason that a process of this start has left at path; empty if there is none. The reason of
-// another start is none.
+// Read returns the reason that a process of this start has left at path; empty if it has left none. A reason of another
+// start does not count.
 func Read(path string) (reason string, err error) {
 	file, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -1,5 +1,5 @@
-// Package settingsfile reads the files in which a person describes what units run, NAME.toml, one for each name, and
-// writes the drop-ins that are made of them.
+// Package settingsfile reads the files in which a person describes the programs of units, NAME.toml, one for each name,
+// and writes the drop-ins that are made of them.
 package settingsfile
 
 import (
@@ -22,14 +22,14 @@ const MaxFiles = 256
 // MaxSize bounds a file, in bytes.
 const MaxSize = 64 << 10
 
-// Kind is what the files of a directory describe.
+// Kind is the kind of things that the files of a directory describe.
 type Kind struct {
 	One, Many string                  // as a person reads and writes them: remote, remotes
 	Valid     func(name string) error // the fault of a name that a unit cannot have
 }
 
-// Names returns the names of all that have a file in dir, sorted. A directory that does not exist has none. Files whose
-// name none can have do not count: a unit cannot have it either.
+// Names returns the names of all that have a file in dir, sorted. A directory that does not exist has none. Files with
+// an invalid name do not count: a unit cannot have it either.
 func (k Kind) Names(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -88,8 +88,8 @@ func read(file string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, MaxSize+1))
 }
 
-// Decode reads the keys of a text that is a file's, or will be, into r, and returns the name of what it describes. The
-// error is a *strict.Error, or joins several of them: each names the file, the line, the key and the remedy.
+// Decode reads the keys of a text that is a file's, or will be, into r, and returns the name of the described thing.
+// The error is a *strict.Error, or joins several of them: each names the file, the line, the key and the remedy.
 func (k Kind) Decode(file string, text []byte, r any) (name string, err error) {
 	name, isTOML := strings.CutSuffix(filepath.Base(file), ".toml")
 	if err := k.Valid(name); err != nil || !isTOML {

@@ -55,9 +55,9 @@ const (
 	readerIdle = 10 * time.Second
 )
 
-// Readers are connections that read a database which Open has opened. They work
-// beside the one that writes: in WAL mode neither waits for the other, and a
-// transaction sees all that was written before it began. They are opened on demand.
+// Readers are connections that read a database which Open has opened. They work at the same time as the one that
+// writes: in WAL mode neither waits for the other, and a transaction sees all that was written before it began. They
+// are opened on demand.
 func Readers(path string) (*sql.DB, error) {
 	db, err := sql.Open("sqlite", dsn(path, readOnly))
 	if err != nil {
@@ -139,7 +139,7 @@ func Check(ctx context.Context, path string, steps int) error {
 	return nil
 }
 
-// OpenForeign opens an existing database of another program, whose schema and settings stay as they are.
+// OpenForeign opens an existing database of another program. Its schema and settings stay as they are.
 func OpenForeign(path string) (*sql.DB, error) {
 	db, err := sql.Open("sqlite", dsn(path, url.Values{"mode": {"rw"}, "_pragma": {"busy_timeout(5000)"}}))
 	if err != nil {

@@ -1,6 +1,5 @@
-// Package strict decodes TOML files whose keys must all be known. Each error
-// names the file, the line and the key, and suggests the known key that an
-// unknown one resembles.
+// Package strict decodes TOML files. All keys must be known. Each error names the file, the line and the key, and
+// suggests the known key that an unknown one resembles.
 package strict
 
 import (
@@ -90,7 +89,7 @@ func keysOf(t reflect.Type, prefix string) []string {
 	var keys []string
 	for i := range t.NumField() {
 		name, _, _ := strings.Cut(t.Field(i).Tag.Get("toml"), ",")
-		if t.Field(i).Anonymous && name == "" { // its keys are those of t
+		if t.Field(i).Anonymous && name == "" { // its keys are keys of t
 			keys = append(keys, keysOf(t.Field(i).Type, prefix)...)
 		}
 		if name == "" || name == "-" {

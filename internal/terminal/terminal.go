@@ -1,4 +1,4 @@
-// Package terminal makes the terminal of a program that of a remote one: raw, with its size.
+// Package terminal makes a program's terminal the terminal of a remote program: raw, with its size.
 package terminal
 
 import (

@@ -5,10 +5,10 @@ import "strings"
 // plainWord has the characters that mean nothing to systemd in any place of a word.
 const plainWord = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_/.,:=+-@"
 
-// specifiers are those of systemd.unit(5): a value of any setting has %% for a percent sign.
+// specifiers are the specifiers of systemd.unit(5): a value of any setting has %% for a percent sign.
 var specifiers = strings.NewReplacer("%", "%%")
 
-// escapes are those of a word in double quotes (systemd.syntax(7), "Quoting"), and of specifiers.
+// escapes are the escapes of a word in double quotes (systemd.syntax(7), "Quoting"), and of specifiers.
 var escapes = strings.NewReplacer("%", "%%", `\`, `\\`, `"`, `\"`, "\t", `\t`)
 
 // Word is one word of a list of words, such as ExecStart= and Environment=. In ExecStart= the prefix ":" of the

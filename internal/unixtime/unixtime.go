@@ -3,8 +3,8 @@ package unixtime
 
 import "time"
 
-// latest is the last second of the year 9999: a later time has no form in JSON (RFC 3339), and would break whatever
-// writes it, such as the file of accounts or a hand-off to the next process.
+// latest is the last second of the year 9999: a later time has no form in JSON (RFC 3339), and would break its writers,
+// such as the file of accounts or a hand-off to the next process.
 const latest = 253402300799
 
 // Of is the time of a number of seconds since 1970, in UTC. A number beyond the year 9999 is one of milliseconds,

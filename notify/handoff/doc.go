@@ -10,7 +10,7 @@
 //	new → old  taken   the new process serves, and has sent READY=1
 //	new → old  drain, hasten: the orders of the service manager
 //	new → old  drains, keys, load: changes that concern the old process
-//	old → new  turns   what the old process has in flight
+//	old → new  turns   the work in flight of the old process
 //	old → new  link    a connection with which the new process goes on (SCM_RIGHTS)
 //
 // A process ignores kinds that it does not know, and logs them. The versions in hello

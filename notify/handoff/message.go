@@ -33,11 +33,11 @@ const (
 	Drains Kind = "drains"
 	// Keys carries the text of the key file in force, to the old process.
 	Keys Kind = "keys"
-	// Load carries what the new process and those after it have in flight.
+	// Load carries the work in flight of the new process and the processes after it.
 	Load Kind = "load"
 	// Link carries a connection that the new process goes on with, and its descriptors.
 	Link Kind = "link"
-	// Turns carries what the old process and those before it have in flight.
+	// Turns carries the work in flight of the old process and the processes before it.
 	Turns Kind = "turns"
 )
 
@@ -46,7 +46,7 @@ type Message struct {
 	Kind    Kind
 	Version int // of the sender; 0: it sends none
 	Body    json.RawMessage
-	Files   []*os.File // that came with it; the receiver closes them
+	Files   []*os.File // sent with it; the receiver closes them
 }
 
 // packet is one message on the wire.

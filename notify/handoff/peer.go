@@ -18,7 +18,7 @@ const (
 	variable   = "CODEX_PROXY_HANDOFF" // holds descriptor
 	descriptor = 3
 
-	// maxSockets is what fits into one packet by far (SCM_MAX_FD is 253).
+	// maxSockets fit into one packet by far (SCM_MAX_FD is 253).
 	maxSockets = 64
 	// takeBound is for the steps in which neither side has anything to wait
 	// for but the other.
@@ -83,7 +83,7 @@ func (p *peer) sendBody(kind Kind, body any) {
 	_ = p.send(m)
 }
 
-// receive returns the next message and the descriptors that came with it.
+// receive returns the next message and the descriptors sent with it.
 func (p *peer) receive() (packet, []int, error) {
 	var m packet
 	data, rights := make([]byte, packetLimit), make([]byte, unix.CmsgSpace(4*maxSockets))

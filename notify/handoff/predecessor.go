@@ -20,8 +20,8 @@ type Predecessor struct {
 	state    json.RawMessage // of hello; nil: codex-proxy 0.1.0 sends none
 }
 
-// FromPredecessor takes over the hand-off for which this process was started. It returns
-// nil if there is none.
+// FromPredecessor takes over the hand-off for which this process was started. It returns nil if the process was not
+// started for one.
 func FromPredecessor() (*Predecessor, error) {
 	handed := os.Getenv(variable)
 	if err := os.Unsetenv(variable); err != nil || handed == "" {
@@ -97,7 +97,7 @@ func (p *Predecessor) Ready(serving bool, status string, state any) error {
 // Taken reports that this process serves.
 func (p *Predecessor) Taken() { p.Send(taken, nil) }
 
-// Send sends a message to a predecessor that still finishes its work. A nil body is none.
+// Send sends a message to a predecessor that still finishes its work. A nil body is not sent.
 func (p *Predecessor) Send(kind Kind, body any) {
 	if p != nil {
 		p.peer.sendBody(kind, body)

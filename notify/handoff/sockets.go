@@ -15,8 +15,7 @@ import (
 	"codex-proxy/notify"
 )
 
-// sendSockets sends hello. It passes no os.File, whose Fd method would make the sockets
-// blocking for both processes.
+// sendSockets sends hello. It passes no os.File: the method Fd would make the sockets blocking for both processes.
 func (p *peer) sendSockets(sockets notify.Sockets, state any) error {
 	raw, err := json.Marshal(state)
 	if err != nil {

@@ -23,9 +23,9 @@ import (
 // Launch.
 const LaunchCommand = "launch"
 
-// Program returns the command line of this process for Settings.Program. It must be
-// called at start-up, while PATH and the working directory are those of the caller. An
-// upgrade replaces the file at this path; /proc/self/exe would name the old one.
+// Program returns the command line of this process for Settings.Program. It must be called at start-up, while PATH and
+// the working directory are the caller's. An upgrade replaces the file at this path; /proc/self/exe would name the old
+// one.
 func Program() ([]string, error) {
 	path, err := exec.LookPath(os.Args[0])
 	if err == nil {
@@ -37,7 +37,7 @@ func Program() ([]string, error) {
 	return append([]string{path}, os.Args[1:]...), nil
 }
 
-// Settings are what a Successor starts with.
+// Settings are the settings of a Successor.
 type Settings struct {
 	Program  []string         // the command line, with an absolute path
 	Notifier *notify.Notifier // of this process

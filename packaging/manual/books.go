@@ -2,8 +2,7 @@ package main
 
 import "fmt"
 
-// book is what the files beside one program are made of, besides its own description
-// of its commands.
+// book is the source of the files for one program, in addition to the program's description of its commands.
 type book struct {
 	program              string
 	sources              []string // the Go packages of the programs in its package
@@ -13,7 +12,7 @@ type book struct {
 	operations           string      // the document with the sections of unit pages
 	settings             []settingsPage
 	units                []unitPage
-	// The pages that the page of the program, those of settings and those of units name.
+	// The pages that the page of the program, the pages of settings and the pages of units name.
 	seeAlso, settingsSeeAlso, unitSeeAlso []string
 }
 

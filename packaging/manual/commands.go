@@ -7,8 +7,7 @@ import (
 	"os/exec"
 )
 
-// command is a command of the program, as internal/cli describes it: what its
-// --help prints.
+// command is a command of the program, as internal/cli describes it: the content of its --help.
 type command struct {
 	Name     string   `json:"name"`
 	Summary  string   `json:"summary"`

@@ -17,8 +17,8 @@ and what that needs, is of the GNU C Library (LGPL-2.1-or-later, with its
 exceptions); https://www.gnu.org/licenses/old-licenses/lgpl-2.1.html has the text.
 `
 
-// licenses are those of every Go module in the programs of the book's package, of Go, and
-// of data from elsewhere, which has its licence in the directory of a package of ours.
+// licenses are the licences of every Go module in the programs of the book's package, of Go, and of data of other
+// projects, which has its licence in the directory of a package of ours.
 func licenses(ctx context.Context, b book) (string, error) {
 	list := []string{"list", "-deps", "-f",
 		"{{with .Module}}{{if .Main}}" + ours + "{{$.ImportPath}}{{else}}{{.Path}} {{.Version}}{{end}}\t" +
@@ -36,7 +36,7 @@ func licenses(ctx context.Context, b book) (string, error) {
 	text := fmt.Sprintf(licensesHead, b.program)
 	for _, module := range slices.Compact(modules) {
 		name, dir, ok := strings.Cut(module, "\t")
-		if !ok { // what has no module
+		if !ok { // a package without a module
 			continue
 		}
 		license, err := license(dir)
@@ -56,7 +56,7 @@ func licenses(ctx context.Context, b book) (string, error) {
 // ours begins the name of a package of this module.
 const ours = "data of "
 
-// license is every licence and notice at the top of dir; empty if there is none.
+// license is every licence and notice at the top of dir; empty without any.
 func license(dir string) (string, error) {
 	var text string
 	for _, pattern := range []string{"LICEN[SC]E*", "COPYING*", "NOTICE*"} {

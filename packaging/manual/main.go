@@ -1,9 +1,7 @@
-// Command manual writes the files that the packages hold beside a program: man
-// pages and shell completions, the compressed changelog and the licences. The pages
-// come from the program's command tree, the reference files in packaging/etc, the
-// units and the documents for operators, so that they cannot disagree with them. It runs in
-// the repository's root. The name of FILE is that of the program: books.go has one
-// book for each.
+// Command manual writes the files that the packages hold in addition to a program: man pages and shell completions, the
+// compressed changelog and the licences. Their sources are the program's command tree, the reference files in
+// packaging/etc, the units and the documents for operators, so that pages and sources agree. It runs in the
+// repository's root. The base name of FILE is the name of the program: books.go has one book for each.
 //
 //	manual -program FILE -out DIR
 package main
@@ -96,7 +94,7 @@ func compress(text string) []byte {
 	return b.Bytes()
 }
 
-// date is that of the packages, SOURCE_DATE_EPOCH (reproducible-builds.org).
+// date is the date of the packages, SOURCE_DATE_EPOCH (reproducible-builds.org).
 func date() (string, error) {
 	seconds, err := strconv.ParseInt(os.Getenv("SOURCE_DATE_EPOCH"), 10, 64)
 	if err != nil {

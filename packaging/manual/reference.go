@@ -42,8 +42,7 @@ func anySetting(rows []string) bool {
 	return false
 }
 
-// comment writes the rows of a block in their order: text, settings, and what is
-// indented.
+// comment writes the rows of a block in their order: text, settings, and indented rows.
 func (r *roff) comment(rows []string, within bool) {
 	for i := 0; i < len(rows); {
 		kind, end := kindOf(rows[i]), i+1

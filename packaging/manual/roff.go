@@ -9,7 +9,7 @@ import (
 // roff is a page in the language of man(7).
 type roff struct {
 	strings.Builder
-	begun int // length at the last heading: what follows it needs no .PP
+	begun int // length at the last heading: the text after it needs no .PP
 }
 
 // newPage begins a page of the package of a program.

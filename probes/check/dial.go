@@ -53,7 +53,7 @@ func secure(ctx context.Context, conn net.Conn, host, authorities string, protoc
 
 func pool(authorities string) (*x509.CertPool, error) {
 	if authorities == "" {
-		return nil, nil // crypto/tls takes those of the system
+		return nil, nil // crypto/tls takes the authorities of the system
 	}
 	file, err := os.Open(authorities)
 	if err != nil {
@@ -80,8 +80,7 @@ var (
 	errLarge  = fmt.Errorf("the server sends more than %d bytes", answerLimit)
 )
 
-// answer is a connection that reads at most answerLimit bytes. Reads come from one
-// goroutine.
+// answer is a connection that reads at most answerLimit bytes. One goroutine reads.
 type answer struct {
 	net.Conn
 	plain  bool // HTTP/2 without TLS: another protocol is named
@@ -123,8 +122,8 @@ func (a *answer) cause(err error) error {
 	}
 }
 
-// Write implements net.Conn. The error of a connection that the server has closed comes
-// from Read, after the last words of the server.
+// Write implements net.Conn. If the server has closed the connection, Read returns the error, after the last bytes of
+// the server.
 func (a *answer) Write(p []byte) (int, error) {
 	_, _ = a.Conn.Write(p)
 	return len(p), nil

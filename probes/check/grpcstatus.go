@@ -8,7 +8,7 @@ type Status struct {
 	Message string // of the server; may be empty
 }
 
-// The codes that checks tell apart: google.golang.org/grpc/codes.
+// The codes that checks distinguish: google.golang.org/grpc/codes.
 const (
 	notFound      = "5"
 	unimplemented = "12"

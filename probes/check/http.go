@@ -18,7 +18,7 @@ const bodyLimit = 64 << 10
 // HTTPAnswer is an answer that passes.
 type HTTPAnswer struct {
 	Statuses    []int  // empty: 200 to 399
-	Body        string // what the first 64 KiB of the body contain
+	Body        string // text that the first 64 KiB of the body contain
 	Authorities string // for https: the path of a PEM file; empty: the system's
 }
 
@@ -34,8 +34,8 @@ func HTTPUnix(path, target string, want HTTPAnswer) Func {
 	return want.check("http://localhost"+target, "http "+path+target, "unix", path)
 }
 
-// check makes a new connection for each call: one kept open does not prove that the
-// server still accepts. An empty address is that of the URL.
+// check makes a new connection for each call: one kept open does not prove that the server still accepts. Without
+// address it uses the address of the URL.
 func (a HTTPAnswer) check(url, detail, network, address string) Func {
 	dial := func(ctx context.Context, _, host string) (net.Conn, error) {
 		if address != "" {

@@ -37,7 +37,7 @@ const (
 	fixed4 = 5
 )
 
-// stringField is a message whose field 1 is text, and nothing if text is empty.
+// stringField is a message with text as field 1, and nothing if text is empty.
 func stringField(text string) []byte {
 	if text == "" {
 		return nil
@@ -48,8 +48,7 @@ func stringField(text string) []byte {
 
 var errProtobuf = errors.New("the answer is no protobuf message")
 
-// enumField returns field 1 of a message, an enum: its last occurrence, and 0 if there
-// is none.
+// enumField returns field 1 of a message, an enum: its last occurrence, and 0 without any.
 func enumField(message []byte) (value uint64, err error) {
 	for len(message) > 0 {
 		key, n := binary.Uvarint(message)

@@ -50,8 +50,8 @@ func (s *Stream) Send(write func(io.Writer) error) error {
 	return s.Flush()
 }
 
-// Write leaves the flush to the caller, so that events that come together leave
-// together: each flush is a system call here and another one at the client.
+// Write leaves the flush to the caller, so that events that arrive together leave together: each flush is a system call
+// here and another one at the client.
 func (s *Stream) Write(write func(io.Writer) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,7 +66,7 @@ func (s *Stream) Write(write func(io.Writer) error) error {
 	return nil
 }
 
-// Flush sends what was written.
+// Flush sends the pending writes.
 func (s *Stream) Flush() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

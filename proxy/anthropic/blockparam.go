@@ -27,7 +27,7 @@ const (
 // become text.
 type BlockParam struct {
 	Type      string
-	At        string        // its path, for errors; of an image, that of its source
+	At        string        // its path, for errors; of an image, the path of its source
 	Text      string        // of text, and the summary of thinking
 	Signature string        // of thinking: as it was sent to the client, or another API's
 	Image     *openai.Image // of an image
@@ -97,7 +97,7 @@ type blockReader struct {
 	request *MessageRequest
 	role    string
 	blocks  []BlockParam // of the message
-	pdf     string       // path of the first PDF in the message, beside the results of tools; empty: none
+	pdf     string       // path of the message's first PDF outside of results of tools; empty: none
 }
 
 // content reads a string or a list of blocks.
@@ -145,7 +145,7 @@ func (r *blockReader) text(at, text string) {
 	}
 }
 
-// hostedBlocks are records of tools that ran on a server, and of what it did to the conversation: the model has put
+// hostedBlocks are records of tools that ran on a server, and of its changes to the conversation: the model has put
 // their results into its text.
 var hostedBlocks = []string{
 	"server_tool_use", "web_search_tool_result", "web_fetch_tool_result", "code_execution_tool_result",

@@ -9,7 +9,7 @@ import (
 	"codex-proxy/proxy/openai"
 )
 
-// Head is what an answer has before its first block.
+// Head has the fields of an answer before its first block.
 type Head struct {
 	ID          string // msg_…
 	Model       string // as the client named it
@@ -34,7 +34,7 @@ type Builder struct {
 	mark     string // in front of encrypted reasoning
 
 	begun  bool
-	events []Event // the memory of what a method returns
+	events []Event // the events that a method returns, reused
 	next   int     // index of the next block
 	open   bool
 	block  Block // the open block
@@ -130,8 +130,8 @@ type summaryPart struct {
 	Text string `json:"text"`
 }
 
-// Item finishes an item of the model's output. The text of a message has come before it; codex handles the calls of all
-// tools that are not the client's.
+// Item finishes an item of the model's output. The text of a message has been sent before it; codex handles the calls
+// of all tools that are not the client's.
 func (b *Builder) Item(raw json.RawMessage) []Event {
 	b.events = b.events[:0]
 	var item modelItem
@@ -153,7 +153,7 @@ func (b *Builder) Item(raw json.RawMessage) []Event {
 }
 
 // reasoning ends a thinking block with its signature, the encrypted reasoning. A block without a summary has no text,
-// as with Anthropic's models whose thinking is omitted.
+// as with Anthropic's models if their thinking is omitted.
 func (b *Builder) reasoning(item modelItem) {
 	begun := b.open && b.block.Type == BlockThinking
 	if !b.thinking || item.Encrypted == "" && !begun {
@@ -185,8 +185,8 @@ func (b *Builder) call(name string, item modelItem) {
 	b.close()
 }
 
-// inputOf is the input of a tool for the arguments that the model wrote. Clients need an object: other arguments are a
-// member of one, whose name is the one by which Anthropic's models know it.
+// inputOf is the input of a tool for the arguments that the model wrote. Clients need an object: other arguments become
+// its member INVALID_JSON, the name that Anthropic's models know.
 // Source: https://docs.anthropic.com/en/docs/agents-and-tools/tool-use/fine-grained-tool-streaming.
 func inputOf(arguments string) string {
 	arguments = strings.TrimSpace(arguments)

@@ -8,8 +8,7 @@ import (
 	"codex-proxy/proxy/openai"
 )
 
-// StatusOverloaded is the status of an error whose cause passes by itself: the libraries of
-// Anthropic send the request again.
+// StatusOverloaded is the status of a temporary error: the libraries of Anthropic send the request again.
 const StatusOverloaded = 529
 
 // The types of errors.
@@ -57,8 +56,8 @@ type errorDetails struct {
 	Code string `json:"error_code"`
 }
 
-// kindOf is the status and the type for a status of the other APIs. That a service cannot be
-// had for a while is one state in Anthropic's API: overloaded.
+// kindOf is the status and the type for a status of the other APIs. Anthropic's API has one state for a service that is
+// unavailable for a while: overloaded.
 func kindOf(status int) (int, string) {
 	switch status {
 	case http.StatusServiceUnavailable:

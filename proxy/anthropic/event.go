@@ -31,8 +31,8 @@ type Event struct {
 	Block   *Block    // of a content_block_start
 	Message *Message  // of a message_start
 	Stop    *Stop     // of a message_delta
-	Usage   *Usage    // likewise
-	// Safeguards are those of a message_delta.
+	Usage   *Usage    // of a message_delta
+	// Safeguards is a field of a message_delta.
 	Safeguards []SafeguardResult
 }
 
@@ -123,7 +123,7 @@ type endOfDelta struct {
 	StopSequence *string      `json:"stop_sequence"`
 	StopDetails  *StopDetails `json:"stop_details"`
 	Container    *struct{}    `json:"container"` // always null
-	// Safeguards answer those of the request; omitted without any.
+	// Safeguards answer the request's safeguards; omitted without any.
 	Safeguards []SafeguardResult `json:"safeguard_results,omitempty"`
 }
 

@@ -33,7 +33,7 @@ type Block struct {
 	Input     json.RawMessage
 }
 
-// caller is who calls a tool: the model itself.
+// caller is the caller of a tool: the model itself.
 var caller = map[string]string{"type": "direct"}
 
 // MarshalJSON encodes the block in the form of its type. A text has no citations: some clients refuse the null that
@@ -75,7 +75,7 @@ const (
 type Stop struct {
 	Reason      string // one of the constants
 	Sequence    string // of StopSequence: the one that was met
-	Explanation string // of StopRefusal; empty: there is none
+	Explanation string // of StopRefusal; empty: no explanation
 }
 
 // StopDetails explain a refusal.

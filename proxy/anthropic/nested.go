@@ -10,12 +10,12 @@ import (
 	"codex-proxy/proxy/openai"
 )
 
-// deepest is the depth of a block that may have blocks: that of a document in a search result of a tool. Each level
-// copies the texts of those below it.
+// deepest is the depth of a block that may have blocks: a document in a search result of a tool has it. Each level
+// copies the texts of the levels below it.
 const deepest = 7
 
 // nested is the content of a block: text, or blocks of the user. The paths of its parts are relative to the block that
-// holds it. Its error counts only in a block whose content is read: a record of a server's tool holds anything.
+// holds it. Its error counts only if the content of the block is read: a record of a server's tool holds anything.
 type nested struct {
 	parts []openai.Part
 	err   error

@@ -32,7 +32,7 @@ type pairs struct {
 	ids      map[string]bool // of all calls
 	at       string          // the message with the last calls
 	last     []string        // their ids
-	open     map[string]bool // those of them without a result
+	open     map[string]bool // the calls without a result
 	answered bool            // a user's message has followed them
 }
 

@@ -90,7 +90,7 @@ const (
 )
 
 // checkParams refuses the parameters that are refused, and returns the ignored ones. A null, false or empty value
-// counts as unset. Unknown parameters are ignored; those whose names can stand in a header are named, up to a number.
+// counts as unset. Unknown parameters are ignored, and named if a header can hold their names, up to a number.
 func checkParams(fields map[string]openai.ValuePrefix) (ignoredParams []string, err error) {
 	unknown := 0
 	for _, name := range slices.Sorted(maps.Keys(fields)) {

@@ -28,7 +28,7 @@ func dotted(err error) error {
 
 func dots(path string) string { return brackets.ReplaceAllString(path, ".$1") }
 
-// under is an error of a part whose paths are relative to the place at. Its message begins with the path.
+// under converts an error of a part with paths relative to at. Its message begins with the path.
 func under(at string, err error) error {
 	var e *openai.Error
 	if !errors.As(err, &e) {

@@ -175,7 +175,7 @@ func (raw *rawRequest) applyStop(*MessageRequest) error {
 // maxUserID bounds a user_id that identifies a conversation, in bytes: it stays as long as the answer takes.
 const maxUserID = 1 << 10
 
-// sessionOf is the user_id if it also names a session, as that of Claude Code does; else many conversations have it.
+// sessionOf is the user_id if it also names a session, as Claude Code's user_id does; else many conversations have it.
 func sessionOf(userID string) string {
 	if len(userID) <= maxUserID && strings.Contains(userID, "session") {
 		return userID

@@ -42,11 +42,11 @@ type verdict struct {
 	Outcome string `json:"outcome"` // not_flagged
 }
 
-// unflagged is the verdict on every call. There is no classifier here: the client's own rules and the person at it
-// decide what runs, as with every other client. docs/security.md says so.
+// unflagged is the verdict on every call. There is no classifier here: the client's own rules and its user decide which
+// tools run, as with every other client (docs/security.md).
 var unflagged = verdict{Type: "evaluated", Outcome: "not_flagged"}
 
-// safeguardResults answer the safeguards of a request whose answer has these calls; nil if it has none.
+// safeguardResults answer the safeguards of a request for an answer with these calls; nil if it has no safeguards.
 func safeguardResults(types, calls []string) []SafeguardResult {
 	var results []SafeguardResult
 	for _, kind := range types {

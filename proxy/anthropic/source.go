@@ -75,7 +75,7 @@ func (d *data) UnmarshalJSONFrom(from *jsontext.Decoder) error {
 // plain is the text without the head of a data: URL.
 func (d data) plain() string { return d.text[len(d.image):] }
 
-// image is the image of a source. Its type is that of its data, as a wrong media_type harms nobody.
+// image is the image of a source. Its type is read from its data, as a wrong media_type does no harm.
 func (s *source) image(at string) ([]openai.Part, error) {
 	field, url := "data", s.Data.text
 	switch s.Type {

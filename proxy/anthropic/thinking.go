@@ -38,7 +38,7 @@ const (
 	highBudget   = 16 << 10
 )
 
-// efforts are those of Anthropic's API.
+// efforts are the efforts of Anthropic's API.
 var efforts = []string{"low", "medium", "high", "xhigh", "max"}
 
 // applyReasoning applies thinking and output_config.effort. The effort counts before the budget, which is older.

@@ -9,7 +9,7 @@ import (
 	"codex-proxy/proxy/openai"
 )
 
-// rawTool is a tool in a request. Its other members tell Anthropic's server when to load and to stream it; they change
+// rawTool is a tool in a request. Its other members control when Anthropic's server loads and streams it; they change
 // nothing here.
 // Source: https://docs.anthropic.com/en/docs/agents-and-tools/tool-use/overview.
 type rawTool struct {
@@ -92,7 +92,7 @@ func (c *rawToolChoice) choice() (choice openai.Choice, err error) {
 	return choice, nil
 }
 
-// knownTool is a tool that the client runs, and whose parameters Anthropic's models know.
+// knownTool is a tool that the client runs, with parameters that Anthropic's models know.
 type knownTool struct {
 	kind                *regexp.Regexp
 	description, schema string
@@ -107,7 +107,7 @@ func clientTool(kind string) (knownTool, bool) {
 	return knownTool{}, false
 }
 
-// knownTools are in words what Anthropic's models know.
+// knownTools describe the tools that Anthropic's models know.
 // Source: https://docs.anthropic.com/en/docs/agents-and-tools/tool-use/bash-tool, text-editor-tool and memory-tool.
 var knownTools = []knownTool{{
 	regexp.MustCompile(`^bash_\d{8}$`),

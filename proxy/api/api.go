@@ -50,7 +50,7 @@ type Settings struct {
 	Aliases map[string]modelname.Alias
 	// Summary is the reasoning.summary of requests that name none; empty: none.
 	Summary string
-	// CORSOrigins are the origins whose pages may use the API, or "*".
+	// CORSOrigins are the origins of pages that may use the API, or "*".
 	CORSOrigins []string
 	// BodyLimit bounds a request body, in bytes, and the images fetched for it.
 	BodyLimit int64
@@ -94,8 +94,8 @@ type API struct {
 	background   func(context.Context) error
 }
 
-// Run carries out what clients want of background responses of this process in another one, and ends those of processes
-// that have ended, until ctx ends; then it returns nil.
+// Run cancels background responses of this process that clients of another process have cancelled, and ends the
+// responses of ended processes, until ctx ends; then it returns nil.
 func (a *API) Run(ctx context.Context) error { return a.background(ctx) }
 
 // New assembles the API and registers its metrics.

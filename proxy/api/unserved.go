@@ -7,8 +7,7 @@ import (
 	"codex-proxy/proxy/openai"
 )
 
-// unserved are the paths of OpenAI's API that this endpoint does not serve, and what a
-// client does instead.
+// unserved are the paths of OpenAI's API that this endpoint does not serve, with the remedy for a client.
 var unserved = []struct {
 	path   string
 	below  bool // all paths below it, too

@@ -72,8 +72,8 @@ func (k *Keys) Digest() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Require makes every request need a key from now on, also while there is none, so
-// that revoking the last key does not open the API.
+// Require makes every request need a key from now on, also without any key, so that revoking the last key does not open
+// the API.
 func (k *Keys) Require() { k.required.Store(true) }
 
 // Required reports whether Require was called.
@@ -82,8 +82,8 @@ func (k *Keys) Required() bool { return k != nil && k.required.Load() }
 // Closed reports whether the key file has ClosedLine.
 func (k *Keys) Closed() bool { return k.current().closed }
 
-// Open reports whether requests need no key: there is none, the file has had none
-// since the API was opened, and none is required.
+// Open reports whether requests need no key: the file has none and has had none since the API was opened, and Require
+// was not called.
 func (k *Keys) Open() bool { return k.Empty() && !k.Closed() && !k.Required() }
 
 // Empty reports whether there is no key.
@@ -101,10 +101,9 @@ func (k *Keys) Names() []string {
 	return names
 }
 
-// Check returns the key that the request carries as a bearer token, as clients of OpenAI's
-// API do, in X-Api-Key, as those of Anthropic's do, or in Api-Key, as those of Azure's do. A
-// client may send several, each from a setting of its own; of two keys that are in force the
-// bearer token counts, and then X-Api-Key.
+// Check returns the key that the request carries as a bearer token, as clients of OpenAI's API do, in X-Api-Key, as
+// Anthropic's clients do, or in Api-Key, as Azure's clients do. A client may send several, each from a setting of its
+// own; of two keys that are in force the bearer token counts, and then X-Api-Key.
 func (k *Keys) Check(r *http.Request) (key Key, ok bool) {
 	bearer := ""
 	if scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " "); strings.EqualFold(scheme, "Bearer") {

@@ -20,8 +20,7 @@ type Limits struct {
 	TokensPerMinute   int64 // prompt and completion together
 	TokensPerDay      int64 // of a day in UTC
 	Concurrent        int64 // requests in flight
-	// UnknownParameters is what becomes of parameters that are not known: Refuse, Ignore, or empty for the setting of
-	// the service.
+	// UnknownParameters is the handling of unknown parameters: Refuse, Ignore, or empty for the setting of the service.
 	UnknownParameters string
 }
 
@@ -72,7 +71,7 @@ func (l *Limits) number(name string) *int64 {
 	}
 }
 
-// Number is the limit of that name; 0 if there is none, or if it is not a number.
+// Number is the limit of that name; 0 if it is not set, or not a number.
 func (l Limits) Number(name string) int64 {
 	if n := l.number(name); n != nil {
 		return *n
@@ -187,7 +186,7 @@ func (l *Limits) setUnknown(value string) error {
 	return nil
 }
 
-// Value is the text of one limit; "none" if there is none.
+// Value is the text of one limit; "none" if it is not set.
 func (l Limits) Value(name string) string {
 	switch n := l.Number(name); {
 	case n > 0:

@@ -49,8 +49,7 @@ func (e *Endpoint) create(w http.ResponseWriter, r *http.Request, x *proxy.Excha
 	}})
 }
 
-// Answer answers a request of any endpoint whose requests can be written as those for
-// chat completions, in the form of that endpoint.
+// Answer answers a request of any endpoint, converted to a request for a chat completion, in the form of that endpoint.
 func (e *Endpoint) Answer(ctx context.Context, w http.ResponseWriter, r *http.Request, x *proxy.Exchange,
 	req *openai.ChatRequest, form Form) error {
 	c := &completion{Endpoint: e, w: w, x: x, req: req, form: form}
@@ -72,7 +71,7 @@ type completion struct {
 	choices   []openai.ChoiceContent // of a whole answer
 }
 
-// sink creates the sink of a choice, whose answer is charged to output.
+// sink creates the sink of a choice. Its answer is charged to output.
 func (c *completion) sink(index int, report *turn.Report, output outputCharge) turn.Sink {
 	common := choice{completion: c, index: index, report: report, outputCharge: output}
 	if c.stream != nil {

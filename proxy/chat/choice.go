@@ -29,7 +29,7 @@ type choice struct {
 	assembled
 }
 
-// assembled is what an attempt delivered so far.
+// assembled is the output of an attempt so far.
 type assembled struct {
 	stop    *stopsequence.Cutter
 	wrote   bool   // more than reasoning
@@ -39,7 +39,7 @@ type assembled struct {
 	part    int    // the last paragraph of it
 }
 
-// start begins an attempt: what the attempt before delivered is void.
+// start begins an attempt: the output of the attempt before is void.
 func (c *choice) start(a *turn.Attempt) {
 	c.attempt, c.assembled = a, assembled{stop: stopsequence.New(c.req.Stop)}
 	if c.req.N == 1 {
@@ -113,8 +113,8 @@ func (c *choice) callOf(made appserver.ResponseItem) (call openai.ToolCall, ok b
 	return c.req.Tools[i].Call(item.CallID, item.Arguments), true
 }
 
-// text adds a piece of a message to the answer, and returns what to send of the answer now.
-// err is turn.ErrEnough at a stop sequence, before which the answer ends.
+// text adds a piece of a message to the answer, and returns the part of the answer to send now. err is turn.ErrEnough
+// at a stop sequence, before which the answer ends.
 func (c *choice) text(message, delta string) (text string, err error) {
 	text, cut := c.stop.Write(c.separate(message, delta))
 	if cut {
@@ -126,7 +126,7 @@ func (c *choice) text(message, delta string) (text string, err error) {
 // end is the finish_reason of the choice, and the refusal if codex withheld the words of
 // the model. Without the refusal such an answer would look like an empty one.
 func (c *choice) end(f turn.Finish) (finish, refusal string) {
-	if f == turn.Enough && c.calls > 0 { // they came before the stop sequence, and wait for their results
+	if f == turn.Enough && c.calls > 0 { // they precede the stop sequence, and wait for their results
 		f = turn.ToolCalls
 	}
 	finish = answer.Finish(f)

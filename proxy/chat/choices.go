@@ -11,8 +11,7 @@ import (
 	"codex-proxy/proxy/turn"
 )
 
-// largeStart is the size of a request whose choices start one after another: each start
-// sends all of it.
+// largeStart is the size of a request that starts its choices one after another: each start sends all of it.
 const largeStart = 1 << 20
 
 // errPanicked ends the other choices after one panicked.

@@ -13,7 +13,7 @@ type Form interface {
 	Reasoning(choice int, text string) []any
 	// Call adds the index-th call of a tool.
 	Call(choice, index int, call openai.ToolCall) []any
-	// Ending ends a choice. An empty refusal is none.
+	// Ending ends a choice. An empty refusal means no refusal.
 	Ending(choice int, finish, refusal string) []any
 	// Usage is the last chunk of a stream.
 	Usage(*openai.Usage) any

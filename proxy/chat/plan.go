@@ -10,7 +10,7 @@ import (
 	"codex-proxy/proxy/openai"
 )
 
-// plan is what the turns of all choices have in common.
+// plan is the common part of the turns of all choices.
 type plan struct {
 	turn   appserver.TurnRequest
 	images int64         // bytes that codex needs to decode the images
@@ -41,8 +41,7 @@ func planTurn(req *openai.ChatRequest) appserver.TurnRequest {
 	return turn
 }
 
-// splitInstructions keeps the last message in the history whatever its role:
-// codex refuses to run a turn on an empty one.
+// splitInstructions keeps the last message in the history in any role: codex refuses to run a turn on an empty one.
 func splitInstructions(messages []openai.Message) (string, []openai.Message) {
 	n := 0
 	for n < len(messages)-1 && messages[n].Role == "system" {

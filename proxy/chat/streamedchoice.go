@@ -9,9 +9,8 @@ import (
 	"codex-proxy/proxy/turn"
 )
 
-// streamedChoice is the sink of a choice that is sent in chunks, as they come. Nothing is
-// sent before the model's first output or the first keepalive, so that a failure until
-// then is a real HTTP status.
+// streamedChoice is the sink of a choice that is sent in chunks, as they arrive. Nothing is sent before the model's
+// first output or the first keepalive, so that a failure until then is a real HTTP status.
 type streamedChoice struct {
 	choice
 	opened bool // the first chunk is out
@@ -83,7 +82,7 @@ func (c *streamedChoice) Finish(_ context.Context, f turn.Finish) error {
 	if err := c.send(refusal == "", c.form.Ending(c.index, finish, refusal)...); err != nil {
 		return err
 	}
-	if c.req.N > 1 { // the end of the answer may come much later
+	if c.req.N > 1 { // the end of the answer may be much later
 		return c.stream.Flush()
 	}
 	return c.ended()

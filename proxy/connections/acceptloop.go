@@ -53,8 +53,8 @@ type deadliner interface {
 	SetDeadline(time.Time) error
 }
 
-// loopListener is a listener whose accepting loop can be made to move without a
-// connection: a deadline in the past ends its wait.
+// loopListener is a listener that can wake its accepting loop without a connection: a deadline in the past ends its
+// wait.
 type loopListener struct {
 	deadliner
 	passed chan struct{} // holds a token after the loop moved
@@ -90,7 +90,7 @@ func (l *loopListener) Accept() (net.Conn, error) {
 // alive wakes the loop and waits until it has moved.
 func (l *loopListener) alive(ctx context.Context) error {
 	select {
-	case <-l.passed: // of a call whose ctx ended first
+	case <-l.passed: // of a call that ended with its ctx
 	default:
 	}
 	if err := l.SetDeadline(time.Now()); err != nil && !errors.Is(err, net.ErrClosed) {

@@ -17,7 +17,7 @@ import (
 const (
 	// maxSockets bounds the WebSockets; each of them remembers a conversation.
 	maxSockets = 512
-	// maxKeySockets leaves room for other keys beside a key with as many as it can have.
+	// maxKeySockets leaves room for other keys if a key has as many as it can.
 	maxKeySockets = maxSockets / 4
 )
 
@@ -32,7 +32,7 @@ type Connections struct {
 
 	mu        sync.Mutex
 	closed    bool      // nothing is accepted any more
-	refused   time.Time // requests that came since then are refused; zero: none is
+	refused   time.Time // requests that arrived since then are refused; zero: none is
 	listeners []net.Listener
 	conns     map[net.Conn]connection
 	crowdedAt time.Time // of the last call of crowded
@@ -49,9 +49,8 @@ type connection struct {
 // message is a request on a WebSocket.
 type message struct{ began time.Time }
 
-// New creates an empty set of connections. crowded is called, at most once a minute,
-// when a connection is closed because there are more than limit, which comes from the
-// limit on file descriptors.
+// New creates an empty set of connections. crowded is called, at most once a minute, when a connection is closed
+// because there are more than limit, which follows from the limit on file descriptors.
 func New(crowded func(limit int)) *Connections {
 	return &Connections{
 		changed: make(chan struct{}, 1), leaving: make(chan struct{}), limit: limit(), crowded: crowded,
@@ -152,17 +151,16 @@ func (c *Connections) Count() (all, busy int) {
 	return len(c.conns) + c.sockets, busy + c.sockets
 }
 
-// Refuse starts the refusal of requests: Unanswered leaves out requests that come after
-// it.
+// Refuse starts the refusal of requests: Unanswered leaves out requests that arrive after it.
 func (c *Connections) Refuse() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.refused = time.Now()
 }
 
-// Unanswered returns how many requests have come and are not answered to the end; at
-// least the headers of each are here. It leaves out messages that wait on a WebSocket
-// for their turn: the end of the connection reports those to the client.
+// Unanswered returns how many requests have arrived and are not answered to the end; at least the headers of each are
+// here. It leaves out messages that wait on a WebSocket for their turn: the end of the connection reports those to the
+// client.
 func (c *Connections) Unanswered() (n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -11,8 +11,8 @@ const (
 	// linger is how long connections are still accepted after clients were first asked
 	// to close theirs: time for one request on each busy connection.
 	linger = 300 * time.Millisecond
-	// quiet is how long a connection without a request stays open for the next
-	// request, whose answer asks the client to close it.
+	// quiet is how long a connection without a request stays open for the next request: its answer asks the client to
+	// close it.
 	quiet = 5 * time.Second
 )
 
@@ -36,10 +36,9 @@ func (c *Connections) Closed() bool {
 	return c.closed
 }
 
-// MarkHeader asks a client to close its connection, if the server leaves. It is to be
-// called when the header is about to be sent: a request may have come long before the
-// server leaves, and its client comes back on the same connection unless the answer
-// forbids that.
+// MarkHeader asks a client to close its connection, if the server leaves. It is to be called when the header is about
+// to be sent: a request may have arrived long before the server leaves, and its client uses the same connection again
+// unless the answer forbids it.
 func (c *Connections) MarkHeader(h http.Header) {
 	select {
 	case <-c.leaving:
@@ -74,8 +73,8 @@ func (c *Connections) StopAccepting() {
 	}
 }
 
-// Leave is StopAccepting for a time when no other process accepts yet: it gives clients
-// the linger to come back on another connection first. The end of ctx ends the linger.
+// Leave is StopAccepting for a time when no other process accepts yet: it gives clients the linger to open another
+// connection first. The end of ctx ends the linger.
 func (c *Connections) Leave(ctx context.Context) {
 	c.BeginLeaving()
 	timer := time.NewTimer(linger)
@@ -87,10 +86,9 @@ func (c *Connections) Leave(ctx context.Context) {
 	c.StopAccepting()
 }
 
-// Rest waits for the next request on an open connection, and reports whether a request
-// came before every connection had been without one for the linger. An answer that began
-// before Leave did not ask its client to close the connection: that client may come back
-// as soon as the answer has ended.
+// Rest waits for the next request on an open connection, and reports whether a request arrived before every connection
+// had been without one for the linger. An answer that began before Leave did not ask its client to close the
+// connection: that client may send a request as soon as the answer has ended.
 func (c *Connections) Rest(ctx context.Context) (come bool) {
 	for {
 		left, busy := c.unrested(time.Now())

@@ -14,8 +14,8 @@ const (
 	maxConnections = 8192
 	// crowdedPause is the least time between two calls of crowded.
 	crowdedPause = time.Minute
-	// reserve is how many file descriptors the process needs at least beside the connections
-	// of clients: for its files, their watches, the workers, D-Bus and a reload.
+	// reserve is how many file descriptors the process needs at least in addition to the connections of clients: for
+	// its files, their watches, the workers, D-Bus and a reload.
 	reserve = 64
 )
 

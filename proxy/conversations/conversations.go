@@ -1,5 +1,5 @@
-// Package conversations serves OpenAI's Conversations API: conversations, whose items responses take as their history
-// and add to. Package responses adds the items of responses.
+// Package conversations serves OpenAI's Conversations API: conversations of items, which responses take as their
+// history and add to. Package responses adds the items of responses.
 package conversations
 
 import (
@@ -147,8 +147,8 @@ func (e *Endpoint) update(w http.ResponseWriter, r *http.Request, x *proxy.Excha
 	return e.send(w, c)
 }
 
-// delete serves DELETE /v1/conversations/{conversation}. A response that is being made in it comes to its end, and is
-// in no conversation then.
+// delete serves DELETE /v1/conversations/{conversation}. A response that is being made in it ends normally, and is in
+// no conversation then.
 func (e *Endpoint) delete(w http.ResponseWriter, r *http.Request, x *proxy.Exchange) error {
 	if e.Store == nil {
 		return e.explain(r, stored.ErrNotFound)

@@ -34,7 +34,7 @@ func Locked(param string) error {
 		"another response is being made in this conversation; try again when it has ended")
 }
 
-// Duplicate is the answer to an item whose id the conversation has already; param has it.
+// Duplicate is the answer to an item with an id that the conversation has already; param has it.
 func Duplicate(param, id string) error {
 	return openai.Invalid("duplicate_item", param, fmt.Sprintf(
 		"the conversation has an item %q already, or the request has it twice; send only new items, or no id",

@@ -37,7 +37,7 @@ type Logs struct {
 
 	mu      sync.Mutex
 	process *Process
-	watcher *filewatch.Watcher // nil: changes are noticed by those who look
+	watcher *filewatch.Watcher // nil: readers notice changes when they look
 }
 
 // New returns the logs of a directory, which Open creates. The logs that one process writes at the same time may have
@@ -135,9 +135,9 @@ func (l *Logs) Remove(id string) error {
 	return nil
 }
 
-// End ends a log whose writer has died: it removes what is not a whole event, and a last event that was not confirmed,
-// and appends what events returns for the number of events that are left. It returns the size of the log. It may be
-// called again for the same log, by one caller at a time.
+// End ends a log after the death of its writer: it removes an incomplete event, and a last event that was not
+// confirmed, and appends the result of events for the number of events that are left. It returns the size of the log.
+// It may be called again for the same log, by one caller at a time.
 func (l *Logs) End(id string, events func(sequence int) ([]byte, error)) (size int64, err error) {
 	file, err := os.OpenFile(l.path(id), os.O_RDWR, 0)
 	if err != nil {

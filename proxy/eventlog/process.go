@@ -42,7 +42,7 @@ func claim(dir string) (*Process, error) {
 	}
 }
 
-// lock waits for those who look at the lock.
+// lock waits for processes that look at the lock.
 func lock(file *os.File) error {
 	for {
 		if err := unix.Flock(int(file.Fd()), unix.LOCK_EX); !errors.Is(err, unix.EINTR) {

@@ -118,7 +118,7 @@ func (r *Reader) Next() (bool, error) {
 	return r.at < r.ready(), err
 }
 
-// ready is the end of what may be returned.
+// ready is the end of the bytes that may be returned.
 func (r *Reader) ready() int64 {
 	if r.size >= 0 && r.last > 0 && r.last <= r.size && r.count > r.after {
 		return r.last
@@ -144,7 +144,7 @@ func (r *Reader) Done() (bool, error) {
 	}
 }
 
-// WriteTo writes up to most bytes of what Next has found.
+// WriteTo writes up to most bytes of the events that Next has found.
 func (r *Reader) WriteTo(w io.Writer, most int64) error {
 	buffer := buffers.Get().(*[scanned]byte)
 	defer buffers.Put(buffer)
@@ -161,8 +161,8 @@ func (r *Reader) WriteTo(w io.Writer, most int64) error {
 	return nil
 }
 
-// scan looks at everything behind the last whole event: what it saw of an event that was not whole, or not confirmed,
-// may be another one by now.
+// scan looks at everything behind the last whole event: an event that was incomplete or not confirmed may have been
+// replaced since.
 func (r *Reader) scan() error {
 	if r.last > 0 && r.last == r.size {
 		return nil

@@ -11,7 +11,7 @@ import (
 // listed is how many names of files are read at a time.
 const listed = 1000
 
-// Sweep removes what a killed process leaves: its lock, and the logs of which keep reports that no response has them. A
+// Sweep removes the remains of a killed process: its lock, and each log that no response has, as keep reports. A
 // response has its log before there is a file.
 func (l *Logs) Sweep(keep func(id string) (bool, error)) error {
 	dir, err := os.Open(l.dir)

@@ -57,7 +57,7 @@ func (w *Writer) Write(events []byte) (int, error) {
 	return len(events), nil
 }
 
-// Flush writes what waits, in one call of the system.
+// Flush writes the pending events, in one call of the system.
 func (w *Writer) Flush() error {
 	if w.err != nil || len(w.pending) == 0 {
 		return w.err

@@ -56,8 +56,7 @@ func NewClient(socket string, limits Limits, registry prometheus.Registerer, log
 // Inline fetches the image at an http or https URL and returns it as a data URL.
 // Its errors are *openai.Error, without a param, unless ctx ended.
 func (c *Client) Inline(ctx context.Context, url string) (dataURL string, err error) {
-	// A fetcher that ends or is reloaded finishes its fetches before the next one
-	// starts: this fetch may come after those.
+	// A fetcher that ends or is reloaded finishes its fetches before the next one starts: this fetch may follow those.
 	bounded, cancel := context.WithTimeout(ctx, 2*c.limits.Time+startTime)
 	defer cancel()
 	image, err := c.fetch(bounded, url)

@@ -6,6 +6,5 @@
 //	200 with the bytes of a PNG, JPEG, GIF or WebP image, or
 //	400, 503 {"code":"image_type","message":"…"}
 //
-// The URL comes from a stranger and must not reach what only this host can reach: see
-// Limits and forbidden.
+// The URL is not trusted, and must not reach an address that only this host can reach: see Limits and forbidden.
 package fetch

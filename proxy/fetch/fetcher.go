@@ -56,7 +56,7 @@ func New(limits Limits) *Fetcher {
 		ResponseHeaderTimeout:  stepTimeout,
 		MaxResponseHeaderBytes: maxHeader,
 		DisableKeepAlives:      true, // a kept connection would go to an old address
-		DisableCompression:     true, // images are compressed; and a bomb stays as small as it came
+		DisableCompression:     true, // images are compressed; and a bomb stays small
 	}}
 	return f
 }

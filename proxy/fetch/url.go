@@ -8,7 +8,7 @@ import (
 // urlLimit is in bytes. Signed URLs of object stores have about 2000.
 const urlLimit = 8192
 
-// parseURL makes the checks of a URL that come before the lookup of its host.
+// parseURL makes the checks of a URL before the lookup of its host.
 func parseURL(text string) (*url.URL, error) {
 	if len(text) > urlLimit {
 		return nil, wrong(CodeURL, "the URL is longer than %d bytes", urlLimit)

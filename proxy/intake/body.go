@@ -27,7 +27,7 @@ func (in *Intake) read(w http.ResponseWriter, r *http.Request, x *proxy.Exchange
 	if r.ContentLength > in.BodyLimit { // before anything is charged or read; the server closes the connection
 		return nil, in.bodyTooLarge()
 	}
-	expected := limits.Expected(max(0, r.ContentLength)) // of an unknown length, more is charged as it comes
+	expected := limits.Expected(max(0, r.ContentLength)) // of an unknown length, more is charged as it arrives
 	if err := x.Grant.Body.Acquire(r.Context(), expected); err != nil {
 		return nil, err
 	}
@@ -109,7 +109,7 @@ func (in *Intake) decode(w http.ResponseWriter, r *http.Request, x *proxy.Exchan
 	return all, from.explain(coding, err)
 }
 
-// reserve acquires memory for a body of unknown size as it comes, beside other bytes, and gives it more time.
+// reserve acquires memory for a body of unknown size as it arrives, in addition to other bytes, and gives it more time.
 func (in *Intake) reserve(w http.ResponseWriter, r *http.Request, x *proxy.Exchange,
 	beside int64) func(bytes int64) error {
 	return func(bytes int64) error {

@@ -16,9 +16,9 @@ import (
 
 const (
 	// maxWindow bounds the window of zstd: RFC 8878, section 3.1.1.1.2, has decoders support 8 MiB, and encoders use no
-	// more unless they are told to.
+	// more by default.
 	maxWindow = 8 << 20
-	// gzipMemory and zstdMemory are what a decoder takes beside the window; TestCodingMemory measures them.
+	// gzipMemory and zstdMemory are the memory of a decoder in addition to the window; TestCodingMemory measures them.
 	gzipMemory = 128 << 10
 	zstdMemory = 1 << 20
 )
@@ -50,7 +50,7 @@ func coding(r *http.Request) (string, error) {
 	return name, nil
 }
 
-// source is a body as it came. It keeps the error of its reader, which decoders may hide.
+// source is a body as received. It keeps the error of its reader, which decoders may hide.
 type source struct {
 	*bufio.Reader
 	err error
@@ -120,7 +120,7 @@ func windowOf(from *source) (uint64, error) {
 	return window, nil
 }
 
-// explain is the error of a coded body for its client: the one of its reader, or what the decoder refused.
+// explain is the error of a coded body for its client: the error of its reader, or of the decoder.
 func (s *source) explain(name string, err error) error {
 	switch {
 	case err == nil:

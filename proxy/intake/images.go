@@ -98,8 +98,8 @@ func boundFetched(images []openai.PlacedImage) error {
 	return nil
 }
 
-// Decoding is how many bytes codex needs to decode the images for each of so many turns, after it has left out images
-// beyond what a request may need: the oldest ones. The error is an *openai.Error about a new image.
+// Decoding is how many bytes codex needs to decode the images for each of so many turns, after it has left out the
+// oldest images, beyond the bound of a request. The error is an *openai.Error about a new image.
 func Decoding(images []openai.PlacedImage, turns int) (bytes int64, err error) {
 	kept, full := 0, false
 	for _, p := range slices.Backward(images) {
@@ -124,7 +124,7 @@ func Decoding(images []openai.PlacedImage, turns int) (bytes int64, err error) {
 	return bytes, nil
 }
 
-// firstBeyond is the error of the first of the new images that is more than a worker decodes with those before it.
+// firstBeyond is the error of the first new image that, with the images before it, is more than a worker decodes.
 func firstBeyond(images []openai.PlacedImage, turns int) *openai.Error {
 	bytes, last := int64(0), ""
 	for _, p := range images {

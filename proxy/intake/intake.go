@@ -29,7 +29,7 @@ type Settings struct {
 	// RequestTimeout bounds a request from the arrival of its body to the end of its
 	// answer; 0 is no bound.
 	RequestTimeout time.Duration
-	// IgnoreUnknown ignores unknown parameters of requests whose key does not say otherwise, instead of refusing them.
+	// IgnoreUnknown ignores unknown parameters of requests instead of refusing them. A key may have another setting.
 	IgnoreUnknown bool
 }
 
@@ -137,7 +137,7 @@ func (in *Intake) Bound(ctx context.Context) (context.Context, context.CancelFun
 	return context.WithTimeoutCause(ctx, in.RequestTimeout, in.late())
 }
 
-// BoundLater is Bound from the call of begin on, on the same goroutine, for a request whose waiting does not count.
+// BoundLater is Bound from the call of begin on, on the same goroutine, for a request with a wait that does not count.
 func (in *Intake) BoundLater(ctx context.Context) (bounded context.Context, begin func(), cancel context.CancelFunc) {
 	bounded, end := context.WithCancelCause(ctx)
 	stop := func() bool { return true }
@@ -221,8 +221,8 @@ func (in *Intake) resolve(model string, asked openai.Asked) (models.Choice, erro
 	return alias, err
 }
 
-// nearestEffort is the effort, or the highest below it that the model has. Of a model whose efforts are not known, it
-// is the effort itself: the model endpoint knows them.
+// nearestEffort is the effort, or the highest below it that the model has. If the model's efforts are not known, it is
+// the effort itself: the model endpoint knows them.
 func (in *Intake) nearestEffort(model, effort string) string {
 	efforts := openai.Efforts()
 	for at := slices.Index(efforts, effort); at > 0; at-- {
@@ -233,8 +233,7 @@ func (in *Intake) nearestEffort(model, effort string) string {
 	return effort
 }
 
-// summary is the reasoning.summary of a request, or the default if it names none; empty:
-// there is none.
+// summary is the reasoning.summary of a request, or the default if it names none; empty: no summary.
 func summary(asked, byDefault string) string {
 	if s := cmp.Or(asked, byDefault); s != openai.NoSummary {
 		return s

@@ -17,8 +17,8 @@ func Tools(list []openai.ClientTool) []appserver.Tool {
 	return tools
 }
 
-// AppendContents appends parts as contents of codex's history. kind is the type of texts in it:
-// input_text, or output_text for what the model wrote.
+// AppendContents appends parts as contents of codex's history. kind is the type of texts in it: input_text, or
+// output_text for texts of the model.
 func AppendContents(list []history.Content, parts []openai.Part, kind string) []history.Content {
 	for _, p := range parts {
 		switch {

@@ -9,8 +9,8 @@ import (
 	"codex-proxy/proxy/usage"
 )
 
-// Grant is what one request uses of the limits: memory, and the limits of its key. It
-// belongs to the request's goroutine, and must be ended with Settle and Release.
+// Grant is the use of the limits by one request: memory, and the limits of its key. It belongs to the request's
+// goroutine, and must be ended with Settle and Release.
 type Grant struct {
 	Body   Held   // memory of the request
 	Answer Output // memory of its answer
@@ -62,9 +62,9 @@ func (g *Grant) Admit(turns int64) error {
 	return nil
 }
 
-// Settle counts what a request used, once: before the last of its answer is sent, as the
-// client may come again as soon as it has that, or when the request has ended. model is
-// the name that usage counts; shares are the accounts that served it.
+// Settle counts the use of a request, once: before the last part of its answer is sent, as the client may send the next
+// request as soon as it has it, or when the request has ended. model is the name that usage counts; shares are the
+// accounts that served it.
 func (g *Grant) Settle(model string, shares []usage.Share) {
 	if g.settled || g.limiter == nil {
 		return
@@ -100,7 +100,7 @@ func (l *Limiter) refusal(met string, limits auth.Limits, wait time.Duration) er
 	}
 }
 
-// wholeSeconds rounds up: a client that comes a little early is refused again.
+// wholeSeconds rounds up: a client that tries again a little early is refused again.
 func wholeSeconds(d time.Duration) time.Duration {
 	return max(time.Second, (d + time.Second - 1).Truncate(time.Second))
 }

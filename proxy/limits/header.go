@@ -24,7 +24,7 @@ func (g *Grant) MarkAnthropicHeader(h http.Header, counts usage.Counts) {
 	tokens.showAnthropic(h, "Tokens")
 }
 
-// standings are what the key has left; nil where it has no such limit.
+// standings are the remaining requests and tokens of the key; nil where it has no such limit.
 func (g *Grant) standings(counts usage.Counts) (requests, tokens *standing) {
 	if l := g.key.Limits; l.RequestsPerMinute == 0 && l.TokensPerMinute == 0 && l.TokensPerDay == 0 {
 		return nil, nil

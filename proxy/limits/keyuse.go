@@ -6,11 +6,11 @@ import (
 	"codex-proxy/proxy/auth"
 )
 
-// KeyUse is what requests of an API key use in one process, or in several.
+// KeyUse is the use of an API key by its requests in one process, or in several.
 type KeyUse struct {
 	Running  int64 `json:"running,omitempty"`  // turns in flight
 	Requests int64 `json:"requests,omitempty"` // of limits per minute, since the process began
-	Tokens   int64 `json:"tokens,omitempty"`   // likewise
+	Tokens   int64 `json:"tokens,omitempty"`   // of limits per minute, since the process began
 }
 
 // Plus is both together.

@@ -34,9 +34,8 @@ type Settings struct {
 	Usage *usage.Store
 	// NextPlace is when a new request can expect a place on a worker.
 	NextPlace func() time.Duration
-	// Claim is called, without a lock, when a request was counted as running: it waits
-	// until other processes count it, and may call KeysElsewhere. False means that no
-	// other process has to. Nil: there is none.
+	// Claim is called, without a lock, when a request was counted as running: it waits until other processes count it,
+	// and may call KeysElsewhere. It returns false if no other process has to count it. Nil: there is no other process.
 	Claim func() bool
 	// OnKeyUse is called when KeyUses may have decreased, and must not wait. Nil: not at all.
 	OnKeyUse func()
@@ -54,7 +53,7 @@ func NewLimiter(s Settings) *Limiter {
 	return l
 }
 
-// meter is what one key uses now.
+// meter is the current use of one key.
 type meter struct {
 	requests, tokens bucket
 	use              KeyUse             // by this process
@@ -69,11 +68,11 @@ type bucket struct {
 	at   time.Time
 }
 
-// flow is what is still used at now.
+// flow returns the part that is still used at now.
 func (b *bucket) flow(limit int64, now time.Time) float64 {
 	b.used = max(0, b.used-float64(limit)*now.Sub(b.at).Minutes())
 	if limit == 0 {
-		b.used = 0 // a limit that comes later begins anew
+		b.used = 0 // a limit that is set later begins anew
 	}
 	b.at = now
 	return b.used
@@ -136,8 +135,8 @@ func (l *Limiter) begin(name string, limits auth.Limits, turns int64) (met strin
 	return "", 0
 }
 
-// claimed waits, without the lock, until the other processes count what this process has
-// counted; false means that no other process has to.
+// claimed waits, without the lock, until the other processes count the use by this process; it returns false if no
+// other process has to.
 func (l *Limiter) claimed() bool {
 	if l.claim == nil {
 		return false
@@ -186,8 +185,7 @@ func (l *Limiter) refuse(name, limit string) {
 	l.meter(name).refused[limit]++
 }
 
-// uses returns what counts against each limit of the key, and how often each limit was
-// met.
+// uses returns the use of each limit of the key, and how often each limit was met.
 func (l *Limiter) uses(name string, limits auth.Limits) (used, refused map[string]float64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -213,9 +211,8 @@ type standing struct {
 	reset            time.Duration // until the whole limit is there again
 }
 
-// standings returns what the key has left of requests and of tokens, less tokens that
-// are about to be counted; nil where it has no such limit. The tokens are of a minute, or
-// of the day for a key that only has that limit.
+// standings returns the requests and tokens that the key has left, less tokens that are about to be counted; nil where
+// it has no such limit. The tokens are of a minute, or of the day for a key that only has that limit.
 func (l *Limiter) standings(name string, limits auth.Limits, tokens int64) (requests, ofTokens *standing) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

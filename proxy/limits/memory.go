@@ -87,7 +87,7 @@ type Held struct {
 	bytes  int64
 	wanted int64 // more than bytes where that would be more than a share
 	small  int64 // of bytes, out of the part for small requests
-	more   int64 // of bytes, out of beside
+	more   int64 // of bytes, out of the part in addition to the limit
 
 	longest time.Duration // see WaitAtMost
 }
@@ -146,9 +146,8 @@ func (h *Held) patience() time.Duration {
 	return min(wait, cmp.Or(h.longest, wait))
 }
 
-// extend is Acquire for a charge that is not empty: if it waited for memory that others
-// hold, they could wait for the memory that it holds. A part beside the limit is for that,
-// and counts for no key.
+// extend is Acquire for a charge that is not empty: if it waited for memory that others hold, they could wait for the
+// memory that it holds. A part in addition to the limit is for that, and counts for no key.
 func (h *Held) extend(ctx context.Context, n int64) error {
 	m := h.memory
 	part := min(n, m.share()-h.bytes)
@@ -169,7 +168,7 @@ func (h *Held) extend(ctx context.Context, n int64) error {
 	return nil
 }
 
-// mostBeside is the size of the part beside the limit.
+// mostBeside is the size of the part in addition to the limit.
 func (h *Held) mostBeside() int64 {
 	if h.beside == h.memory.answers {
 		return h.memory.limit / 16

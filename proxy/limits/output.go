@@ -3,8 +3,8 @@ package limits
 import "context"
 
 const (
-	// perOutput is the memory that a byte of an answer takes until the answer has ended:
-	// as it comes, in the items of the turn, and in the answer.
+	// perOutput is the memory that a byte of an answer takes until the answer has ended: as it arrives, in the items of
+	// the turn, and in the answer.
 	perOutput = 3
 	// freeOutput is the memory of an answer that is not charged. Most answers take less.
 	freeOutput = 64 << 10

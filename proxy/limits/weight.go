@@ -9,7 +9,7 @@ import (
 // The memory that a request takes at most, in bytes, while it is read, decoded and sent
 // to a worker. TestWorstBody finds the bodies that take most.
 const (
-	PerByte    = 3    // of the body: as it came, decoded, and as the worker gets it
+	PerByte    = 3    // of the body: as received, decoded, and as sent to the worker
 	PerElement = 100  // a name or value in it
 	PerItem    = 1536 // a message, an item of the input or a tool
 )
@@ -18,8 +18,8 @@ const (
 // less, and do not have to wait for more after they were read.
 func Expected(size int64) int64 { return PerByte*size + size/2 + 8<<10 }
 
-// Weigh returns the charge for a body, and what else its first pass finds. The error is
-// an *openai.Error for a body that must not be decoded.
+// Weigh returns the charge for a body, and the other results of its first pass. The error is an *openai.Error for a
+// body that must not be decoded.
 func Weigh(body []byte) (bytes int64, w openai.Weight, err error) {
 	w = openai.Weigh(body)
 	if w.Elements > openai.MaxElements {

@@ -10,8 +10,8 @@ import (
 	"codex-proxy/proxy/tokens"
 )
 
-// count serves POST /v1/messages/count_tokens: it plans the turn of a message, and counts what
-// the model would get. No worker takes part.
+// count serves POST /v1/messages/count_tokens: it plans the turn of a message, and counts the tokens of the model's
+// input. It uses no worker.
 func (e *Endpoint) count(w http.ResponseWriter, r *http.Request, x *proxy.Exchange) error {
 	x.Operation = proxy.CountTokens
 	req, ctx, cancel, err := intake.Take(e.Intake, w, r, x, anthropic.DecodeCount)

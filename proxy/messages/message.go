@@ -31,7 +31,7 @@ type message struct {
 	builder *anthropic.Builder
 	begun   bool // message_start was sent
 	stop    *stopsequence.Cutter
-	item    string // the id of the message of the model whose text comes
+	item    string // the id of the model's message that is arriving
 }
 
 // run runs the turn.

@@ -1,5 +1,4 @@
-// Package messages serves Anthropic's Messages API: POST /v1/messages, and the counting of
-// tokens beside it.
+// Package messages serves Anthropic's Messages API: POST /v1/messages, and the counting of tokens for it.
 package messages
 
 import (

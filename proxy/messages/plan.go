@@ -86,8 +86,7 @@ func (p *plan) addThinking(block anthropic.BlockParam) {
 	p.reasoning.Add(item, mark)
 }
 
-// addInput adds the blocks that the client wrote: the results of tools, and what stands between
-// them as a message.
+// addInput adds the blocks of the client: the results of tools, and the blocks between them as a message.
 func (p *plan) addInput(role string, blocks []anthropic.BlockParam) {
 	var contents []history.Content
 	for _, block := range blocks {
@@ -102,8 +101,7 @@ func (p *plan) addInput(role string, blocks []anthropic.BlockParam) {
 	p.addContents(role, contents)
 }
 
-// addContents adds a message of contents, unless there is none. It returns the contents of the
-// next one.
+// addContents adds a message of contents, unless it is empty. It returns the contents of the next one.
 func (p *plan) addContents(role string, contents []history.Content) []history.Content {
 	if len(contents) > 0 {
 		p.turn.Items = append(p.turn.Items, history.Message(role, contents...))

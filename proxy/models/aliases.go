@@ -28,8 +28,8 @@ func newAliases(all map[string]modelname.Alias) aliases {
 	return a
 }
 
-// of returns the alias for the name of a request, and its own name: the same, or the most
-// precise pattern that matches; empty: there is none.
+// of returns the alias for the name of a request, and its own name: the same, or the most precise pattern that matches;
+// empty: no alias.
 func (a aliases) of(name string) (modelname.Alias, string) {
 	if alias, ok := a.all[name]; ok && !wildcard.Is(name) {
 		return alias, name

@@ -1,5 +1,5 @@
-// Package models is the catalogue of models: what the workers list, the aliases that the
-// operator gave to models, and the endpoint that lists them.
+// Package models is the catalogue of models: the models of the workers, the aliases that the operator gave to models,
+// and the endpoint that lists them.
 package models
 
 import (
@@ -38,14 +38,14 @@ type Catalogue struct {
 	reported map[string]bool // aliases without effect that the log names already
 }
 
-// New creates the catalogue of the workers' models and of aliases. summary is the
-// reasoning.summary of all models whose alias has none of its own; empty: none.
+// New creates the catalogue of the workers' models and of aliases. summary is the reasoning.summary of all models
+// without one in their alias; empty: none.
 func New(workers Workers, aliases map[string]modelname.Alias, summary string, logger *slog.Logger) *Catalogue {
 	return &Catalogue{workers: workers, aliases: newAliases(aliases), summary: summary, logger: logger,
 		reported: map[string]bool{}}
 }
 
-// Choice is what runs for the name of a model.
+// Choice is the model to run for a name.
 type Choice struct {
 	modelname.Alias
 	// Counted is the name that usage counts: the one of the request, or the pattern that matches it. Clients can
@@ -53,8 +53,8 @@ type Choice struct {
 	Counted string
 }
 
-// Resolve returns what to run for the name that a client gave. effort is the effort that
-// it requested in the field of that name, or empty. The error is an *openai.Error.
+// Resolve returns the choice for the name that a client gave. effort is the effort that it requested in the field of
+// that name, or empty. The error is an *openai.Error.
 func (c *Catalogue) Resolve(name, effort, field string) (Choice, error) {
 	alias, counted := c.find(name)
 	switch {
@@ -77,8 +77,8 @@ func (c *Catalogue) HasTier(model, tier string) bool { return c.workers.HasTier(
 // HasEffort reports whether the model, which may not be an alias, is known to have the reasoning effort.
 func (c *Catalogue) HasEffort(model, effort string) bool { return c.workers.HasEffort(model, effort) }
 
-// find returns the alias for a name of a request, and its own name; both are empty if there
-// is none, or if a worker has a model of that name.
+// find returns the alias for a name of a request, and its own name; both are empty if no alias matches, or if a worker
+// has a model of that name.
 func (c *Catalogue) find(name string) (modelname.Alias, string) {
 	if c.workers.Known(name) {
 		return modelname.Alias{}, ""

@@ -2,9 +2,9 @@ package openai
 
 // Asked is the part of a request that every endpoint has.
 type Asked struct {
-	Model   *string // may be replaced, as an alias is
-	Effort  *string // reasoning effort, likewise; empty: none
-	Summary *string // of the reasoning, likewise; nil: the answer has no place for it
+	Model   *string // may be replaced, for example for an alias
+	Effort  *string // reasoning effort, may be replaced; empty: not set
+	Summary *string // of the reasoning, may be replaced; nil: the answer has no place for it
 	Choices int     // turns that the request needs
 	Stream  bool
 	Ignored []string // parameters accepted without effect, sorted

@@ -39,11 +39,11 @@ func (g *valuePrefix) UnmarshalJSONFrom(from *jsontext.Decoder) error {
 	return err
 }
 
-// maxMembers bounds an object whose members are all read.
+// maxMembers bounds the members of an object that is read completely.
 const maxMembers = 1000
 
-// checkMembers refuses the object whose value comes next if it has more members than most: the names alone are several
-// times as large in memory.
+// checkMembers is called before each value of an object. It refuses the object if it has more members than most: the
+// names alone are several times as large in memory.
 func checkMembers(from *jsontext.Decoder, most int64) error {
 	if _, parts := from.StackIndex(from.StackDepth()); parts < 2*most {
 		return nil
@@ -83,8 +83,8 @@ func (s *boundedList[T]) UnmarshalJSONFrom(from *jsontext.Decoder) error {
 	return err
 }
 
-// growth is by how many elements the capacity of a list grows for its next element: a full list doubles, up to what is
-// decoded of it. append would copy a long list twice as often.
+// growth returns the number of elements by which the capacity of a list grows: a full list doubles, up to maxList+1.
+// append would copy a long list twice as often.
 func growth[T any](list []T) int {
 	if len(list) < cap(list) {
 		return 1

@@ -38,7 +38,7 @@ func replaceLoneSurrogates(b []byte) {
 	}
 }
 
-// isSurrogate reports whether b begins with an escaped surrogate whose second digit is one of those in second.
+// isSurrogate reports whether b begins with an escaped surrogate with its second digit in second.
 func isSurrogate(b []byte, second string) bool {
 	const hex = "0123456789abcdefABCDEF"
 	return len(b) >= 6 && b[0] == '\\' && b[1] == 'u' && (b[2] == 'd' || b[2] == 'D') &&

@@ -14,8 +14,8 @@ type Weight struct {
 	Elements int64  // names and values, nested ones included
 	Items    int64  // of the lists in the body: messages, items of the input, tools
 	Growth   int64  // by how many bytes the body may grow when it is made valid UTF-8, or quoted in an instruction
-	Model    string // empty if there is none, or it has escapes
-	Choices  int64  // n of a chat; 0 if there is none
+	Model    string // empty if the body names no model, or the name has escapes
+	Choices  int64  // n of a chat; 0 if it is not set
 }
 
 // Weigh returns the weight of a body in one pass, without a copy. It does not validate the body: if that is not JSON,

@@ -19,7 +19,7 @@ func (raw rawResponse) applyCacheOptions(req *ResponseRequest) error {
 		return nil
 	}
 	var options rawCacheOptions
-	if unmarshal(value, &options) != nil { // what is longer than maxValue was cut off
+	if unmarshal(value, &options) != nil { // a value longer than maxValue is cut off
 		return Invalid("invalid_value", cacheOptions,
 			cacheOptions+" must be an object of mode, prewarm and ttl, and prewarm a boolean")
 	}

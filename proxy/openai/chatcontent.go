@@ -33,7 +33,7 @@ type rawPart struct {
 	Text     *string   `json:"text"`
 	Refusal  *string   `json:"refusal"`
 	ImageURL *imageURL `json:"image_url"`
-	Detail   string    `json:"detail"` // beside an image_url that is a string
+	Detail   string    `json:"detail"` // if image_url is a string
 	File     *filePart `json:"file"`
 }
 

@@ -13,7 +13,7 @@ const maxName = 64
 type Message struct {
 	Role string // system, developer, user, assistant or tool
 	Name string // of the participant; may be empty
-	// Parts are the content; an assistant's message with calls may have none. Those of a tool are texts.
+	// Parts are the content; an assistant's message with calls may have none. The parts of a tool are texts.
 	Parts []Part
 	// Calls are an assistant's calls of tools. For each there is one answer among the messages of role tool that
 	// follow.

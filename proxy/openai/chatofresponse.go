@@ -7,7 +7,7 @@ import (
 )
 
 // ChatOrResponse is Chat for clients that may send the body of a response in place of a chat's, with input and without
-// messages, and read a chat completion as the answer. Cursor does so for models whose names it knows
+// messages, and read a chat completion as the answer. Cursor does so for the names of models that it knows
 // (gabrii/Cursor-Azure-GPT-5, issue 69).
 func (r Reading) ChatOrResponse(body []byte) (*ChatRequest, error) {
 	var raw rawChat
@@ -20,8 +20,8 @@ func (r Reading) ChatOrResponse(body []byte) (*ChatRequest, error) {
 	return r.chat(raw)
 }
 
-// chatOfResponseParams are the parameters of a response in place of a chat: those of a response, and what a chat may
-// have without effect.
+// chatOfResponseParams are the parameters of a response in place of a chat: all parameters of a response, and the
+// parameters of a chat that have no effect.
 var chatOfResponseParams = func() params {
 	table := maps.Clone(responseParams)
 	for name, p := range chatParams {
@@ -74,7 +74,7 @@ func (raw rawResponse) includesUsage() (bool, error) {
 	return options != nil && options.IncludeUsage, nil
 }
 
-// chat is the request as a chat, which has no place for what a response refers to or keeps.
+// chat converts the request to a chat, which cannot refer to stored objects or store any.
 func (req *ResponseRequest) chat() (*ChatRequest, error) {
 	if err := req.checkChat(); err != nil {
 		return nil, err
@@ -98,7 +98,7 @@ func (req *ResponseRequest) chat() (*ChatRequest, error) {
 	return chat, err
 }
 
-// checkChat refuses what only a response can have.
+// checkChat refuses parameters that only a response can have.
 func (req *ResponseRequest) checkChat() error {
 	for _, only := range []struct {
 		name string

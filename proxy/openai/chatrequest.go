@@ -36,7 +36,7 @@ type ChatRequest struct {
 	OfResponse   bool     // the body was one of a response
 }
 
-// latestOf is the index of the last message of the user, for which the answer is; -1: there is none.
+// latestOf returns the index of the user's last message, which the model answers; -1 if the user has no message.
 func latestOf(messages []Message) int {
 	for i, m := range slices.Backward(messages) {
 		switch m.Role {

@@ -7,9 +7,9 @@ import (
 )
 
 // Compacted is a part of a conversation after its compaction. The item compaction holds it in encrypted_content, which
-// clients send back as it is. The text is not secret: it comes from the client's own conversation.
+// clients send back as it is. The text is not secret: it summarizes the client's own conversation.
 type Compacted struct {
-	// Summary has what the model wrote about the conversation.
+	// Summary is the model's summary of the conversation.
 	Summary string `json:"summary"`
 	// Standing are the messages of the developer and the system, which hold on.
 	Standing []string `json:"standing,omitempty"`
@@ -20,8 +20,8 @@ const (
 	compactedPrefix = "codex-proxy-compaction-"
 	compactedHead   = compactedPrefix + "1:"
 	checksumSize    = 16
-	// MaxCompacted bounds the content, and maxStanding its messages: anybody can make a content that takes many times
-	// its size in memory.
+	// MaxCompacted bounds the content, and maxStanding its messages: any client can make a content that takes many
+	// times its size in memory.
 	MaxCompacted = 4 << 20
 	maxStanding  = 64
 )

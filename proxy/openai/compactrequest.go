@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// compactParams are the parameters of POST /v1/responses/compact. It also takes those of a response that say how an
-// answer is made, without effect, as clients send the same settings to both.
+// compactParams are the parameters of POST /v1/responses/compact. It also accepts the parameters of a response that
+// control its generation, without effect, as clients send the same settings to both.
 var compactParams = params{
 	"model": {honoured, ""},
 	"input": {honoured, "as for a response"},
@@ -91,7 +91,7 @@ type CompactedResponse struct {
 	Usage     *ResponseUsage    `json:"usage"`
 }
 
-// NewCompactedResponse makes the answer. Of a turn whose usage codex did not report, all counts are 0.
+// NewCompactedResponse makes the answer. All counts are 0 if codex reported no usage of the turn.
 func NewCompactedResponse(id string, at int64, output []json.RawMessage, usage *Usage) CompactedResponse {
 	if usage == nil {
 		usage = &Usage{}

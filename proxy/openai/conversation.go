@@ -36,7 +36,7 @@ const maxNewItems = 20
 type ConversationRequest struct {
 	Items    []InputItem
 	Metadata map[string]string
-	Ignored  []string // what is accepted without effect, sorted
+	Ignored  []string // parameters accepted without effect, sorted
 }
 
 type rawConversationRequest struct {

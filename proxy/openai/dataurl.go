@@ -15,7 +15,7 @@ const (
 
 // decodeDataURL returns the file in a data: URL of an image, and the URL in codex's form. Clients send other forms: the
 // scheme, the type and "base64" have no case (RFC 2397, RFC 2045), parameters such as charset may stand before it, and
-// base64 comes with line breaks and spaces, in the URL-safe alphabet, or without padding (RFC 4648).
+// base64 may have line breaks and spaces, be in the URL-safe alphabet, or without padding (RFC 4648).
 func decodeDataURL(at, url string) (raw []byte, canonical string, err error) {
 	head, data, ok := strings.Cut(url, ",")
 	if !ok || len(head) < len(dataScheme) || !strings.EqualFold(head[:len(dataScheme)], dataScheme) ||
@@ -40,7 +40,7 @@ func decodeDataURL(at, url string) (raw []byte, canonical string, err error) {
 	return raw, canonical, nil
 }
 
-// lastParameter is what stands behind the last semicolon.
+// lastParameter returns the text after the last semicolon.
 func lastParameter(head string) string {
 	return strings.TrimSpace(head[strings.LastIndexByte(head, ';')+1:])
 }

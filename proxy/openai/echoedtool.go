@@ -33,7 +33,7 @@ func echoedTool(tool json.RawMessage) json.RawMessage {
 		Description json.RawMessage              `json:"description"`
 		Tools       boundedList[json.RawMessage] `json:"tools"`
 	}
-	if unmarshal(tool, &raw) != nil { // it has been checked, and is echoed as it came
+	if unmarshal(tool, &raw) != nil { // it has been checked, and is echoed unchanged
 		return tool
 	}
 	added := map[string]json.RawMessage{}

@@ -30,7 +30,7 @@ type Error struct {
 	Header     http.Header   // further response headers; nil means none
 
 	// UpstreamCode is the code of the model endpoint, which the client receives in place of Code. The journal and the
-	// metrics have Code, whose values are few.
+	// metrics have Code, which has few values.
 	UpstreamCode string
 }
 

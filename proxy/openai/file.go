@@ -23,8 +23,8 @@ type filePart struct {
 // maxFilename bounds the name of a file, in bytes. Source: NAME_MAX of Linux.
 const maxFilename = 255
 
-// textTypes are the media types of text besides text/*, and those ending in +json, +xml or +yaml. The type
-// application/octet-stream is that of clients that know no better.
+// textTypes are the media types of text in addition to text/* and all types that end in +json, +xml or +yaml. Clients
+// that do not know the type of a file send application/octet-stream.
 var textTypes = []string{
 	"", "application/octet-stream", "application/json", "application/jsonl", "application/x-ndjson",
 	"application/ndjson", "application/xml", "application/yaml", "application/x-yaml", "application/toml",

@@ -110,8 +110,8 @@ func schemaInWords(name, description string, schema json.RawMessage) string {
 	return instruction + string(compact(schema))
 }
 
-// prependMember adds a string to a schema: codex sends no name or description beside it. The order of the properties
-// must stay, as the model writes them in that order.
+// prependMember adds a string to a schema: codex sends no name or description with it. The order of the properties must
+// stay, as the model writes them in that order.
 func prependMember(schema json.RawMessage, root map[string]any, key, value string) json.RawMessage {
 	if _, has := root[key]; has || value == "" {
 		return schema

@@ -11,8 +11,8 @@ import (
 const (
 	// maxPixels bounds an image. Codex decodes images and scales them down; a small file can hold a very large image.
 	maxPixels = 64_000_000
-	// maxDecoding bounds the bytes for one image: any of 64 megapixels but those of extreme shape. A worker must have
-	// as much memory beyond its memory when idle.
+	// maxDecoding bounds the bytes for one image: enough for 64 megapixels, except in an extreme shape. A worker must
+	// have as much memory beyond its memory when idle.
 	maxDecoding = 1 << 30
 	// MaxDecoding bounds the bytes for all images of a request: five photos of 50 megapixels, a dozen of 12, 300
 	// screenshots of 1080 rows. Codex needs 7 to 15 s of CPU time for as much, of the 30 s in which a turn has to
@@ -39,8 +39,8 @@ const MaxImages = 1000
 type PlacedImage struct {
 	At    string
 	Image *Image
-	// New means that it is in the message of the client that the answer is for. An image that came before, or that a
-	// tool has brought, is left out if it is beyond a bound: the conversation could not go on otherwise.
+	// New means that it is in the message of the client that the answer is for. An image of an earlier message or of a
+	// tool is left out if it is beyond a bound: the conversation could not go on otherwise.
 	New bool
 }
 

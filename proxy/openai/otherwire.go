@@ -11,7 +11,7 @@ type List[T any] = boundedList[T]
 // MaxList bounds every list of a request.
 const MaxList = maxList
 
-// ValuePrefix is the beginning of the value of a parameter whose value has no use.
+// ValuePrefix is the beginning of the value of a parameter that has no effect.
 type ValuePrefix = valuePrefix
 
 // IsSet reports whether the value is more than null, false or empty.
@@ -36,7 +36,7 @@ func NewImage(at, field, url string) (*Image, error) {
 	return &image, err
 }
 
-// NewClientTool is a function of a client. at is the path of the tool, schemaAt that of the schema of its parameters.
+// NewClientTool is a function of a client. at is the path of the tool, schemaAt the path of its parameters' schema.
 func NewClientTool(at, schemaAt, name, description string, schema json.RawMessage) (ClientTool, error) {
 	if err := checkToolName(at+".name", name); err != nil {
 		return ClientTool{}, err

@@ -15,7 +15,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// value is what a parameter may be, besides null.
+// value describes the values of a parameter; null is always one.
 type value struct {
 	kind     string   // as in words: a number, a whole number, a boolean, text, an object, a list, metadata
 	min, max float64  // of a number
@@ -160,7 +160,7 @@ func readMetadata(pairs map[string]metadatum) (map[string]string, error) {
 		}
 		metadata[key] = string(value)
 	}
-	if len(pairs) > maxMetadata { // the member came twice
+	if len(pairs) > maxMetadata { // the body has metadata twice
 		return nil, Invalid("invalid_value", "metadata",
 			fmt.Sprintf("metadata must not have more than %d members", maxMetadata))
 	}

@@ -9,11 +9,11 @@ import (
 type Reading struct {
 	// IgnoreUnknown ignores the parameters that are in no table, instead of refusing them.
 	IgnoreUnknown bool
-	// Model is the model that the path of the request names, whatever the body says; empty: it names none.
+	// Model is the model in the request's path, and overrides the model of the body; empty: the path has no model.
 	Model string
 }
 
-// model is the name of the model for a request whose body has that one.
+// model returns the name of the model for a request that has inBody in its body.
 func (r Reading) model(inBody string) string {
 	if r.Model != "" {
 		return r.Model

@@ -72,7 +72,7 @@ func (b *ResponseBuilder) Queue() []ResponseEvent {
 	return []ResponseEvent{b.responseEvent("response.created"), b.responseEvent("response.queued")}
 }
 
-// Begin makes the events before all others, or after those of Queue; once.
+// Begin makes the first events, or the first ones after the events of Queue; once.
 func (b *ResponseBuilder) Begin() (events []ResponseEvent) {
 	if b.begun {
 		return nil
@@ -193,7 +193,7 @@ func (b *ResponseBuilder) End(finish string, usage *Usage, at int64) []ResponseE
 	return append(events, b.responseEvent("response.completed"))
 }
 
-// TakeBack takes the last event of End back, which nobody has received: the response can fail after it.
+// TakeBack takes back the last event of End, which was not sent: the response can fail after it.
 func (b *ResponseBuilder) TakeBack() {
 	b.sequence--
 	b.response.Status, b.response.CompletedAt, b.response.IncompleteDetails = StatusInProgress, nil, nil

@@ -54,8 +54,8 @@ func (b *ResponseBuilder) closeText() []ResponseEvent {
 	return []ResponseEvent{done, part}
 }
 
-// openPart opens the part of the summary that has the model's number part. Parts are numbered in the order in which
-// they come, without gaps.
+// openPart opens the part of the summary that has the model's number part. Parts are numbered in the order of their
+// arrival, without gaps.
 func (b *ResponseBuilder) openPart(part int) []ResponseEvent {
 	if b.open.part >= 0 && part == b.open.modelPart {
 		return nil
@@ -106,7 +106,7 @@ func (b *ResponseBuilder) finishItem(status string) ResponseEvent {
 	return e
 }
 
-// finishMessage sends the text that has not come as deltas.
+// finishMessage sends the text that codex did not send as deltas.
 func (b *ResponseBuilder) finishMessage(item modelItem) []ResponseEvent {
 	var text strings.Builder
 	for _, part := range item.Content {

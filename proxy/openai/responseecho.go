@@ -49,7 +49,7 @@ func (req *ResponseRequest) CacheKey() string {
 	return ""
 }
 
-// HistoryParam is the parameter that names what comes before the input.
+// HistoryParam is the parameter that names the history before the input.
 func (req *ResponseRequest) HistoryParam() string {
 	if req.Conversation != "" {
 		return "conversation"

@@ -35,7 +35,7 @@ type rawItem struct {
 	Output    content                      `json:"output"`
 	Tools     boundedList[json.RawMessage] `json:"tools"`
 	Reasoning json.RawMessage              `json:"reasoning"` // of a configuration_update; others may have any
-	Text      json.RawMessage              `json:"text"`      // likewise
+	Text      json.RawMessage              `json:"text"`      // of a configuration_update
 }
 
 // rawInput is a string or a list of items.
@@ -139,7 +139,7 @@ func (req *ResponseRequest) Images() (list []PlacedImage) {
 	return list
 }
 
-// Latest is the index of the last message of the user in the input, for which the answer is; -1: there is none.
+// Latest returns the index of the user's last message in the input, which the model answers; -1 if it has none.
 func (req *ResponseRequest) Latest() int {
 	for i, in := range slices.Backward(req.Input) {
 		switch {

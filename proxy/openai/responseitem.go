@@ -11,7 +11,7 @@ import (
 )
 
 // Item is an item of a conversation, of the input or the output. Type determines the fields that are set; the JSON
-// names are those of the API.
+// names are the API's.
 type Item struct {
 	Type      string            `json:"type"`
 	ID        string            `json:"id,omitempty"`

@@ -31,8 +31,8 @@ type ResponseRequest struct {
 	ServiceTier  string // flex, priority or empty
 	Metadata     map[string]string
 	Ignored      []string // parameters accepted without effect, sorted
-	// Compaction asks for a compaction of the conversation in place of an answer, if it is not nil. It has what the
-	// compaction holds beside the summary.
+	// Compaction asks for a compaction of the conversation in place of an answer, if it is not nil. It has all fields
+	// of the compaction except the summary.
 	Compaction *Compacted
 
 	echoed                rawEcho
@@ -105,7 +105,7 @@ func (r Reading) Response(body []byte) (*ResponseRequest, error) {
 	return raw.decoded(r)
 }
 
-// decode reads a body that came over HTTP.
+// decode reads the body of an HTTP request.
 func (raw *rawResponse) decode(body []byte) error {
 	if err := decodeBody(body, raw); err != nil {
 		return err

@@ -89,7 +89,7 @@ func (n *schemaMembers) drop(names ...string) {
 	*n = slices.DeleteFunc(*n, func(a schemaMember) bool { return slices.Contains(names, a.name) })
 }
 
-// besides reports whether there are keywords that count, other than those.
+// besides reports whether the schema has other keywords that count.
 func (n schemaMembers) besides(names ...string) bool {
 	return slices.ContainsFunc(n, func(a schemaMember) bool {
 		return counts(a.name) && !slices.Contains(names, a.name)
@@ -105,7 +105,7 @@ func counts(keyword string) bool {
 
 // merge adds the members of another schema that also holds. It reports false if both have the same keyword with
 // different values, or more keywords than a schema has, or one refuses all properties of the other:
-// additionalProperties knows only the properties beside it.
+// additionalProperties considers only the properties of its own schema.
 func (n *schemaMembers) merge(other schemaMembers) bool {
 	if len(*n)+len(other) > maxKeywords || n.refusesAll(other) || other.refusesAll(*n) {
 		return false

@@ -7,8 +7,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Limits on stop: the number of sequences is that of the OpenAI reference, which has no
-// limit on their length.
+// Limits on stop: the OpenAI reference limits the number of sequences to 4, and not their length.
 const (
 	maxStops    = 4
 	maxStopSize = 1 << 10 // bytes of one sequence
@@ -16,8 +15,7 @@ const (
 
 var stopPaths = [maxStops]string{"stop[0]", "stop[1]", "stop[2]", "stop[3]"}
 
-// stopSequences are a string, or a list of strings. null, an empty list and an empty
-// string are none.
+// stopSequences are a string, or a list of strings. null, an empty list and an empty string are no stop sequence.
 type stopSequences []string
 
 // UnmarshalJSONFrom decodes both forms.

@@ -7,7 +7,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// strictNumbers are the keywords of the subset whose values are numbers. Schemas before draft 6 have booleans in some.
+// strictNumbers are the keywords of the subset with numbers as values. Schemas before draft 6 have booleans in some.
 var strictNumbers = []string{
 	"minItems", "maxItems", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf",
 }

@@ -11,7 +11,7 @@ const (
 	maxStrictProperties = 5000
 	maxStrictEnum       = 1000
 	maxStrictText       = 120_000
-	maxShortEnum        = 250    // values of an enum whose text has no limit of its own
+	maxShortEnum        = 250    // values of an enum without a limit on its text
 	maxLongEnumText     = 15_000 // bytes of a longer one
 )
 
@@ -22,11 +22,11 @@ const (
 	maxFiniteRounds = 20
 	// maxKeywords bounds the members of a schema that is merged with another one.
 	maxKeywords = 200
-	// maxDiscriminators bounds the properties that may be what alternatives differ in.
+	// maxDiscriminators bounds the properties that are tried as the discriminator of alternatives.
 	maxDiscriminators = 20
 )
 
-// Keywords by what becomes of them in the strict form. All others are dropped: they state nothing about the value.
+// Keywords by their place in the strict form. All others are dropped: they do not constrain the value.
 var (
 	strictKept = []string{
 		"title", "description", "type", "enum", "const", "$ref", "anyOf", "properties", "required",
@@ -49,9 +49,9 @@ var (
 )
 
 // strictForm makes a schema in the strict subset from one that may be outside. Every value under the form is valid
-// under the schema, but for the constraints that the subset lacks: exact reports that there are none. All declared
-// properties of an object are required, and there are no others. ok is false for schemas without such a form, as those
-// of objects with arbitrary names.
+// under the schema, except for constraints that the subset lacks: exact reports that the schema has no such constraint.
+// All declared properties of an object are required, and there are no others. ok is false for schemas without such a
+// form, for example of objects with arbitrary names.
 func strictForm(schema json.RawMessage) (form json.RawMessage, exact, ok bool) {
 	if len(schema) > maxStrictWork {
 		return nil, false, false
@@ -81,14 +81,14 @@ func strictForm(schema json.RawMessage) (form json.RawMessage, exact, ok bool) {
 
 // strictMaker makes one strict form.
 type strictMaker struct {
-	given  map[string]json.RawMessage // what references name
+	given  map[string]json.RawMessage // schemas by reference
 	exact  bool                       // no constraint is lost
 	atRoot bool                       // the root is next; it must not be a mere reference
 	wanted []string
 	order  []string                   // of the definitions
 	defs   map[string]json.RawMessage // by reference; nil while wanted
 
-	open []string // references whose schema is being copied or made strict
+	open []string // references to the schemas that are being copied or made strict
 
 	depth int // of the node in hand
 
@@ -146,8 +146,8 @@ func (m *strictMaker) flatten(n schemaMembers) (schemaMembers, bool) {
 	return n, false
 }
 
-// takeInner removes a schema that holds beside the others of n, and returns it; nil if there is none. inline is for a
-// reference without siblings.
+// takeInner removes a schema that holds in addition to the others of n, and returns it; nil if n has no such schema.
+// inline is for a reference without siblings.
 func (m *strictMaker) takeInner(n *schemaMembers, inline bool) (inner json.RawMessage, ok bool) {
 	if n.has("allOf") {
 		all, _ := n.list("allOf")

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// union makes the alternatives strict. Further constraints beside them are outside the subset.
+// union makes the alternatives strict. The subset has no further constraints next to them.
 func (m *strictMaker) union(n schemaMembers, level int) bool {
 	alternatives, ok := n.list("anyOf")
 	beside := slices.ContainsFunc(n, func(a schemaMember) bool {
@@ -68,7 +68,7 @@ func (m *strictMaker) array(n schemaMembers, level int) bool {
 	return ok
 }
 
-// count adds up what is limited.
+// count adds up the values that OpenAI limits.
 func (m *strictMaker) count(n schemaMembers) bool {
 	values, _ := n.list("enum")
 	m.enum += len(values)

@@ -14,8 +14,8 @@ type toolChoice struct {
 	names []toolName // of the tools that it may call; nil means all
 }
 
-// chooseTools decodes tool_choice. named returns the name in {"type":"function",…} and {"type":"custom",…}, whose form
-// differs between the two APIs; group does so for {"type":"allowed_tools",…}.
+// chooseTools decodes tool_choice. named returns the name in {"type":"function",…} and {"type":"custom",…}, which
+// differ between the two APIs; group does so for {"type":"allowed_tools",…}.
 func chooseTools(raw json.RawMessage, named func(json.RawMessage) toolName,
 	group func(json.RawMessage) allowedTools) (toolChoice, error) {
 	if isUnset(raw) && string(raw) != `"none"` {

@@ -1,9 +1,8 @@
-// Package reasoning marks the encrypted reasoning of the model with its maker. Reasoning is
-// encrypted for the account that made it: the model endpoint refuses a conversation with
-// reasoning of another account. A mark of the worker stands in front of the encrypted text,
-// which a client sends back as it is; so its maker is known after a restart, too. Reasoning
-// without a mark comes from elsewhere, from an account that is not known: it is left out
-// where the next turn may run on another account than this one.
+// Package reasoning marks the encrypted reasoning of the model with its maker. Reasoning is encrypted for the account
+// that made it: the model endpoint refuses a conversation with reasoning of another account. A mark of the worker
+// stands in front of the encrypted text, which a client sends back as it is; so its maker is known after a restart,
+// too. Reasoning without a mark is of an unknown account: it is left out where the next turn may run on another account
+// than this one.
 package reasoning
 
 import (
@@ -20,7 +19,7 @@ func Mark(worker string) string {
 	return "worker-" + hex.EncodeToString(sum[:6]) + ":"
 }
 
-// Unmark takes the mark off; the mark is empty if the reasoning comes from elsewhere.
+// Unmark takes the mark off; the mark is empty if the account of the reasoning is unknown.
 func Unmark(encrypted string) (mark, rest string) {
 	n := len(Mark(""))
 	if len(encrypted) < n || !strings.HasPrefix(encrypted, "worker-") || encrypted[n-1] != ':' {

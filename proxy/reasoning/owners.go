@@ -14,8 +14,7 @@ type Owners struct {
 	last string            // mark, the last one that is not empty
 }
 
-// Add adds an item of reasoning, with the mark of the worker that made it; empty: it comes
-// from elsewhere.
+// Add adds an item of reasoning, with the mark of the worker that made it; empty: unknown.
 func (o *Owners) Add(item history.Item, mark string) {
 	if o.of == nil {
 		o.of = map[string]string{}
@@ -41,8 +40,7 @@ func (o *Owners) Only(marks []string, items []history.Item) []history.Item {
 	return fit
 }
 
-// Prefers returns the worker that made the last of the reasoning; empty if there is none
-// among the workers of those names.
+// Prefers returns the worker that made the last of the reasoning; empty if workers does not have it.
 func (o *Owners) Prefers(workers []string) string {
 	if o.last == "" {
 		return ""

@@ -17,8 +17,8 @@ const (
 	obeyEvery = time.Second
 )
 
-// Run cancels background responses that clients of other processes have cancelled, and ends those of processes that
-// have ended, until ctx ends; then it returns nil.
+// Run cancels background responses that clients of other processes have cancelled, and ends the responses of ended
+// processes, until ctx ends; then it returns nil.
 func (e *Endpoint) Run(ctx context.Context) error {
 	if e.Store == nil {
 		<-ctx.Done()
@@ -66,7 +66,7 @@ func (e *Endpoint) obey(ctx context.Context) {
 	}
 }
 
-// errAbandoned is the reason of the failure of a response whose process has ended.
+// errAbandoned is the error of a response after the end of its process.
 var errAbandoned = &openai.Error{
 	Status: http.StatusInternalServerError, Type: openai.TypeServer,
 	Message: "the service ended before the response was finished; send the request again",

@@ -32,7 +32,7 @@ type replaced struct {
 	events []byte        // its last events; nil: it is not known how many there are before them
 }
 
-// fail ends a response whose turn has not begun: nothing of its request is in memory.
+// fail ends a response before the start of its turn: nothing of its request is in memory.
 func (b *background) fail(err error) {
 	b.failure = nil
 	if !errors.Is(err, errCancelled) {
@@ -143,7 +143,7 @@ func (b *background) report(err error) {
 		"request_id", b.x.ID, "response_id", b.id, "error", err)
 }
 
-// pause waits for the next try. It reports false if there is none, as the service has ended all turns.
+// pause waits for the next try. It reports false if the service has ended all turns.
 func (b *background) pause() bool {
 	if b.base.Err() != nil {
 		return false
@@ -177,7 +177,7 @@ func (b *background) endLog() error {
 		}
 		return r.events, err
 	})
-	if errors.Is(err, fs.ErrNotExist) { // somebody has removed it
+	if errors.Is(err, fs.ErrNotExist) { // it was removed
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(b.base), storeTimeout)
 		defer cancel()
 		return b.Store.LoseLog(ctx, b.id)

@@ -57,7 +57,7 @@ func (b *background) mayWait(err error) bool {
 		return false
 	case errors.Is(err, workers.ErrBusy), errors.Is(err, workers.ErrQueueFull), errors.Is(err, workers.ErrNotReady):
 		return true
-	case errors.As(err, &known): // there is no room in memory, or it lost its conversation while there was none
+	case errors.As(err, &known): // memory is full, or it lost its conversation while memory was full
 		return known.Code == "overloaded" || known.Code == "concurrency_exceeded" || known.Code == "conversation_locked"
 	}
 	return false
@@ -141,7 +141,7 @@ func (b *background) progress(response openai.Response) {
 	}
 }
 
-// failBackground is Fail for a background response whose turn has begun.
+// failBackground is Fail for a background response after the start of its turn.
 func (s *response) failBackground(ctx context.Context, err error) error {
 	if errors.Is(context.Cause(ctx), errCancelled) {
 		return s.end(ctx, s.builder.Cancel(usageOf(s.x)))

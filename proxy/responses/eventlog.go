@@ -9,7 +9,7 @@ import (
 	"codex-proxy/proxy/openai"
 )
 
-// logged writes the events of a background response to their log. A response whose events cannot be written fails: its
+// logged writes the events of a background response to their log. If they cannot be written, the response fails: its
 // clients would miss them. It belongs to the goroutine of the response.
 type logged struct {
 	*background

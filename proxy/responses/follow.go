@@ -19,7 +19,7 @@ import (
 const (
 	// lookAgain is how often a follower looks at a log of which the kernel reports no change.
 	lookAgain = time.Second
-	// lookSoon is the same at first for a log whose last event is not confirmed yet.
+	// lookSoon is the first such interval if the last event of the log is not confirmed yet.
 	lookSoon = 10 * time.Millisecond
 	// lastWords is how long a follower goes on when the service ends all turns, for their ends.
 	lastWords = 1500 * time.Millisecond
@@ -73,9 +73,9 @@ type follower struct {
 	after     int
 	ended     bool
 	size      int64         // of the log, once the response has ended
-	tail      []byte        // what comes behind the whole events of the log then; nil: nothing
+	tail      []byte        // after the whole events of the log then; nil: nothing
 	sent      time.Time     // when the client last got something
-	soon      time.Duration // until the next look at a log whose end is not confirmed
+	soon      time.Duration // until the next look at a log without a confirmed end
 }
 
 // look finds out whether the response has ended. The error is stored.ErrNotFound if there is no log.
@@ -140,7 +140,7 @@ func (f *follower) sendAll(ctx context.Context) error {
 	}
 }
 
-// send sends what the log has. It reports whether that was something.
+// send sends the new events of the log. It reports whether the log had some.
 func (f *follower) send() (some bool, err error) {
 	more, err := f.reader.Next()
 	for more && err == nil {

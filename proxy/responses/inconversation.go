@@ -67,14 +67,14 @@ func (e *Endpoint) close(job *job) {
 	}
 }
 
-// extends reports whether a response adds its input and output to its conversation: one that has not come to its own
-// end adds nothing, so that its client can send the input again.
+// extends reports whether a response adds its input and output to its conversation: an interrupted one adds nothing, so
+// that its client can send the input again.
 func extends(status string) bool {
 	return status == openai.StatusCompleted || status == openai.StatusIncomplete
 }
 
-// join prepares an item of the input for the conversation, whose items have different ids: the copy of an item that the
-// input refers to gets one of its own.
+// join prepares an item of the input for the conversation. Its items have different ids: the copy of an item that the
+// input refers to gets a new id.
 func (j *job) join(known map[string]item, i item, in openai.InputItem) (item, error) {
 	if j.req.Conversation == "" {
 		return i, nil

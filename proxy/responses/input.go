@@ -26,7 +26,7 @@ type job struct {
 	store   bool
 	recall  bool    // the connection remembers the response
 	prefer  string  // the worker of the last answer
-	opening *string // the instructions with which the conversation began; nil: those of req
+	opening *string // the instructions with which the conversation began; nil: the ones of req
 	claims  bool    // it is to have the conversation of req
 	claimed bool    // it has it
 }
@@ -51,7 +51,7 @@ func (j *job) conversation() []item {
 }
 
 // newJob finds everything that the request refers to, and claims its conversation: close must be called at the end of
-// the response. last is what a connection remembers of its last response; it may be nil.
+// the response. last is the last response of a connection; it may be nil.
 func (e *Endpoint) newJob(ctx context.Context, x *proxy.Exchange, req *openai.ResponseRequest,
 	last *remembered) (*job, error) {
 	return e.find(ctx, x, req.Blank(proxy.NewID("resp_"), time.Now().Unix()), req, last, true)
@@ -93,7 +93,7 @@ func (e *Endpoint) findHistory(ctx context.Context, x *proxy.Exchange, job *job,
 		if err := x.Grant.Body.Add(ctx, limits.PerByte*size(last.items)+weight(last.items)); err != nil {
 			return err
 		}
-		if last.stored { // it may have been deleted since, or what it continues
+		if last.stored { // it may have been deleted since, or a response before it
 			_, _, err = e.Store.About(ctx, x.Key.Name, id)
 		}
 	case e.Store == nil:

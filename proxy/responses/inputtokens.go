@@ -10,8 +10,8 @@ import (
 	"codex-proxy/proxy/tokens"
 )
 
-// inputTokens serves POST /v1/responses/input_tokens: it plans the turn of a response, and counts what the model would
-// get. No worker takes part.
+// inputTokens serves POST /v1/responses/input_tokens: it plans the turn of a response, and counts the tokens of the
+// model's input. It uses no worker.
 func (e *Endpoint) inputTokens(w http.ResponseWriter, r *http.Request, x *proxy.Exchange) error {
 	x.Operation = proxy.CountTokens
 	req, ctx, cancel, err := intake.Take(e.Intake, w, r, x, e.Intake.Reading(x).InputTokens)

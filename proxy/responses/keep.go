@@ -15,7 +15,7 @@ import (
 // than SQLite waits for another writer.
 const storeTimeout = 8 * time.Second
 
-// remembered is what a connection knows of its last response, stored or not.
+// remembered is the last response of a connection, stored or not.
 type remembered struct {
 	id, worker string
 	opening    string // the instructions with which the conversation began
@@ -67,7 +67,7 @@ func (s *response) extend(ctx context.Context, output []item) error {
 	return s.Store.Extend(ctx, s.x.Key.Name, s.job.req.Conversation, s.x.Turn.Worker, items)
 }
 
-// notExtended is the error of a response whose conversation does not have it: the next one would not know of it.
+// notExtended is the error of a response that is missing in its conversation: the next response would lack it.
 func notExtended(err error) error {
 	why := "it cannot be stored just now; the journal has the reason"
 	if errors.Is(err, stored.ErrNoRoom) {

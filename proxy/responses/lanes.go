@@ -20,8 +20,8 @@ const (
 	retryBackground = 10 * time.Second
 )
 
-// lane is where background responses wait that wait for the same workers: one of them at a time is in the queue for a
-// place, so that requests whose clients wait do not wait behind all of them.
+// lane identifies background responses that wait for the same workers: one of them at a time is in the queue for a
+// place, so that requests of waiting clients do not wait behind all of them.
 type lane struct{ key, model, accounts string }
 
 func laneOf(key, model string, accounts []string) lane {
@@ -38,7 +38,7 @@ type lanes struct {
 	byLane map[lane][]*place
 }
 
-// held is what background responses take.
+// held counts background responses and their bytes.
 type held struct {
 	count int
 	bytes int64

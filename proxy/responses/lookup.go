@@ -37,7 +37,7 @@ func (e *Endpoint) get(w http.ResponseWriter, r *http.Request, x *proxy.Exchange
 	}}))
 }
 
-// deletedMeanwhile is the error of an answer whose stored bytes were deleted before they were read.
+// deletedMeanwhile is the error if the stored bytes of an answer were deleted before they were read.
 func deletedMeanwhile(r *http.Request, err error) error {
 	if errors.Is(err, stored.ErrNotFound) {
 		return responseNotFound(r)

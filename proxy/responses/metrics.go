@@ -8,7 +8,7 @@ import (
 	"codex-proxy/proxy/openai"
 )
 
-// metrics are what background responses move.
+// metrics are the metrics of background responses.
 type metrics struct {
 	ended   *prometheus.CounterVec
 	resumed prometheus.Counter

@@ -18,7 +18,7 @@ type plan struct {
 	turn      appserver.TurnRequest
 	reasoning reasoning.Owners
 	images    int64    // bytes that codex needs to decode the images
-	kept      retained // what a compaction keeps
+	kept      retained // by a compaction
 }
 
 // planTurn maps a request, with the whole conversation, onto a turn.

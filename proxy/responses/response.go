@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// streamSilence is how long after the start of its turn a stream sends response.created, unless output comes
-	// first. The model endpoint refuses a request within that time, and the refusal keeps its HTTP status, on which
+	// streamSilence is how long after the start of its turn a stream sends response.created, unless output is sent
+	// earlier. The model endpoint refuses a request within that time, and the refusal keeps its HTTP status, on which
 	// clients act: they wait and try again (429, 503), or report it (400, 404).
 	streamSilence = 2 * time.Second
 	// socketSilence is the same on a WebSocket, where no error has an HTTP status.
@@ -30,7 +30,7 @@ const (
 // errCancelled ends a response that a client has cancelled.
 var errCancelled = errors.New("the response was cancelled")
 
-// eventWriter sends the events of a response as they come.
+// eventWriter sends the events of a response as they arrive.
 type eventWriter interface {
 	write([]openai.ResponseEvent) error
 	Flush() error
@@ -85,9 +85,8 @@ func (s *response) warmUp(ctx context.Context) (*remembered, error) {
 	return s.kept, err
 }
 
-// run runs the turn. Nothing is sent while the turn can still be lost and run again. It
-// returns what the connection remembers of the response; nil if the response did not come
-// to an end.
+// run runs the turn. Nothing is sent while the turn can still be lost and run again. It returns the response for the
+// connection to remember; nil if the response did not end normally.
 func (s *response) run(ctx context.Context) (*remembered, error) {
 	planned, err := planTurn(s.job.req, s.job.conversation())
 	if err != nil {
@@ -175,8 +174,8 @@ func (s *response) Flush() error {
 	return s.events.Flush()
 }
 
-// Silence implements turn.Sink. The events that come first in any case break the first
-// silence of a turn, once; comments break every other silence.
+// Silence implements turn.Sink. The first events, which every turn has, break the first silence, once; comments break
+// every other silence.
 func (s *response) Silence() error {
 	switch {
 	case s.events == nil:
@@ -229,7 +228,7 @@ func (s *response) Fail(ctx context.Context, err error) error {
 	}
 }
 
-// usageOf is what the turn of an exchange used; nil: codex reported nothing.
+// usageOf is the usage of an exchange's turn; nil: codex reported nothing.
 func usageOf(x *proxy.Exchange) *openai.Usage { return answer.Usage(x.Turn.Usage) }
 
 // send sends events, if the response is not sent as a whole.

@@ -16,7 +16,7 @@ import (
 const fromSummary = "The conversation up to here was compacted. This summary of it was written then, to go on from:\n\n"
 
 // compactedItems are the standing messages of a compaction as one, as its content can have many small ones, and its
-// summary. Messages that the conversation has beside it are left out.
+// summary. Messages that the conversation has outside of it, in beside, are left out.
 func compactedItems(c openai.Compacted, beside said) (items []history.Item) {
 	standing := slices.DeleteFunc(c.Standing, func(text string) bool { return !beside.add(text) })
 	if len(standing) > 0 {
@@ -25,8 +25,8 @@ func compactedItems(c openai.Compacted, beside said) (items []history.Item) {
 	return append(items, history.TextMessage("user", fromSummary+c.Summary))
 }
 
-// said are messages of the developer and the system. It has their hashes alone: a text of many parts is a copy, and
-// compactions can have many small messages.
+// said is a set of messages of the developer and the system. It has their hashes alone: a text of many parts is a copy,
+// and compactions can have many small messages.
 type said struct {
 	seed   maphash.Seed
 	hashes map[uint64]struct{}
@@ -55,7 +55,7 @@ func saidIn(items []openai.Item) said {
 	return s
 }
 
-// pruned leaves out what the last compaction by a response of the history stands for, up to the user's messages.
+// pruned leaves out the items that the last compaction by a response of the history replaces, but not user messages.
 func pruned(conversation []item, history int) ([]item, error) {
 	for at, i := range slices.Backward(conversation[:history]) {
 		if i.Worker == "" || !strings.HasPrefix(i.ID, "cmp_") {
@@ -78,7 +78,7 @@ func pruned(conversation []item, history int) ([]item, error) {
 // and the codex CLI keep them. The summary stands for the older ones.
 const retainedSize = 256 << 10
 
-// maxStood bounds the standing messages, so that a summary has room beside them.
+// maxStood bounds the standing messages, so that a summary has room next to them.
 const maxStood = openai.MaxCompacted / 2
 
 // retained are the parts of a conversation that its compaction keeps as they are.
@@ -91,7 +91,7 @@ type retained struct {
 	size     int             // of messages
 }
 
-// retain finds what stays of a conversation.
+// retain finds the parts of a conversation that stay.
 func retain(conversation []item) (kept retained, err error) {
 	kept.stands = map[string]bool{}
 	for _, i := range slices.Backward(conversation) {

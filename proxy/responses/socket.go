@@ -35,7 +35,7 @@ type socket struct {
 	conn *websocket.Conn
 	wire *frameConn      // of conn
 	r    *http.Request   // of the upgrade
-	x    *proxy.Exchange // likewise
+	x    *proxy.Exchange // of the upgrade
 
 	waiting chan message // requests: the reader sends them to the handler
 	bytes   atomic.Int64 // of the requests that wait
@@ -120,8 +120,8 @@ func (h *handshake) WriteHeader(status int) {
 // Write implements http.ResponseWriter.
 func (h *handshake) Write(b []byte) (int, error) { return len(b), nil }
 
-// serve serves requests until the client goes, no request comes for too long, or the
-// server leaves its clients; then it finishes the response in flight.
+// serve serves requests until the client closes it, no request arrives for too long, or the server leaves its clients;
+// then it finishes the response in flight.
 func (s *socket) serve() {
 	ctx, cancel := context.WithCancelCause(s.r.Context())
 	var others sync.WaitGroup

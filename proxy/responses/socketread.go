@@ -16,17 +16,16 @@ import (
 	"codex-proxy/proxy/turn"
 )
 
-// smallMessage is how much of a message is read before memory is acquired, so that a
-// cancel is read when there is none. It is little enough to wait uncharged, maxWaiting
-// times on every connection.
+// smallMessage is the part of a message, in bytes, that is read before memory is acquired, so that a cancel is read if
+// memory is full. It is small enough to wait uncharged, maxWaiting times on every connection.
 const smallMessage = 16 << 10
 
 // memoryWait bounds a wait of the reader for memory, in which it answers no ping. Clients close the connection after
 // 20 seconds without an answer (websockets 15 for Python, which openai-python uses).
 const memoryWait = 10 * time.Second
 
-// read reads messages until the connection ends. It waits for nothing else but memory, and
-// for that not after the end of the handler: it is what notices that the client goes.
+// read reads messages until the connection ends. It waits for nothing else but memory, and not after the end of the
+// handler: only read notices that the client closes the connection.
 func (s *socket) read(handler context.Context) error {
 	for {
 		err := s.readMessage(handler)
@@ -74,8 +73,8 @@ func (s *socket) readMessage(handler context.Context) error {
 	return err
 }
 
-// readLarge reads the rest of a message, and acquires memory for it as it comes. A message
-// without memory is read nevertheless, as others follow it.
+// readLarge reads the rest of a message, and acquires memory for it as it arrives. A message without memory is read
+// nevertheless, as others follow it.
 func (s *socket) readLarge(handler context.Context, m *message, rest io.Reader, late *time.Timer) (err error) {
 	m.held.WaitAtMost(memoryWait)
 	defer m.held.WaitAtMost(0)

@@ -12,8 +12,8 @@ type Cutter struct {
 	met       string    // the sequence at the cut
 }
 
-// New creates the cutter of a text. It returns nil without sequences, none of which may be
-// empty. Sequences of valid UTF-8 split no character of a text whose pieces split none.
+// New creates the cutter of a text. It returns nil without sequences, none of which may be empty. Sequences of valid
+// UTF-8 split no character of a text unless a piece splits one.
 func New(sequences []string) *Cutter {
 	if len(sequences) == 0 {
 		return nil
@@ -25,11 +25,10 @@ func New(sequences []string) *Cutter {
 	return c
 }
 
-// Write adds a piece of the text, and returns what can be sent now: all of it but an end
-// that may be the beginning of a sequence, at most a byte less than the longest one. Once
-// the text holds a whole sequence, cut is true and the text ends before it. Of several
-// sequences the one that is complete first counts; of those that end at the same byte, the
-// longest. Nothing may be written after the cut.
+// Write adds a piece of the text, and returns the text that can be sent now: all of it but an end that may be the
+// beginning of a sequence, at most a byte less than the longest one. Once the text holds a whole sequence, cut is true
+// and the text ends before it. Of several sequences the one that is complete first counts; of those that end at the
+// same byte, the longest. Nothing may be written after the cut.
 func (c *Cutter) Write(piece string) (text string, cut bool) {
 	if c == nil {
 		return piece, false

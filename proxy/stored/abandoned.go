@@ -7,8 +7,8 @@ import (
 	"io/fs"
 )
 
-// End makes the end of a response whose process has ended: of its object, and of a log with so many events. cancelled
-// is whether a client has cancelled it.
+// End makes the end of a response after the end of its process: of its object, and of a log with so many events.
+// cancelled is whether a client has cancelled it.
 type End func(object []byte, sequence int, cancelled bool) (ended, events []byte, err error)
 
 // Abandoned counts the background responses that have ended with their process.

@@ -98,7 +98,7 @@ func removeConversation(ctx context.Context, tx *sql.Tx, owner, id string) (foun
 	return true, err
 }
 
-// explainConversation adds to an error of SQLite what was tried.
+// explainConversation adds the attempted operation to an error of SQLite.
 func explainConversation(what string, err error) error {
 	switch {
 	case errors.Is(err, sql.ErrNoRows):

@@ -25,8 +25,8 @@ func begin(ctx context.Context, tx *sql.Tx, r Response, now time.Time) error {
 	return extend(ctx, tx, r.Owner, r.Conversation, r.Worker, append(append([]Item{}, r.Input...), r.Output...), now)
 }
 
-// Extend adds items at the end of a conversation: those of a response that is not stored. worker has answered; empty:
-// none has.
+// Extend adds the items of a response that is not stored to the end of a conversation. worker has answered; empty: none
+// has.
 func (s *Store) Extend(ctx context.Context, owner, id, worker string, items []Item) error {
 	return explainConversation("extend", s.write(ctx, func(tx *sql.Tx) error {
 		now := time.Now()
@@ -142,7 +142,7 @@ func headsIn(rows *sql.Rows, err error, conversation, owner string, encrypted bo
 
 // Listing is a part of the items of a conversation.
 type Listing struct {
-	After      string // id of the item before the first; empty: there is none
+	After      string // id of the item before the first; empty: from the beginning
 	Limit      int
 	Descending bool
 	Encrypted  bool // the bodies have their encrypted_content
@@ -151,7 +151,7 @@ type Listing struct {
 // ErrNoItem means that the conversation has no item with that id.
 var ErrNoItem = errors.New("the conversation has no such item")
 
-// ConversationHeads are items of a conversation without their bodies. more is whether others come after them.
+// ConversationHeads are items of a conversation without their bodies. more is whether others follow.
 func (s *Store) ConversationHeads(ctx context.Context, owner, id string,
 	l Listing) (heads []Head, more bool, err error) {
 	err = s.read(ctx, func(tx *sql.Tx) error {

@@ -43,7 +43,7 @@ func newLocks(database string) *locks {
 
 const (
 	// lockPatience is how long a lock is waited for: clients see that a response has ended, in any process, shortly
-	// before it yields its conversation, and may come back at once.
+	// before it yields its conversation, and may send the next request at once.
 	lockPatience = 250 * time.Millisecond
 	// lockAgain is the time between two tries.
 	lockAgain = 5 * time.Millisecond

@@ -38,8 +38,8 @@ func remove(ctx context.Context, tx *sql.Tx, owner, id string) (found bool, err 
 	return n > 0, err
 }
 
-// after are the ids of all responses behind one, or of those whose chain is not broken.
-// Its parameters are the id, the owner, and twice whether it selects all.
+// after selects the ids of all responses behind one, or only responses with an unbroken chain. Its parameters are the
+// id, the owner, and twice whether it selects all.
 const after = `WITH RECURSIVE after (id, owner) AS (
 	SELECT id, owner FROM links WHERE previous = ? AND owner = ? AND (? OR NOT broken)
 	UNION ALL

@@ -22,10 +22,9 @@ const (
 	moment = 100 * time.Millisecond
 )
 
-// Run opens the file if it is not open yet, and deletes the responses whose retention is
-// over, and those beyond the limits, which an operator may have lowered, until ctx ends;
-// then it returns nil. At first it removes the events that a crash has left. It logs a
-// failure once and tries again: the size of the file is bounded in any case.
+// Run opens the file if it is not open yet, and deletes the responses after their retention, and responses beyond the
+// limits, which an operator may have lowered, until ctx ends; then it returns nil. At first it removes the events that
+// a crash has left. It logs a failure once and tries again: the size of the file is bounded in any case.
 func (s *Store) Run(ctx context.Context) error {
 	if !s.reopen(ctx) {
 		return nil

@@ -35,7 +35,7 @@ func (s *Store) Begin(ctx context.Context, f InFlight, object, request []byte, s
 	})
 }
 
-// Request is the request of a background response whose turn has not begun.
+// Request is the request of a background response before the start of its turn.
 func (s *Store) Request(ctx context.Context, id string) (request []byte, err error) {
 	err = s.read(ctx, func(tx *sql.Tx) error {
 		return tx.QueryRowContext(ctx, `SELECT request FROM inflight WHERE id = ?`, id).Scan(&request)
@@ -51,7 +51,7 @@ func (s *Store) RequestSize(ctx context.Context, id string) (size int64, err err
 	return size, explain("a request", err)
 }
 
-// Progress replaces the object of a background response of this process, whose turn has begun.
+// Progress replaces the object of a background response of this process during its turn.
 func (s *Store) Progress(ctx context.Context, id string, object []byte) error {
 	return explain("a response", s.write(ctx, func(tx *sql.Tx) error {
 		result, err := tx.ExecContext(ctx,
@@ -111,8 +111,8 @@ func (s *Store) Ordered(ctx context.Context) (ids []string, err error) {
 }
 
 // Finish stores a background response of this process that has ended. The log has r.Log bytes. If the response was
-// deleted meanwhile, Finish removes what is left of it, and returns ErrNotFound. It may be called again after an error,
-// with which the response may have been stored.
+// deleted meanwhile, Finish removes its remains, and returns ErrNotFound. It may be called again after an error, even
+// if the response was stored.
 func (s *Store) Finish(ctx context.Context, r Response) error {
 	if r.size() > s.Limits.Bytes {
 		return ErrNoRoom

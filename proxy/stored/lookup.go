@@ -93,11 +93,11 @@ func (s *Store) items(ctx context.Context, owner, id string, output bool) (items
 	return items, explain("the history of a response", err)
 }
 
-// history is what comes before a response: of a conversation, if its chain begins with one, and of the chain.
+// history is the part before a response: of a conversation, if its chain begins with one, and of the chain.
 type history struct {
 	conversation string // empty: none
-	until        int64  // position of the first item after those of the conversation
-	size         int64  // bytes of all items, with those of the chain
+	until        int64  // position of the first item after the conversation's items
+	size         int64  // bytes of all items, including the chain's items
 }
 
 // readable is the history of a chain, or the reason why it cannot be read.

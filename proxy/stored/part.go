@@ -11,7 +11,7 @@ type Head struct {
 	Size int64  // of the body, in bytes
 
 	owner, response string
-	conversation    string // whose item it is; empty: it is one of the response
+	conversation    string // with the item; empty: the response has it
 	position        int64
 	encrypted       bool // the body has its encrypted_content
 }
@@ -35,9 +35,9 @@ func (s *Store) ObjectPart(ctx context.Context, owner, id string, from, n int64)
 	return part, explain("a response", err)
 }
 
-// shown is the body of an item, without its encrypted_content unless the parameter is true. It is in items of
-// reasoning, whose ids have a prefix. SQLite reads these items whole, for which no memory is charged: so an item of
-// more than a mebibyte is shown as it is. The encrypted reasoning of a turn has some kilobytes.
+// shown is the body of an item, without its encrypted_content unless the parameter is true. Items of reasoning have it;
+// their ids have a prefix. SQLite reads these items whole, for which no memory is charged: so an item of more than a
+// mebibyte is shown as it is. The encrypted reasoning of a turn has some kilobytes.
 const shown = `CASE WHEN ? OR substr(items.id, 1, 3) <> 'rs_' OR length(body) > 1048576 THEN body
 	ELSE CAST(json_remove(CAST(body AS TEXT), '$.encrypted_content') AS BLOB) END`
 

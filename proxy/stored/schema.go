@@ -48,7 +48,7 @@ CREATE TRIGGER owners_out AFTER DELETE ON responses BEGIN
 	DELETE FROM owners WHERE owner = OLD.owner AND count = 0;
 END;`
 
-// steps are those of the schema that user_version counts.
+// steps are the changes of the schema that user_version counts.
 var steps = []string{schema, ownerSchema}
 
 // linkSchema has a short row for each response, so that the use of one rewrites no

@@ -42,8 +42,8 @@ var (
 // 64 MiB.
 const MaxHistory = 60 << 20
 
-// Limits bound what is stored. Beyond them the owner with the most responses and conversations loses the one used
-// longest ago. To continue a response is to use it.
+// Limits bound the stored responses and conversations. Beyond them the owner with the most responses and conversations
+// loses the one used longest ago. To continue a response is to use it.
 type Limits struct {
 	Retention time.Duration // after the last use
 	Bytes     int64         // of all responses and conversations together
@@ -60,7 +60,7 @@ type Response struct {
 	Output    []Item
 	Log       int64 // bytes of the log of its events, which count for it
 
-	// Conversation is the id of a conversation whose items come before Input; empty: there is none, and there may be a
+	// Conversation is the id of the conversation before Input; empty: there is no conversation, and there may be a
 	// Previous. Extends adds Input and Output to it.
 	Conversation string
 	Extends      bool

@@ -80,7 +80,7 @@ func (b *Bytes) drop() {
 	b.Held.Shrink(int64(len(b.rest)) + answer.Slice)
 }
 
-// close releases all bytes. A drop that comes late finds none.
+// close releases all bytes. A later drop finds none.
 func (b *Bytes) close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

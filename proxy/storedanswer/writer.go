@@ -24,8 +24,8 @@ type Piece struct {
 	Stored *Bytes // nil: it is the text
 }
 
-// Send sends an answer that is mostly stored. Nothing is sent before the first stored bytes have been read, those of
-// all pieces if they are few: what is deleted meanwhile is an error, stored.ErrNotFound, and cuts off no answer.
+// Send sends an answer that is mostly stored. Nothing is sent before the first stored bytes have been read, of all
+// pieces if they are few: the error of a deleted piece is stored.ErrNotFound, and cuts off no answer.
 func (a *Writer) Send(w http.ResponseWriter, r *http.Request, x *proxy.Exchange, pieces ...Piece) error {
 	size, read := int64(0), int64(0)
 	for _, p := range pieces {

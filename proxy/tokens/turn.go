@@ -50,7 +50,7 @@ const (
 	perItemByte = 3
 )
 
-// Memory is how many bytes Turn needs beside the turn: for a copy of the longest item, or the largest tool.
+// Memory is how many bytes Turn needs in addition to the turn: for a copy of the longest item, or the largest tool.
 func Memory(turn *appserver.TurnRequest) (bytes int64) {
 	bytes = int64(len(turn.OutputSchema))
 	for _, item := range turn.Items {

@@ -96,7 +96,7 @@ func (w *typeWriter) list(list []any, write func(any)) {
 // value writes a value of an enum.
 func (w *typeWriter) value(value any) {
 	text, err := json.Marshal(value)
-	if err != nil { // what was decoded always encodes
+	if err != nil { // a decoded value always encodes
 		panic(err)
 	}
 	w.text.Write(text)

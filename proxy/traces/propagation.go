@@ -17,7 +17,7 @@ var w3c propagation.TraceContext
 // Context is the place of a span in its trace: the two headers of W3C Trace Context.
 type Context struct {
 	Traceparent string
-	Tracestate  string // empty: there is none
+	Tracestate  string // empty: no tracestate
 }
 
 // headers joins repeated headers, as RFC 9110 does. Two traceparents are then none.

@@ -15,7 +15,7 @@ import (
 	"codex-proxy/internal/ondemand"
 )
 
-// Path is that of OTLP/HTTP, which is also the protocol of the socket.
+// Path is the path of OTLP/HTTP, which is also the protocol of the socket.
 const Path = "/v1/traces"
 
 const (

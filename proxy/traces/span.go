@@ -11,7 +11,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// maxText bounds the value of an attribute, in bytes: some values come from clients.
+// maxText bounds the value of an attribute, in bytes: clients choose some values.
 const maxText = 256
 
 // Span is one operation of a sampled trace. One goroutine uses it until End; any goroutine may call

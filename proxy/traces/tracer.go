@@ -47,7 +47,7 @@ type Tracer struct {
 	delivery delivery
 }
 
-// New returns a tracer whose Run sends spans. It registers a metric.
+// New returns a tracer. Its Run sends spans. It registers a metric.
 func New(settings Settings) *Tracer {
 	spans := promauto.With(settings.Registry).NewCounterVec(prometheus.CounterOpts{
 		Name: "codex_trace_spans_total",

@@ -9,7 +9,7 @@ import (
 )
 
 var (
-	// ErrClientGone ends a turn whose client closed its connection.
+	// ErrClientGone ends a turn if its client closes the connection.
 	ErrClientGone = errors.New("the client closed the connection")
 	// ErrStartTimeout ends the start of a turn that the worker does not answer.
 	ErrStartTimeout = errors.New("the worker did not take the turn in time")
@@ -33,7 +33,7 @@ func (e *SilentError) Error() string { return fmt.Sprintf("the worker sent nothi
 const (
 	lostWorker      = "worker_exited"   // the connection to the worker ended
 	lostStopping    = "worker_stopping" // the worker accepts no new turns
-	lostOverloaded  = "overloaded"      // likewise, for as long as a start may take
+	lostOverloaded  = "overloaded"      // the same, for as long as a start may take
 	lostStart       = "start_timeout"   // the worker did not answer
 	lostInterrupted = "interrupted"     // the worker ended the turn without a request to do so
 )

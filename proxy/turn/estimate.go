@@ -11,8 +11,8 @@ import (
 	"codex-proxy/proxy/tokens"
 )
 
-// codex reports the tokens of a turn at its end. A turn that a stop sequence, its client, a timeout or the death of its
-// worker has ended has none, and would cost its API key nothing: so what was delivered is counted, and the input.
+// codex reports the tokens of a turn at its end. It reports none for a turn that ended by a stop sequence, its client,
+// a timeout or the death of its worker: the API key is charged for the input and the delivered output, counted here.
 const (
 	// held is how many bytes of the input, and of the output, are kept until the end to be counted then. An answer that
 	// ends with codex's own count costs no more than that memory.
@@ -25,7 +25,7 @@ const (
 	estimateTimeout = 200 * time.Millisecond
 )
 
-// estimate is what a turn has used as far as it is known without codex. It belongs to the goroutine of Run.
+// estimate is the use of a turn as far as it is known without codex. It belongs to the goroutine of Run.
 type estimate struct {
 	began     bool                  // codex has the turn
 	committed bool                  // the input is known
@@ -35,7 +35,7 @@ type estimate struct {
 	more      int64                 // bytes of output behind it
 }
 
-// commit keeps what is needed of a request whose items are released; images says whether they have some.
+// commit keeps the needed parts of a request before its items are released; images is whether the items have some.
 func (e *estimate) commit(turn *appserver.TurnRequest, images bool) {
 	size := len(turn.OutputSchema)
 	for _, item := range turn.Items {
@@ -57,7 +57,7 @@ func (e *estimate) commit(turn *appserver.TurnRequest, images bool) {
 	}
 }
 
-// roughly is the number of tokens of an input whose images are in items, without a look at each of its words.
+// roughly is the number of tokens of an input with its images in items, without a look at each of its words.
 func roughly(size int, items []history.Item) (tokens int64) {
 	if size == 0 {
 		return 0

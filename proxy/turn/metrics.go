@@ -20,7 +20,7 @@ type metrics struct {
 	reuse        *prometheus.CounterVec
 }
 
-// newMetrics registers the metrics; names are those of the workers.
+// newMetrics registers the metrics; names are the workers' names.
 func newMetrics(registry prometheus.Registerer, names []string) *metrics {
 	f := promauto.With(registry)
 	return &metrics{

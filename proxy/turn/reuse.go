@@ -11,10 +11,9 @@ import (
 	"codex-proxy/codex/history"
 )
 
-// threads keeps the threads of answered requests loaded on their workers. A request
-// whose history continues such a thread runs there: the model endpoint's prompt cache
-// identifies a thread by its id. A history that differs by a byte starts a thread of
-// its own.
+// threads keeps the threads of answered requests loaded on their workers. A request that continues the history of such
+// a thread runs there: the model endpoint's prompt cache identifies a thread by its id. A history that differs by a
+// byte starts a thread of its own.
 //
 // A thread with a turn is not in here. A thread costs its worker about 2 MiB.
 type threads struct {
@@ -38,7 +37,7 @@ func newThreads(limit int) *threads {
 	return &threads{limit: limit, byKey: map[threadKey]*list.Element{}}
 }
 
-// continuation is what a request needs to find the kept thread that it continues.
+// continuation has the keys by which a request finds the kept thread that it continues.
 type continuation struct {
 	threads *threads
 	keys    []threadKey // keys[n] stands for the request with its first n items

@@ -62,8 +62,8 @@ func (t *run) rotate(err error) {
 	}
 }
 
-// withRefusal is why the turn gets no other account: that the last one refused the model, unless another one is known
-// to have quota again. The pool counts what has refused the turn as exhausted.
+// withRefusal is the reason why the turn gets no other account: the last one refused the model, unless another one is
+// known to have quota again. The pool counts accounts that have refused the turn as exhausted.
 func (t *run) withRefusal(err error) error {
 	var exhausted *workers.ExhaustedError
 	if t.refused != nil && errors.As(err, &exhausted) && exhausted.Until.IsZero() {
@@ -80,7 +80,7 @@ func (t *run) leaveBehind() {
 	}
 }
 
-// left reports whether conversations leave an account, so that none comes back soon.
+// left reports whether conversations leave an account, so that none returns soon.
 func (t *run) left(account string) bool {
 	v, known := t.book.View(account, time.Now())
 	serves := v.State == accounts.Available || v.State == accounts.Unknown

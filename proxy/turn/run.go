@@ -15,10 +15,9 @@ import (
 // not kill all of them.
 const maxAttempts = 3
 
-// heavyImages is the number of bytes of images from which the request itself is the
-// reason if its worker does not start the turn in time: codex needs seconds to decode
-// the images, and would need them again on the next worker. It is half of what a worker
-// decodes at a time, which leaves room for other requests.
+// heavyImages is the number of bytes of images from which the request itself is the reason if its worker does not start
+// the turn in time: codex needs seconds to decode the images, and would need them again on the next worker. A worker
+// decodes twice as much at a time, which leaves room for other requests.
 const heavyImages = 256 << 20
 
 // run is a turn on its way through its attempts. It belongs to the goroutine of Run.
@@ -41,13 +40,11 @@ type run struct {
 	span         *traces.Span             // of the attempt
 }
 
-// Run runs a turn and delivers it to the sink. It runs the turn again, ahead of the
-// queue, each time it is lost while no output of the model has been sent to the client,
-// the model has called no tool, and attempts are left; likewise on another account each
-// time it is refused for quota, if the policy of the accounts rotates. It returns nil when
-// sink.Finish has, and otherwise the result of sink.Fail for the cause of ctx when ctx
-// ended first, for one of the errors of this package, of workers or of appserver, or for
-// the sink's own error.
+// Run runs a turn and delivers it to the sink. It runs the turn again, ahead of the queue, each time it is lost while
+// no output of the model has been sent to the client, the model has called no tool, and attempts are left; it also runs
+// it on another account each time it is refused for quota, if the policy of the accounts rotates. It returns nil when
+// sink.Finish has, and otherwise the result of sink.Fail for the cause of ctx when ctx ended first, for one of the
+// errors of this package, of workers or of appserver, or for the sink's own error.
 func (r *Runner) Run(ctx context.Context, request Request, sink Sink) error {
 	t := r.newRun(request, sink)
 	defer func() { t.lease.Release() }()
@@ -83,11 +80,11 @@ func (t *run) attempts(ctx context.Context) error {
 
 // ending is how an attempt ended.
 type ending struct {
-	lost  string // the reason of a loss; empty: it was none
+	lost  string // the reason of a loss; empty: not lost
 	again bool   // the turn runs again
 }
 
-// judge decides what follows from the end of an attempt.
+// judge decides whether an attempt was lost, and whether the turn runs again.
 func (t *run) judge(err error) (end ending) {
 	if end.lost = lossReason(err); end.lost != "" {
 		t.losses++

@@ -23,7 +23,7 @@ func (t *run) endSpan(outcome string) {
 	t.span = nil
 }
 
-// Chat is the operation of a turn, whatever API asks for it.
+// Chat is the operation of a turn, of any API.
 const Chat = "chat"
 
 // DescribeModel adds the model and its usage to a span, in the names of OpenTelemetry's

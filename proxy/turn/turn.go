@@ -64,14 +64,14 @@ func New(settings Settings) *Runner {
 type Request struct {
 	ID      string    // of the client's request
 	Key     string    // name of its API key, or empty
-	Arrived time.Time // when the client's request came
+	Arrived time.Time // of the client's request
 	Name    string    // of the model, as the client wrote it
 
-	// Turn is what codex gets. Run takes it over, and empties it at Attempt.Commit.
+	// Turn is the request to codex. Run takes it over, and empties it at Attempt.Commit.
 	Turn *appserver.TurnRequest
 	// CacheKey is the request's prompt_cache_key; empty: the beginning of the turn identifies its conversation.
 	CacheKey string
-	// Opening are the instructions with which the conversation began; nil: those of Turn.
+	// Opening are the instructions with which the conversation began; nil: Turn has them.
 	Opening *string
 	// Prefer names a worker; empty prefers the worker that has the conversation's thread.
 	Prefer string
@@ -93,14 +93,13 @@ type Request struct {
 	Starts chan struct{}
 
 	Span   *traces.Span // of the client's request; nil: it is not traced
-	Report *Report      // is filled by Run; nil: by nobody
+	Report *Report      // is filled by Run; nil: not wanted
 }
 
-// Report is what a turn used, all attempts together. It belongs to the goroutine of
-// Run until Run returns.
+// Report is the use of a turn, all attempts together. It belongs to the goroutine of Run until Run returns.
 type Report struct {
 	Worker   string           // of the last attempt; empty before the first
-	Thread   string           // codex's id, likewise
+	Thread   string           // codex's id, of the last attempt
 	Attempts int              // turns that began on a worker
 	Queued   time.Duration    // waiting for a place on a worker
 	Usage    *appserver.Usage // tokens of the last attempt; nil: codex reported none
@@ -155,8 +154,8 @@ type Sink interface {
 	// Finish ends the answer. The turn is closed after it: the client does not wait
 	// for the worker's confirmation.
 	Finish(context.Context, Finish) error
-	// Fail ends the answer after an error, which may come before the first Begin. It
-	// returns the error of Run: err itself, unless the sink answered it.
+	// Fail ends the answer after an error, possibly before the first Begin. It returns the error of Run: err itself,
+	// unless the sink answered it.
 	Fail(ctx context.Context, err error) error
 }
 

@@ -5,7 +5,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// metrics are those of a Store.
+// metrics are the metrics of a Store.
 type metrics struct {
 	requests, tokens  *prometheus.CounterVec
 	served, processed *prometheus.CounterVec // by account: requests, tokens

@@ -48,7 +48,7 @@ func Total(shares []Share) Counts {
 
 // Settings of a Store.
 type Settings struct {
-	// Path of the database; empty means that there is none.
+	// Path of the database; empty: no database.
 	Path string
 	// Retention is how many days are kept, today included.
 	Retention int
@@ -59,8 +59,8 @@ type Settings struct {
 // row names one line of the database: its requests are counted together.
 type row struct{ day, key, model, account string }
 
-// maxRows bounds the rows that wait to be written. Rows come from closed sets, so only
-// a database that cannot be written for days reaches it.
+// maxRows bounds the rows that wait to be written. Rows have values of closed sets, so only a database that cannot be
+// written for days reaches it.
 const maxRows = 10_000
 
 // Store counts. Create it with New; Add and Today never wait for the database,
@@ -71,7 +71,7 @@ type Store struct {
 	metrics *metrics
 	dirty   chan struct{} // holds a token when rows wait to be written
 	db      *sql.DB       // belongs to Load, and then to Run; nil until it could be opened
-	failing bool          // likewise: the last write has failed, and that was logged
+	failing bool          // belongs to Load and Run, too: the last write has failed, and that was logged
 
 	mu      sync.Mutex
 	waiting map[row]Counts   // not in the database yet, or being written

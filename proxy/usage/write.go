@@ -33,8 +33,8 @@ const schema = `CREATE TABLE usage (
 	PRIMARY KEY (day, key, model)
 ) WITHOUT ROWID`
 
-// accountSchema is a table beside that of schema, and no step of it: an older program
-// counts on in its own table. The difference of the two is usage of no known account.
+// accountSchema is a table in addition to the table of schema, and no step of it: an older program still counts in its
+// own table. The difference of the two is usage of no known account.
 const accountSchema = `CREATE TABLE IF NOT EXISTS account_usage (
 	day TEXT NOT NULL, key TEXT NOT NULL, model TEXT NOT NULL, account TEXT NOT NULL,
 	requests INTEGER NOT NULL, input_tokens INTEGER NOT NULL, cached_tokens INTEGER NOT NULL,
@@ -205,7 +205,7 @@ func (c Counts) minus(o Counts) Counts {
 	return c.plus(Counts{-o.Requests, -o.InputTokens, -o.CachedTokens, -o.OutputTokens, -o.ReasoningTokens})
 }
 
-// exchange adds rows, deletes those beyond Retention, and returns the tokens of the day.
+// exchange adds rows, deletes the rows beyond Retention, and returns the tokens of the day.
 func (s *Store) exchange(ctx context.Context, tx *sql.Tx, rows map[row]Counts, day string) (map[string]int64, error) {
 	for r, c := range rows {
 		if err := insert(ctx, tx, r, c); err != nil {

@@ -13,16 +13,15 @@ import (
 	"codex-proxy/units"
 )
 
-// Bound starts the units that are bound to a dependency again when the dependency is back.
-// systemd stops them when the dependency ends, and starts none of them with its automatic
-// restart. What an operator has stopped stays stopped: only what was running, or about to
-// start, when the dependency ended is started again.
+// Bound starts the units that are bound to a dependency again when the dependency is back. systemd stops them when the
+// dependency ends, and starts none of them with its automatic restart. A unit that an operator has stopped stays
+// stopped: Bound starts only the units that were running, or about to start, when the dependency ended.
 type Bound struct {
 	Dir     string // of the records, a file for each dependency
 	Systemd Systemd
 }
 
-// Systemd is what Bound asks of systemd. See units.Manager.
+// Systemd has the calls of Bound to systemd. See units.Manager.
 type Systemd interface {
 	Describe(ctx context.Context, unit string) (units.Description, error)
 	Enqueue(ctx context.Context, unit string) error
@@ -83,7 +82,7 @@ func (b Bound) path(name string) string { return filepath.Join(b.Dir, name) }
 
 // read is the record; nothing without one.
 func (b Bound) read(name string) []string {
-	text, _ := os.ReadFile(b.path(name)) // a record that cannot be read is none
+	text, _ := os.ReadFile(b.path(name)) // an unreadable record is empty
 	return strings.Fields(string(text))
 }
 

@@ -15,12 +15,12 @@ import (
 	"codex-proxy/units"
 )
 
-// maxFile bounds what is read of a file, in bytes.
+// maxFile bounds the part of a file that is read, in bytes.
 const maxFile = 1 << 20
 
-// All is what each file below dir, /etc/codex-proxy, requires: the service first, then the
-// workers by name. It has no entry for a file that requires nothing. The error joins the
-// faults of files; the other files count all the same.
+// All returns the requirements of each file below dir, /etc/codex-proxy: the service first, then the workers by name.
+// It has no entry for a file that requires nothing. The error joins the faults of files; the other files count all the
+// same.
 func All(dir string) ([]By, error) {
 	service, err := Read(paths.ServiceUnit, filepath.Join(dir, filepath.Base(paths.Config)))
 	workers, faults := Workers(filepath.Join(dir, filepath.Base(paths.WorkerSettings)))
@@ -50,9 +50,8 @@ func Workers(dir string) (all []By, err error) {
 	return all, errors.Join(faults...)
 }
 
-// Read returns what the file of the unit requires, and nothing with an error. The other keys
-// of the file do not matter: a fault of theirs has its own error at the start of the unit. A
-// file that does not exist requires nothing.
+// Read returns the requirements of the unit's file, and nothing with an error. The other keys of the file do not
+// matter: a fault of theirs has its own error at the start of the unit. A file that does not exist requires nothing.
 func Read(unit, file string) (By, error) {
 	b := By{Unit: unit, File: file}
 	text, err := read(file)

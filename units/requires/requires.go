@@ -50,7 +50,7 @@ func (s Settings) Check() *Fault {
 	return nil
 }
 
-// By is what one unit requires.
+// By has the requirements of one unit.
 type By struct {
 	Unit string
 	File string

@@ -20,11 +20,10 @@ var stops = []os.Signal{
 	syscall.SIGTERM, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2,
 }
 
-// Await waits for the rest of our own unit's restart delay, if systemd has no
-// growing delays. Each program that may be the first of a unit with RestartSteps=
-// calls it before any operation that may fail. STATUS= shows the end of the wait,
-// from which TimeoutStartSec= counts anew. The error is that of ctx: a signal of stops
-// or ctx has ended the wait. Await does not wait if systemd does not answer.
+// Await waits for the rest of our own unit's restart delay, if systemd has no growing delays. Each program that may be
+// the first of a unit with RestartSteps= calls it before any operation that may fail. STATUS= shows the end of the
+// wait, from which TimeoutStartSec= counts anew. The error is the error of ctx: a signal of stops or ctx has ended the
+// wait. Await does not wait if systemd does not answer.
 func Await(ctx context.Context, n *notify.Notifier, logger *slog.Logger) error {
 	if n == nil { // the process runs outside of a unit
 		return nil

@@ -14,8 +14,8 @@ import (
 const stopBound = 5 * time.Second
 
 // AwaitOf is Await for a program of ExecStartPre= of the unit. It calls stopped if the unit is stopped meanwhile:
-// systemd runs the next program of a start that is stopped if the one before it has succeeded. The error is that of
-// stopped then, with the exit status of the program.
+// systemd runs the next program of a start that is stopped if the one before it has succeeded. The error is then the
+// error of stopped, with the exit status of the program.
 func AwaitOf(ctx context.Context, unit string, logger *slog.Logger, stopped func() error) error {
 	notifier, err := notify.FromEnv(logger)
 	if err != nil {

@@ -27,7 +27,7 @@ type Server interface {
 	Run(ctx context.Context, l net.Listener) error
 }
 
-// Service is one command whose unit a socket unit starts.
+// Service is one command in a unit that a socket unit starts.
 type Service struct {
 	Command string // as errors name it
 	Socket  string // FileDescriptorName= in its socket unit

@@ -4,10 +4,9 @@
 // worker that decodes answers other requests late, and beyond its memory limit it dies. So before codex gets images,
 // they count with the bytes that it needs to decode them, which follow from their headers.
 //
-// Codex decodes the images of one request one after the other, those of different
-// requests at the same time. It decodes the first frame of an image that has
-// several. It scales down an image that is larger than the model accepts, by way of
-// one row of four floats a pixel for each row of the result, and encodes it again.
+// Codex decodes the images of one request one after the other, and images of different requests at the same time. It
+// decodes the first frame of an image that has several. It scales down an image that is larger than the model accepts,
+// by way of one row of four floats a pixel for each row of the result, and encodes it again.
 //
 // Measured at thread/inject_items with codex 0.169 on two processors, an image a
 // request, beyond the memory of an idle codex (135 MiB):

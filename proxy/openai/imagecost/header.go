@@ -52,9 +52,8 @@ func pngPixel(m color.Model) int {
 	}
 }
 
-// jpegPixel counts the coefficients of the whole image, two bytes a component: the
-// decoder keeps them for a progressive image, and for one whose components come
-// one after the other.
+// jpegPixel counts the coefficients of the whole image, two bytes a component: the decoder keeps them for a progressive
+// image, and for one that has its components one after the other.
 func jpegPixel(m color.Model) (pixel, peak int) {
 	switch m {
 	case color.GrayModel:

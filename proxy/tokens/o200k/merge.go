@@ -24,7 +24,7 @@ func (m *merger) count(piece string) int64 {
 	tokens := int64(len(piece))
 	for len(m.queue) > 0 {
 		rank, at := m.queue.pop()
-		if m.ranks[at] == rank { // it is none of a token that has been merged since
+		if m.ranks[at] == rank { // its token has not been merged since
 			m.merge(at)
 			tokens--
 		}

@@ -1,6 +1,6 @@
 package o200k
 
-// queue is a heap of pairs of tokens: by their rank, those of the same rank by their place.
+// queue is a heap of pairs of tokens: by their rank, and by their place if the rank is the same.
 type queue []uint64
 
 func (q *queue) push(rank uint32, at int32) {

@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// class is what a character is to the expression by which o200k_base splits a text into pieces:
+// class is the class of a character in the expression by which o200k_base splits a text into pieces:
 //
 //	[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|
 //	[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|
@@ -105,8 +105,8 @@ func first(text string) int {
 	return blank(text)
 }
 
-// word is the size of a word at the beginning of a text whose first character is of class c and n bytes long; 0: there
-// is none. One character that is no letter may stand before the word.
+// word is the size of a word at the beginning of a text, with a first character of class c and n bytes; 0: no word. One
+// character that is no letter may stand before the word.
 func word(text string, c class, n int) int {
 	if c&letter != 0 && c&mark == 0 {
 		return letters(text, true)
@@ -122,7 +122,7 @@ func word(text string, c class, n int) int {
 }
 
 // letters is the size of capital letters, small letters and an abbreviated verb. Without small letters, which most
-// scripts do not tell from capital ones, capital letters are a word only if alone is set.
+// scripts do not distinguish from capital ones, capital letters are a word only if alone is set.
 func letters(text string, alone bool) int {
 	capitals, ambiguous := capitals(text)
 	size := capitals + run(text[capitals:], lower)

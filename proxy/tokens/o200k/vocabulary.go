@@ -13,7 +13,7 @@ import (
 var packed []byte
 
 const (
-	size    = 199_998 // tokens, whose ranks are 0 to size-1
+	size    = 199_998 // tokens, with the ranks 0 to size-1
 	bytes1  = 256     // tokens of one byte
 	longest = 128     // bytes of a token
 	// slots is the size of the hash table.
@@ -66,7 +66,7 @@ func load() (*vocabulary, error) {
 	return v, nil
 }
 
-// firstBytes are the tokens of one byte in the order of their ranks: printable ones come first.
+// firstBytes are the tokens of one byte in the order of their ranks: printable ones are first.
 var firstBytes = func() (list []byte) {
 	printable := func(b int) bool { return b >= '!' && b <= '~' || b >= 0xa1 && b != 0xad }
 	for b := range bytes1 {
