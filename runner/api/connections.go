@@ -40,7 +40,7 @@ func limited(l net.Listener, most int) *connections {
 		users: map[uint32]int{}}
 }
 
-// Accept returns the next connection of a user who may have one more. Others get an answer and are closed.
+// Accept returns the next connection of a user that may have one more. It answers and closes other connections.
 func (c *connections) Accept() (net.Conn, error) {
 	for {
 		accepted, err := c.Listener.Accept()
