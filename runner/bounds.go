@@ -68,7 +68,7 @@ func (r *Runner) removeMirror(ctx context.Context, key string) (removed bool, er
 		return false, nil
 	}
 	defer r.unclaim(key)
-	// A request that comes now finds no commit in the mirror, and waits for its turn to fetch.
+	// From now on a request finds no commit in the mirror, and waits for its turn to fetch.
 	if err := r.Store.Abandon(ctx, key); err != nil {
 		if errors.Is(err, store.ErrState) {
 			return false, nil
@@ -161,7 +161,7 @@ func (s *sweeps) begin(number int) (end func()) {
 }
 
 // mark marks the workspaces that are about to go as leased, and returns a channel that is closed when one of them has
-// gone; nil if there is none.
+// gone; nil without such a workspace.
 func (s *sweeps) mark(p workspace.Pool) (gone <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

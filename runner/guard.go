@@ -13,9 +13,8 @@ import (
 // grace.
 const guardSlack = 10 * time.Second
 
-// guard has systemd stop the unit of a command whose main process does not end it in time. The command has the same
-// user, and can stop that process (SIGSTOP). systemd has it go on when it stops the unit, and kills it if that does not
-// help.
+// guard has systemd stop the unit of a command if the main process does not end it in time: the command has the same
+// user, and can stop that process (SIGSTOP). systemd continues the process when it stops the unit, and kills it later.
 func (r *Runner) guard(ctx context.Context, c *run) {
 	timer := time.NewTimer(math.MaxInt64)
 	defer timer.Stop()
