@@ -132,7 +132,7 @@ func (c *Client) explain(ctx context.Context, err error) error {
 	return &lostError{err}
 }
 
-// lostError is ErrLost with the error of net/http, which says little to people.
+// lostError is ErrLost with the error of net/http, which is of little use to people.
 type lostError struct{ err error }
 
 func (e *lostError) Error() string { return ErrLost.Error() }

@@ -72,7 +72,7 @@ func (c *call) wrote(data []byte) {
 // lineBound is how much of a line a message has, in bytes.
 const lineBound = 200
 
-// printable is the text without what a terminal would obey, and valid.
+// printable is the text as valid UTF-8 without control characters, which a terminal would obey.
 func printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {

@@ -192,7 +192,7 @@ func (h Host) removeEnvironment(key string) error {
 	owners, globErr := filepath.Glob(filepath.Join(h.environments(), "*", key))
 	err = errors.Join(err, globErr)
 	for _, dir := range owners {
-		err = errors.Join(err, environment.Discard(dir), workspace.Remove(dir)) // first Discard: a half-removed environment is not whole
+		err = errors.Join(err, environment.Discard(dir), workspace.Remove(dir)) // a part is not whole
 	}
 	if paths.CheckEnvironment(key) == nil { // the rest of a build if Publish was killed, too
 		instance := paths.EnvironmentInstance(key)

@@ -15,7 +15,7 @@ import (
 	"codex-proxy/runner/paths"
 )
 
-// checkCgroup checks that the limits of sessions are enforced: systemd accepts those of a missing controller without
+// checkCgroup checks that the limits of sessions are enforced: systemd accepts limits of a missing controller without
 // effect.
 func checkCgroup(_ context.Context, s *survey) []checkup.Finding {
 	text, err := os.ReadFile(s.path("/sys/fs/cgroup/cgroup.controllers"))

@@ -67,7 +67,7 @@ func (s *survey) forbidden() checkup.Finding {
 		"as root: usermod -aG "+account+" "+s.User+"; then log in anew")
 }
 
-// checkService checks what the daemon says of itself.
+// checkService checks the daemon's report on itself.
 func checkService(_ context.Context, s *survey) []checkup.Finding {
 	if s.statusErr != nil {
 		return []checkup.Finding{checkup.Unchecked("", "it does not answer "+s.User, "access")}
@@ -97,7 +97,7 @@ type directory struct {
 	need  os.FileMode // all of these
 }
 
-// checkDirectories checks who may use the directories of sessions.
+// checkDirectories checks the owners and modes of the directories of sessions.
 func checkDirectories(_ context.Context, s *survey) []checkup.Finding {
 	if !s.IsRoot {
 		return []checkup.Finding{checkup.Warning("", "not checked: only root may see them", asRoot)}
