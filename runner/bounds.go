@@ -22,8 +22,8 @@ func (r *Runner) tidy() {
 	}
 }
 
-// keepBounds removes the mirrors and the workspaces beyond their bounds, the least recently used first and none that is
-// in use, until ctx is done.
+// keepBounds removes the mirrors and the workspaces beyond their bounds, if they are not in use, the least recently
+// used first, until ctx is done.
 func (r *Runner) keepBounds(ctx context.Context) {
 	for {
 		if err := errors.Join(r.boundMirrors(ctx), r.boundWorkspaces(ctx)); err != nil && ctx.Err() == nil {
@@ -62,7 +62,7 @@ func (r *Runner) boundMirrors(ctx context.Context) error {
 	return err
 }
 
-// removeMirror removes a mirror that nobody uses.
+// removeMirror removes an unused mirror.
 func (r *Runner) removeMirror(ctx context.Context, key string) (removed bool, err error) {
 	if !r.claim(key) {
 		return false, nil

@@ -24,7 +24,7 @@ type gauge struct {
 	value func(*moment) float64
 }
 
-// moment has the facts of gauges.
+// moment has the values of the gauges.
 type moment struct {
 	runner *Runner
 	tally  store.Tally
@@ -119,8 +119,7 @@ func seconds(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
 // Disk is the file system of the state directory, in bytes.
 type Disk struct{ Size, Free uint64 }
 
-// Disk returns the size of the file system of the state directory, and the space that is free there for the service
-// (statfs(2)).
+// Disk returns the size of the file system of the state directory, and its free space for the service (statfs(2)).
 func (r *Runner) Disk() (Disk, error) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(r.StateDir, &s); err != nil {

@@ -67,7 +67,7 @@ func checkEnvironment(n wire.NewSession) error {
 }
 
 // plannedEnvironment explains the environment of a session that would be made. Its key depends on the files of the
-// workspace, which only a session can read, and on the tools of the host: it uses the key of the last such session.
+// workspace, which only a session can read, and on the tools of the host: the last such session has it.
 func (r *Runner) plannedEnvironment(ctx context.Context, like store.New) (string, error) {
 	name := like.Session.Environment
 	if name == noEnvironment {

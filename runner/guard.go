@@ -14,7 +14,8 @@ import (
 const guardSlack = 10 * time.Second
 
 // guard has systemd stop the unit of a command if the main process does not end it in time: the command has the same
-// user, and can stop that process (SIGSTOP). systemd continues the process when it stops the unit, and kills it later.
+// user, and can stop that process (SIGSTOP). systemd continues the process when it stops the unit, and finally kills
+// it.
 func (r *Runner) guard(ctx context.Context, c *run) {
 	timer := time.NewTimer(math.MaxInt64)
 	defer timer.Stop()
@@ -44,7 +45,7 @@ func (r *Runner) left(c *run) time.Duration {
 	return time.Until(c.deadline)
 }
 
-// overrun records that the guard ends the command, because of its time unless somebody has cancelled it.
+// overrun records that the guard ends the command, because of its time unless a user has cancelled it.
 func (r *Runner) overrun(c *run) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -9,8 +9,7 @@ type key struct {
 }
 
 // queue has the commands that may start, and is fair between users: the next command is of the user with the fewest
-// commands running; among equals, of the user that waits longest for a turn. The commands of a user are in the order of
-// Push.
+// running commands, or of these, of the one that waits longest for a turn. Within a user the order is by Push.
 type queue struct {
 	users []uint32 // that have a command here, in the order of their turns
 	of    map[uint32][]key

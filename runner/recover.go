@@ -136,7 +136,7 @@ func (r *Runner) activeUnits(ctx context.Context, patterns ...string) (map[strin
 	return active, nil
 }
 
-// alive reports whether the unit runs, as far as systemd reports.
+// alive reports whether the unit runs; false if systemd does not answer.
 func (r *Runner) alive(ctx context.Context, unit string) bool {
 	active, err := r.active(ctx)
 	return err == nil && active[unit]

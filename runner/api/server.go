@@ -66,8 +66,7 @@ func (s *Server) Serve(l net.Listener) error {
 	return nil
 }
 
-// Shutdown ends the requests that follow logs, waits for all others, and closes the remaining connections when ctx
-// ends.
+// Shutdown ends the requests that follow logs, waits for all others, and closes the rest when ctx ends.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.stop()
 	if err := s.http.Shutdown(ctx); err != nil {

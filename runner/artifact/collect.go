@@ -48,7 +48,7 @@ func Collect(ctx context.Context, tree *os.Root, patterns []Pattern, to *os.File
 			return errors.New("it took too long")
 		}
 		if err != nil {
-			c.miss(name, err) // such as a directory that nobody may read
+			c.miss(name, err) // such as an unreadable directory
 			return nil
 		}
 		return c.visit(name, entry)

@@ -21,8 +21,8 @@ const (
 // file names a file on this host.
 type file struct{ dev, ino uint64 }
 
-// walk counts files. A process may change them meanwhile: each is looked up in an open directory, and only a top may be
-// a link.
+// walk counts files. A process may change them meanwhile: each is looked up in an open directory, and no link is
+// followed except a top.
 type walk struct {
 	ctx     context.Context //nolint:containedctx // a walk is one call
 	uid     int             // of this process
@@ -132,7 +132,7 @@ func openat(d *os.File, name string) (int, error) {
 	}
 }
 
-// restore sets the mode of a directory, unless somebody has changed it meanwhile.
+// restore sets the mode of a directory, unless another process has changed it meanwhile.
 func restore(fd int, is, mode uint32) {
 	var st unix.Stat_t
 	if unix.Fstat(fd, &st) == nil && st.Mode&0o7777 == is {

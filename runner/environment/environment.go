@@ -1,10 +1,9 @@
 // Package environment makes the environments of sessions: the packages of a Python, conda or Node project, installed
 // once for all sessions of an owner that need the same ones.
 //
-// A session's unit decides on its environment: Plan finds the manifests in its workspace and makes an Order, which has
-// all that the result depends on. The key of the order names the environment. A unit of its own runs Build, which does
-// not see the workspace, at the path where sessions see the environment later. Activate returns the variables and links
-// with which a command uses it.
+// A session's unit decides on its environment: Plan finds the manifests in its workspace and makes an Order with all
+// inputs of the build. The key of the order names the environment. Another unit runs Build, which does not see the
+// workspace, at the path where sessions see the environment later. Activate returns the settings for its use.
 package environment
 
 import (
@@ -68,7 +67,7 @@ func (o Order) tool(name string) Tool {
 
 // Activation is how a command uses an environment.
 type Activation struct {
-	Path  []string          // directories in front of PATH
+	Path  []string          // directories to put before PATH
 	Env   map[string]string // further variables
 	Links map[string]string // symbolic links to make in the workspace: the target by the name
 }
@@ -90,7 +89,7 @@ type Provider interface {
 	Key(ctx context.Context, host Host, workspace fs.FS) ([]Manifest, []Tool, error)
 	// Build returns the steps that make the environment in a directory.
 	Build(order Order, dir Place) []Step
-	// Activate returns the changes for a command that uses the environment in dir.
+	// Activate returns the settings for a command that uses the environment in dir.
 	Activate(dir string) Activation
 }
 

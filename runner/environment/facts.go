@@ -47,7 +47,7 @@ func identities(files func(yield func(string) bool)) map[string]string {
 }
 
 // identity differs after a package of the tool was installed: a new file has another inode or another time of change,
-// which nobody sets. It is empty for a file that does not exist.
+// which no program can set. It is empty for a file that does not exist.
 func identity(file string) string {
 	info, err := os.Stat(file)
 	if err != nil {

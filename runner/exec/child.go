@@ -101,7 +101,7 @@ func (c *child) streams() iter.Seq2[logs.Stream, *os.File] {
 	}
 }
 
-// stopStreams ends the copies of the streams after the bytes that the pipes have now.
+// stopStreams ends the copies of the streams after the bytes that are in the pipes now.
 func (c *child) stopStreams() {
 	for _, pipe := range c.streams() {
 		_ = pipe.SetReadDeadline(time.Now())
@@ -128,7 +128,7 @@ type end struct {
 	err   error
 }
 
-// tell adds the end to a result. If wait(2) failed, it leaves the result as it is, as of a running command.
+// tell adds the end to a result. If wait(2) failed, the result stays as before the end.
 func (e end) tell(r *session.Result) {
 	if e.err != nil {
 		return

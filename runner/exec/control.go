@@ -74,8 +74,8 @@ type Reply struct {
 	Cause   session.Cause `json:"cause,omitempty"` // if the command is being ended
 }
 
-// control serves the control socket: any number of connections, with any number of requests each. Nobody but the
-// daemon can connect (see package prepare).
+// control serves the control socket: any number of connections, with any number of requests each. Only the daemon can
+// connect (see package prepare).
 type control struct {
 	listener  net.Listener
 	run       *run

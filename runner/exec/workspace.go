@@ -56,7 +56,7 @@ func (w Workspace) fill(ctx context.Context, l *Launch, want *session.Workspace)
 		Tree:   l.Dir, Record: w.Record, Previous: w.Previous, Mirrors: w.module,
 	}.Run(ctx)
 	if err != nil && ctx.Err() == nil && !errors.Is(err, workspace.ErrDiskFull) {
-		return &mirrorError{err} // Run has made the tree anew before
+		return &mirrorError{err} // Run has already made the tree again
 	}
 	return err
 }

@@ -27,9 +27,9 @@ type Built struct {
 	Bytes   int64    `json:"bytes,omitempty"` // that the environment takes on the disk
 }
 
-// Run builds the environment in the directory above, by its key. A session sends the order: Run builds nothing if the
-// order has not the key of the instance. Tools are found in path. The output of the tools goes to the log. An error
-// means that there is no result.
+// Run builds the environment in the directory above, by its key. A session sends the order: Run builds it only if it
+// has the key of the instance. path has the tools. The output of the tools goes to the log. An error means that there
+// is no result.
 func (b Build) Run(ctx context.Context, files Files, instance, above, path string) error {
 	if err := files.check(); err != nil {
 		return err

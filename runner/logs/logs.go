@@ -1,6 +1,6 @@
 // Package logs keeps the output of a command in two files: `output` has the bytes as the command wrote them, and
 // `index` a record of fixed size for each chunk of them. The main process of the session writes the files (Writer); any
-// number of processes read them meanwhile (Reader, Follower), so that none of them depends on another.
+// number of processes read them meanwhile (Reader, Follower), independently of each other.
 //
 // A record has the end, the stream and the time of a chunk. The chunk begins where the one before it ends. A Writer
 // writes a chunk before its record and changes nothing that it has written: a record is true as soon as it is there. If

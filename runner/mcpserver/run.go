@@ -100,7 +100,7 @@ func (s *Server) run(ctx context.Context, c *call, in runInput) (report, error) 
 	return r, err
 }
 
-// repository makes the repository of the parameters the one of a new session.
+// repository sets the repository of a new session by the parameters.
 func (s *Server) repository(ctx context.Context, in runInput, to *wire.NewSession) (notes []string, err error) {
 	found, err := sessions.Source{Client: s.Client, Name: "repository", Where: in.Repository, Ref: in.Ref}.Send(ctx)
 	if err != nil {

@@ -32,9 +32,9 @@ func Words() []Word {
 		PatchRejected, WorkspaceFailed, EnvironmentFailed, CommandNotFound, Lost}
 }
 
-// Facts are the known facts of a command that has ended: its unit is not active.
+// Facts are the facts about a command that has ended: its unit is not active.
 type Facts struct {
-	Result *session.Result // nil if the main process left none, or none that is whole
+	Result *session.Result // nil if the main process left no whole one
 	Ended  *session.Ended  // nil if root recorded no end: the machine died
 	// CancelledBy is the user of the cancellation that the daemon has stored, or empty. It counts if there is no
 	// Result: the unit may be stopped before its main process runs.

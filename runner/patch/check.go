@@ -48,7 +48,7 @@ func checkPath(f *File, name string) error {
 // isGit is true of .git in any case, as for git.
 func isGit(part string) bool { return strings.EqualFold(part, ".git") }
 
-// checkNewTarget checks a symbolic link with its target in the patch.
+// checkNewTarget checks a symbolic link if the patch has its target.
 func checkNewTarget(f *File) error {
 	h := f.Hunks[0]
 	if len(f.Hunks) > 1 || h.NewLines != 1 || len(h.added) != 1 {

@@ -16,7 +16,7 @@ import (
 const (
 	// StateDir is StateDirectory= of codex-runner.service. The daemon may write anything there.
 	StateDir = "/var/lib/codex-runner"
-	// Run is root's: nobody else can replace the socket there.
+	// Run is root's: only root can replace the socket there.
 	Run = "/run/codex-runner"
 	// Socket is the API, ListenStream= of codex-runner.socket.
 	Socket = Run + "/api.sock"

@@ -41,7 +41,7 @@ func (h Host) End(id string, getenv func(string) string) error {
 	return errors.Join(err, h.record(state, id, number, ended), removePrevious(tree))
 }
 
-// removePrevious removes the tree of the session before, which nothing needs after a checkout. Nobody waits for that.
+// removePrevious removes the tree of the session before, which nothing needs after a checkout. No request waits for it.
 func removePrevious(tree string) error {
 	if tree == "" {
 		return nil

@@ -15,8 +15,8 @@ import (
 )
 
 // Sweep removes the object of the instance of paths.SweepUnit: the home of a session, the mirrors of a repository, an
-// environment, or a slot. Their users are gone, so only root can. The files of a running session are an error; the
-// daemon knows which sessions use repositories and environments.
+// environment, or a slot. Their users are gone, so only root can do this. The files of a running session are an error;
+// the daemon knows which sessions use repositories and environments.
 func (h Host) Sweep(instance string) error {
 	what, name, _ := strings.Cut(instance, "-")
 	switch what {

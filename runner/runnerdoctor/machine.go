@@ -84,8 +84,8 @@ func checkTools(ctx context.Context, s *survey) []checkup.Finding {
 	return checkup.OrPassed(found, "git, and what environments of each kind need")
 }
 
-// Free space below which commands fail soon, and below which somebody should know. Logs, workspaces and environments
-// share it as a rule.
+// Free space below which commands fail soon, and below which the administrator gets a warning. Logs, workspaces and
+// environments share it as a rule.
 const (
 	scarce = 256 << 20
 	low    = 4 << 30

@@ -164,8 +164,7 @@ func plain(word string) bool {
 	})
 }
 
-// commandLine is a command as a shell would take it, in one line, without control characters, which a terminal would
-// obey.
+// commandLine is a command in the syntax of a shell, in one line, without control characters (for terminals).
 func commandLine(args []string) string {
 	words := make([]string, len(args))
 	for i, arg := range args {

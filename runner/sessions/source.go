@@ -25,7 +25,7 @@ type Source struct {
 	Client *client.Client
 	Name   string // of the parameter, for errors
 	Where  string // a URL or a directory
-	Ref    string // "" for the one of HEAD
+	Ref    string // "" for HEAD
 }
 
 // Found is a Source as the API takes it.
@@ -94,7 +94,7 @@ func (s Source) sendBundle(ctx context.Context, to wire.Repository, dir, commit 
 		return nil
 	})
 	_, err := s.Client.PutBundle(ctx, to.Key, pipe)
-	_ = pipe.Close() // it returns nil, too
+	_ = pipe.Close() // it always returns nil, too
 	_ = all.Wait()
 	switch {
 	case errors.Is(packing, workspace.ErrNothingNew):

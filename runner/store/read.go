@@ -12,7 +12,7 @@ import (
 	"codex-proxy/runner/outcome"
 )
 
-// Viewer is a user, that sees the user's own sessions.
+// Viewer is a user. It sees its own sessions.
 type Viewer struct {
 	UID uint32
 	All bool // sees the sessions of all users

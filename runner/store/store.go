@@ -15,7 +15,7 @@ import (
 
 // The reasons why the file cannot be opened, or a session or a command cannot be read or changed.
 var (
-	// ErrNotFound means that it does not exist, or that the viewer may not see it.
+	// ErrNotFound means that the object does not exist, or that the viewer may not see it.
 	ErrNotFound = errors.New("there is no such session or command")
 	// ErrState means that it is not in the state that the change needs.
 	ErrState = errors.New("the session or command is in another state")

@@ -53,8 +53,7 @@ type Report struct {
 }
 
 // Run makes the tree. If that fails, it removes all of the tree and tries once more; a second failure is the error. It
-// returns an error that a second attempt cannot mend at once: ErrNoCommit, ErrDiskFull, a *SubmoduleError, the end of
-// ctx.
+// does not try again after ErrNoCommit, ErrDiskFull, a *SubmoduleError or the end of ctx.
 func (c Checkout) Run(ctx context.Context) (Report, error) {
 	top, err := openTop(c.Tree)
 	if err != nil {

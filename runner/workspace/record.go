@@ -59,8 +59,8 @@ func readRecord(from *os.File) (record, error) {
 	return files, nil
 }
 
-// heading has the sum of the record, which finds a write that was cut off. Nobody forges a record: a session has no
-// way to its file.
+// heading has the sum of the record, which detects an incomplete write. A session cannot forge a record: it has no
+// access to the file.
 func heading(body []byte) string {
 	sum := sha256.Sum256(body)
 	return recordFormat + " " + hex.EncodeToString(sum[:])

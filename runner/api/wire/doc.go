@@ -34,7 +34,7 @@ func Decode(r io.Reader, v any) error {
 	return nil
 }
 
-// Duration is a time.Duration that JSON has as text: "1h30m", "300ms".
+// Duration is a time.Duration, in JSON as text: "1h30m", "300ms".
 type Duration time.Duration
 
 // MarshalText is the text of time.Duration.

@@ -26,8 +26,7 @@ type Repositories struct {
 	Repositories []Repository `json:"repositories"`
 }
 
-// Prune is the body of POST /v1/prune. It removes sessions of the caller or, for an administrator with All, of all
-// users.
+// Prune is the body of POST /v1/prune, which removes sessions of the caller; an administrator may select all users.
 type Prune struct {
 	// closed sessions that ended before; 0 is the retention of runner.toml
 	OlderThan Duration `json:"older_than,omitempty"`
