@@ -14,7 +14,7 @@ import (
 	"codex-proxy/runner/workspace"
 )
 
-// tidy has keepBounds look.
+// tidy wakes keepBounds.
 func (r *Runner) tidy() {
 	select {
 	case r.untidy <- struct{}{}:
@@ -137,8 +137,7 @@ func (r *Runner) removeWorkspace(ctx context.Context, number int) error {
 	return nil
 }
 
-// sweeps has the workspaces that are about to go. Its lock is one of its own, as a transaction of the store asks for
-// them.
+// sweeps has the workspaces that are about to go. It has its own lock, as a transaction of the store reads it.
 type sweeps struct {
 	mu   sync.Mutex
 	gone map[int]chan struct{} // each is closed when it has gone, or stays

@@ -19,7 +19,7 @@ import (
 	"codex-proxy/runner/store"
 )
 
-// Environments are the settings of those that sessions share.
+// Environments are the settings of the environments of sessions.
 type Environments struct {
 	Shared   bool          // among the sessions of all users
 	MaxBytes int64         // of all on the disk; those that commands use stay
@@ -28,7 +28,7 @@ type Environments struct {
 	Network  BuildNetwork  // of builds without a store
 }
 
-// BuildNetwork is for whom an environment is built that needs the network.
+// BuildNetwork selects the sessions that get environments with a build that needs the network.
 type BuildNetwork string
 
 // The values of a BuildNetwork.
@@ -67,7 +67,7 @@ func checkEnvironment(n wire.NewSession) error {
 }
 
 // plannedEnvironment explains the environment of a session that would be made. Its key depends on the files of the
-// workspace, which only a session can read, and on the tools of the host: the last such session has it.
+// workspace, which only a session can read, and on the tools of the host, so it is taken from the last such session.
 func (r *Runner) plannedEnvironment(ctx context.Context, like store.New) (string, error) {
 	name := like.Session.Environment
 	if name == noEnvironment {
@@ -109,7 +109,7 @@ func (e Environments) ownerOf(user uint32) string {
 // waitSlack is how much longer a command waits than a build may take.
 const waitSlack = time.Minute
 
-// provide has the environment there that a command waits for, and answers the command. It returns when that is done, or
+// provide obtains the environment that a command waits for, and answers the command. It returns when that is done, or
 // at the end of ctx; a build goes on then.
 func (r *Runner) provide(ctx context.Context, c *run, need *exec.Need) {
 	err := r.obtain(ctx, c, need)

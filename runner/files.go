@@ -112,7 +112,7 @@ func (r *Runner) writeCommand(id string, number int, spec *session.Spec) error {
 	return nil
 }
 
-// replace writes a file that a reader finds whole.
+// replace writes a file at once: a reader never sees a part.
 func replace(path string, content []byte) error {
 	part := path + ".part"
 	if err := os.WriteFile(part, content, 0o600); err != nil {

@@ -81,7 +81,7 @@ func (r *Runner) relieve(c *run) {
 	c.rearm()
 }
 
-// rearm has guard look again.
+// rearm wakes guard.
 func (c *run) rearm() {
 	select {
 	case c.guarded <- struct{}{}:

@@ -27,7 +27,7 @@ const (
 	resultFailed = "failed"
 )
 
-// newMetrics registers them; a nil registry registers none.
+// newMetrics registers the metrics, unless the registry is nil.
 func newMetrics(registry prometheus.Registerer) *metrics {
 	f := promauto.With(registry)
 	words := make([]string, 0, len(outcome.Words()))

@@ -196,7 +196,7 @@ type source struct {
 	commit     string // of the ref at this time
 }
 
-// fullCommit matches the whole name of a commit, which means the same forever.
+// fullCommit matches the whole name of a commit, which never changes its meaning.
 var fullCommit = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
 
 // resolve finds the commit of a request. A commit that the mirror is known to have needs no fetch, and everything else

@@ -146,7 +146,7 @@ type caller struct {
 	admin bool
 }
 
-// viewer sees the sessions of the caller, or all if he may.
+// viewer sees the sessions of the caller, or all for an administrator.
 func (c caller) viewer() store.Viewer { return store.Viewer{UID: c.UID, All: c.admin} }
 
 type peerKey struct{}

@@ -22,7 +22,7 @@ import (
 const maxAnswer = 64 << 20
 
 // ErrNotRunning means that nothing answers on the socket. A daemon that starts again makes a later call succeed.
-// systemd closes the socket when the daemon has failed at its start limit, which its settings may be the reason of.
+// systemd closes the socket when the daemon has reached its start limit, perhaps because of its settings.
 var ErrNotRunning = errors.New("codex-runner is not running: mend what `systemctl status codex-runner` says, " +
 	"then systemctl reset-failed 'codex-runner.*' && systemctl start codex-runner")
 

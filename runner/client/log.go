@@ -41,7 +41,7 @@ func (c *Client) ReadLog(ctx context.Context, l Log) (wire.LogEnd, error) {
 		if passing(err) && l.Lost != nil {
 			l.Lost(err)
 		}
-		// A daemon that accepts connections, and can't send the log, makes none.
+		// A daemon that accepts connections but cannot send the log makes no progress.
 		return r.next > before || time.Since(began) > lastPause, err
 	})
 	return r.end, err

@@ -191,7 +191,7 @@ func send(conn net.Conn, reply Reply) error {
 	return json.NewEncoder(conn).Encode(reply)
 }
 
-// register has close wait for an answer, unless it has begun.
+// register has close wait for an answer, unless close has begun.
 func (c *control) register() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

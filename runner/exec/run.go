@@ -73,7 +73,7 @@ func (r *run) prepared(launch *Launch) {
 	r.launch = launch
 }
 
-// end has the command end, unless it has ended. The first cause counts.
+// end ends the command, unless it has ended. The first cause counts.
 func (r *run) end(cause session.Cause, by string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -77,7 +77,7 @@ func (w *Writer) Sync() error {
 	return nil
 }
 
-// write adds p to the log. If it does not fit, as much is added as does.
+// write adds p to the log. If it does not fit, write adds the part that fits.
 func (w *Writer) write(stream Stream, p []byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

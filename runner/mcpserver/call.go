@@ -21,8 +21,8 @@ type call struct {
 	last string // the last line of its output
 }
 
-// progress has the agent's program know every beat that the command goes on, unless it did not ask for that. It returns
-// at the end of ctx.
+// progress notifies the agent's program at every beat that the command goes on, if it asked for that. It returns at the
+// end of ctx.
 func (c *call) progress(ctx context.Context) {
 	token := c.request.Params.GetProgressToken()
 	if token == nil {

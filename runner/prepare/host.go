@@ -88,7 +88,7 @@ func (h Host) begin(id string, number int) error {
 	return os.WriteFile(filepath.Join(path, paths.CommandNumber), []byte(strconv.Itoa(number)), 0o600)
 }
 
-// running returns the number of the command that begin has noted; without one, that which was to run.
+// running returns the number of the command that begin has noted; without a note, of the command to run.
 func (h Host) running(id string) (state dir, number int, err error) {
 	text, err := os.ReadFile(filepath.Join(h.session(id), paths.CommandNumber))
 	if err != nil {

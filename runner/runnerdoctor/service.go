@@ -28,7 +28,7 @@ func checkConfig(_ context.Context, s *survey) []checkup.Finding {
 	return []checkup.Finding{checkup.Passed(s.Config, "every setting is valid")}
 }
 
-// checkAccess checks that the caller, and those in the group alone, may use the socket.
+// checkAccess checks that the caller may use the socket, and otherwise only members of the group.
 func checkAccess(_ context.Context, s *survey) []checkup.Finding {
 	switch {
 	case errors.Is(s.statusErr, client.ErrForbidden):

@@ -91,7 +91,7 @@ type Artifacts struct {
 	Count    int      `json:"count"`
 }
 
-// Workspace is a commit, to which the patch is applied if there is one, or nothing at all.
+// Workspace is a commit, with the patch applied if there is one, or an empty directory.
 type Workspace struct {
 	URL    string `json:"url,omitempty"`    // of Spec.Repository: relative URLs of submodules begin here
 	Commit string `json:"commit,omitempty"` // 40 or 64 hexadecimal digits; "" empties the workspace

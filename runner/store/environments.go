@@ -120,7 +120,7 @@ func (s *Store) ForgetEnvironment(ctx context.Context, key string) error {
 	return err
 }
 
-// Facts returns those that commands of the owner reported last, as JSON; nil without any.
+// Facts returns the facts that commands of the owner reported last, as JSON; nil without any.
 func (s *Store) Facts(ctx context.Context, owner uint32) (facts []byte, err error) {
 	err = s.reads.QueryRowContext(ctx, `SELECT facts FROM facts WHERE owner = ?`, owner).Scan(&facts)
 	if errors.Is(err, sql.ErrNoRows) {

@@ -34,8 +34,8 @@ type file struct {
 
 // record has the files of a checkout by their paths.
 //
-// git's own index cannot take its place: it trusts the times and sizes of files. Their owner sets times as he likes,
-// and the change of the owner between two sessions changes the rest.
+// git's own index cannot take its place: it trusts the times and sizes of files. Their owner can set any time, and the
+// chown between two sessions changes the rest.
 type record map[string]file
 
 // readRecord returns no files if there is no whole record, as after a write that was cut off.

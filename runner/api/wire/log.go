@@ -8,9 +8,8 @@ import (
 	"codex-proxy/runner/logs"
 )
 
-// Line is the data of an SSE event "line"; the id of the event is the offset behind the line. Text or, if it is not
-// UTF-8, Bytes has the line without its newline. A line may have several events: the last has Newline, unless the
-// output ends there.
+// Line is the data of an SSE event "line"; the event's id is the offset behind it. Text or, if it is not UTF-8, Bytes
+// has the line without its newline. A line may have several events: the last has Newline, unless the output ends.
 type Line struct {
 	Time    time.Time   `json:"time,omitzero"` // of the first byte; zero if it is not known
 	Stream  logs.Stream `json:"stream"`
