@@ -13,7 +13,7 @@ import (
 	"codex-proxy/runner/store"
 )
 
-// keep returns the artifacts that a command has left. Their archive comes from a sandbox.
+// keep returns the artifacts of a command. A sandbox wrote their archive.
 func (r *Runner) keep(c *run) []artifact.File {
 	archive, err := os.Open(r.file(c.Session, c.Number, paths.Artifacts))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -14,7 +14,7 @@ import (
 	"codex-proxy/runner/workspace"
 )
 
-// tidy has keepBounds look.
+// tidy wakes keepBounds.
 func (r *Runner) tidy() {
 	select {
 	case r.untidy <- struct{}{}:
@@ -22,8 +22,8 @@ func (r *Runner) tidy() {
 	}
 }
 
-// keepBounds removes the mirrors and the workspaces beyond their bounds, the least recently used first and none that is
-// in use, until ctx is done.
+// keepBounds removes the mirrors and the workspaces beyond their bounds, if they are not in use, the least recently
+// used first, until ctx is done.
 func (r *Runner) keepBounds(ctx context.Context) {
 	for {
 		if err := errors.Join(r.boundMirrors(ctx), r.boundWorkspaces(ctx)); err != nil && ctx.Err() == nil {
@@ -62,13 +62,13 @@ func (r *Runner) boundMirrors(ctx context.Context) error {
 	return err
 }
 
-// removeMirror removes a mirror that nobody uses.
+// removeMirror removes an unused mirror.
 func (r *Runner) removeMirror(ctx context.Context, key string) (removed bool, err error) {
 	if !r.claim(key) {
 		return false, nil
 	}
 	defer r.unclaim(key)
-	// A request that comes now finds no commit in the mirror, and waits for its turn to fetch.
+	// From now on a request finds no commit in the mirror, and waits for its turn to fetch.
 	if err := r.Store.Abandon(ctx, key); err != nil {
 		if errors.Is(err, store.ErrState) {
 			return false, nil
@@ -137,8 +137,7 @@ func (r *Runner) removeWorkspace(ctx context.Context, number int) error {
 	return nil
 }
 
-// sweeps has the workspaces that are about to go. Its lock is one of its own, as a transaction of the store asks for
-// them.
+// sweeps has the workspaces that are about to go. It has its own lock, as a transaction of the store reads it.
 type sweeps struct {
 	mu   sync.Mutex
 	gone map[int]chan struct{} // each is closed when it has gone, or stays
@@ -161,7 +160,7 @@ func (s *sweeps) begin(number int) (end func()) {
 }
 
 // mark marks the workspaces that are about to go as leased, and returns a channel that is closed when one of them has
-// gone; nil if there is none.
+// gone; nil without such a workspace.
 func (s *sweeps) mark(p workspace.Pool) (gone <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

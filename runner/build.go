@@ -16,7 +16,7 @@ import (
 	"codex-proxy/runner/store"
 )
 
-// build builds an environment, or waits for a build that an earlier daemon has started. What a failed build leaves is
+// build builds an environment, or waits for a build that an earlier daemon has started. The files of a failed build are
 // removed.
 func (r *Runner) build(ctx context.Context, j *environmentJob) error {
 	began := time.Now()
@@ -87,10 +87,10 @@ func (r *Runner) built(key string) (*job.Built, error) {
 	return read(r.jobFile(key, paths.Result), job.Read[job.Built])
 }
 
-// maxShown bounds what people see of the output of a build, in bytes.
+// maxShown bounds the output of a build that people see, in bytes.
 const maxShown = 4 << 10
 
-// lastOutput is the end of the output of a build, with a text before it. It comes from foreign programs.
+// lastOutput is the end of the output of a build, with a text before it. Foreign programs wrote it.
 func (r *Runner) lastOutput(key string) string {
 	file, err := os.Open(r.jobFile(key, paths.Output))
 	if err != nil {
@@ -114,8 +114,8 @@ func (r *Runner) lastOutput(key string) string {
 	return "; its output ends with:\n" + shown
 }
 
-// makeRoom begins to remove what is no whole environment, or one of an earlier version, and those that have not been
-// used for the longest time while all together take more than they may. What a command uses stays.
+// makeRoom begins to remove environments that are not whole or of an earlier version, and, while all together take more
+// than they may, the least recently used ones. An environment that a command uses stays.
 func (r *Runner) makeRoom(ctx context.Context) {
 	all, err := r.Store.Environments(ctx)
 	if err != nil {

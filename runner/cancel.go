@@ -105,7 +105,7 @@ func (r *Runner) closeSoon(ctx context.Context, id string) {
 	}
 }
 
-// close closes an idle session whose last unit has ended, and reports whether it was one.
+// close closes a session if it is idle and its last unit has ended, and reports whether it did.
 func (r *Runner) close(ctx context.Context, id string) bool {
 	if !r.closeIdle(ctx, id, r.takes(ctx, id)) {
 		return false
@@ -181,7 +181,7 @@ func (r *Runner) Release(ctx context.Context, v store.Viewer, id string) error {
 	return nil
 }
 
-// gone reports whether a request came too late: the main process has ended.
+// gone reports whether a request was too late: the main process has ended.
 func gone(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, io.EOF) ||
 		errors.Is(err, unix.ECONNRESET)

@@ -12,10 +12,10 @@ import (
 	"codex-proxy/runner/store"
 )
 
-// collectBound bounds what a scrape waits for the store.
+// collectBound bounds the wait of a scrape for the store.
 const collectBound = 5 * time.Second
 
-// collector collects what is there when it is asked.
+// collector collects the present state at each scrape.
 type collector struct{ *Runner }
 
 // gauge is a metric of the state at one time.
@@ -24,7 +24,7 @@ type gauge struct {
 	value func(*moment) float64
 }
 
-// moment is what gauges are made of.
+// moment has the values of the gauges.
 type moment struct {
 	runner *Runner
 	tally  store.Tally
@@ -84,7 +84,7 @@ func (c collector) Describe(out chan<- *prometheus.Desc) {
 	out <- commandsDesc
 }
 
-// Collect implements prometheus.Collector. What cannot be read makes the whole scrape fail: no value is better than an
+// Collect implements prometheus.Collector. If it cannot read a fact, the whole scrape fails: no value is better than an
 // old one.
 func (c collector) Collect(out chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), collectBound)
@@ -119,7 +119,7 @@ func seconds(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
 // Disk is the file system of the state directory, in bytes.
 type Disk struct{ Size, Free uint64 }
 
-// Disk returns the size of the file system of the state directory, and what is free there for the service (statfs(2)).
+// Disk returns the size of the file system of the state directory, and its free space for the service (statfs(2)).
 func (r *Runner) Disk() (Disk, error) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(r.StateDir, &s); err != nil {

@@ -15,7 +15,7 @@ import (
 // Credential opens repositories to the fetches of users. No session, argument or log has it.
 type Credential struct {
 	URL   string   // the beginning of the URLs: whole directories
-	Users []string // names of the users whose fetches have it; none is all
+	Users []string // names of the users that fetch with it; empty means all
 	// Files are files of the credential by the names of package workspace, GitCredentials and the others.
 	Files map[string]string
 }
@@ -51,7 +51,7 @@ func (r *Runner) lend(key string, c Credential) error {
 	return nil
 }
 
-// takeBack removes what lend has put there. A unit that runs has a copy.
+// takeBack removes the files of lend. A unit that runs has a copy.
 func (r *Runner) takeBack(key string) {
 	os.RemoveAll(filepath.Join(r.RuntimeDir, filepath.Base(paths.RepositoryCredentials), key))
 }

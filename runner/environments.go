@@ -19,7 +19,7 @@ import (
 	"codex-proxy/runner/store"
 )
 
-// Environments are the settings of those that sessions share.
+// Environments are the settings of the environments of sessions.
 type Environments struct {
 	Shared   bool          // among the sessions of all users
 	MaxBytes int64         // of all on the disk; those that commands use stay
@@ -28,7 +28,7 @@ type Environments struct {
 	Network  BuildNetwork  // of builds without a store
 }
 
-// BuildNetwork is for whom an environment is built that needs the network.
+// BuildNetwork selects the sessions that get environments with a build that needs the network.
 type BuildNetwork string
 
 // The values of a BuildNetwork.
@@ -41,7 +41,7 @@ const (
 // maxFacts bounds the facts that are kept for a user, in bytes.
 const maxFacts = 64 << 10
 
-// noEnvironment is the environment of a session that uses what the host has.
+// noEnvironment is the environment of a session that uses the packages of the host.
 const noEnvironment = "none"
 
 // environmentOf is the environment that a request asks for.
@@ -67,7 +67,7 @@ func checkEnvironment(n wire.NewSession) error {
 }
 
 // plannedEnvironment explains the environment of a session that would be made. Its key depends on the files of the
-// workspace, which only a session can read, and on the tools of the host: it is that of the last such session.
+// workspace, which only a session can read, and on the tools of the host, so it is taken from the last such session.
 func (r *Runner) plannedEnvironment(ctx context.Context, like store.New) (string, error) {
 	name := like.Session.Environment
 	if name == noEnvironment {
@@ -83,7 +83,7 @@ func (r *Runner) plannedEnvironment(ctx context.Context, like store.New) (string
 	return name + ": " + last + ", unless the tools of the host have changed since the last session of this commit", nil
 }
 
-// environment is what the specification of a command says of its environment.
+// environment returns the environment for the specification of a command.
 func (r *Runner) environment(ctx context.Context, c store.Live) (*session.Environment, error) {
 	if c.Environment == noEnvironment {
 		return nil, nil //nolint:nilnil // as Spec.Environment has it
@@ -98,7 +98,7 @@ func (r *Runner) environment(ctx context.Context, c store.Live) (*session.Enviro
 	}, nil
 }
 
-// ownerOf is whose environments the sessions of a user use.
+// ownerOf returns the owner of the environments that the sessions of a user use.
 func (e Environments) ownerOf(user uint32) string {
 	if e.Shared {
 		return paths.Shared
@@ -109,7 +109,7 @@ func (e Environments) ownerOf(user uint32) string {
 // waitSlack is how much longer a command waits than a build may take.
 const waitSlack = time.Minute
 
-// provide has the environment there that a command waits for, and answers the command. It returns when that is done, or
+// provide obtains the environment that a command waits for, and answers the command. It returns when that is done, or
 // at the end of ctx; a build goes on then.
 func (r *Runner) provide(ctx context.Context, c *run, need *exec.Need) {
 	err := r.obtain(ctx, c, need)
@@ -125,8 +125,8 @@ func (r *Runner) provide(ctx context.Context, c *run, need *exec.Need) {
 	}
 }
 
-// obtain returns when the environment is there, and leased until the end of the command. The need comes from a sandbox:
-// its key is computed anew, so that no session names the environment of another.
+// obtain returns when the environment is there, and leased until the end of the command. A sandbox sends the need: its
+// key is computed anew, so that no session names the environment of another.
 func (r *Runner) obtain(ctx context.Context, c *run, need *exec.Need) error {
 	key := need.Order.Key()
 	if key != need.Key {
@@ -166,7 +166,7 @@ func (r *Runner) obtain(ctx context.Context, c *run, need *exec.Need) error {
 	}
 }
 
-// keepFacts keeps what tools reported for the next commands of the user.
+// keepFacts keeps the reports of tools for the next commands of the user.
 func (r *Runner) keepFacts(ctx context.Context, owner uint32, facts environment.Facts) error {
 	text, err := json.Marshal(facts)
 	if err != nil || len(facts) == 0 || len(text) > maxFacts {
@@ -231,7 +231,7 @@ func (r *Runner) writtenByCommand(ctx context.Context, c *run, key string) (bool
 	return first != key, err
 }
 
-// begin has Run start a job. There is none of that environment.
+// begin has Run start a job. The environment must have no other job.
 func (s *state) begin(j *environmentJob) {
 	j.done = make(chan struct{})
 	s.environments[j.key] = j

@@ -76,9 +76,9 @@ func (r *Runner) launch(ctx context.Context, c *run) error {
 	return nil
 }
 
-// startUnit starts the unit of a command. While systemd does not answer, the unit and the files say what is: root makes
-// the log before anything of the command runs, and starts nothing that has a log. So a second request runs no command
-// twice.
+// startUnit starts the unit of a command. While systemd does not answer, the unit and the files have the state: root
+// makes the log before anything of the command runs, and starts no command that has a log. So a second request runs no
+// command twice.
 func (r *Runner) startUnit(ctx context.Context, c *run, limits wire.Limits) error {
 	begun := func() bool {
 		return r.has(c.Session, c.Number, paths.Output) || r.has(c.Session, c.Number, paths.Ended)
@@ -106,15 +106,15 @@ func (r *Runner) withdraw(ctx context.Context, c *run) error {
 	return errWithdrawn
 }
 
-// report has those who wait for a change of a command look again.
+// report wakes the callers that wait for a change of a command.
 func (r *Runner) report() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.state.change(r.wake)
 }
 
-// lease returns the slot of the session of a command. If there is no other, it takes that of the session that has been
-// idle for the longest time.
+// lease returns the slot of the session of a command. If there is no other, it takes the slot of the session that has
+// been idle for the longest time.
 func (r *Runner) lease(ctx context.Context, c store.Live) (int, error) {
 	for {
 		var swept <-chan struct{}
@@ -187,7 +187,7 @@ func (r *Runner) await(ctx context.Context, c *run) {
 		case <-ctx.Done():
 			return
 		case <-c.gone:
-			return // the file comes before systemd calls the unit inactive
+			return // the file exists before systemd reports the unit as inactive
 		case <-arrived:
 		case <-poll.C:
 		}
@@ -232,7 +232,7 @@ func (r *Runner) end(ctx context.Context, c *run, ending store.Ending) {
 	r.state.change(r.wake)
 }
 
-// canceller is the user who has cancelled the command, or "".
+// canceller is the user that has cancelled the command, or "".
 func (r *Runner) canceller(c *run) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -246,7 +246,7 @@ func (r *Runner) overdue(c *run) bool {
 	return c.overdue
 }
 
-// leave takes a command whose unit has ended out of the state, and lets the next one of its session follow.
+// leave removes a command from the state after its unit has ended, and lets the next one of its session follow.
 func (r *Runner) leave(ctx context.Context, c *run) {
 	r.mu.Lock()
 	s := &r.state

@@ -14,7 +14,7 @@ func refuse(code wire.Code, remedy, format string, args ...any) error {
 	return &wire.Error{Code: code, Message: fmt.Sprintf(format, args...), Remedy: remedy}
 }
 
-// refuseAs is refuse for an error whose text is "fault: remedy".
+// refuseAs is refuse for an error with the text "fault: remedy".
 func refuseAs(code wire.Code, err error) error {
 	message, remedy, _ := strings.Cut(err.Error(), ": ")
 	return refuse(code, remedy, "%s", message)

@@ -32,15 +32,15 @@ type fetch struct {
 	begun    bool // guarded by Runner.mu, as the next one
 	requests int
 	done     chan struct{} // closed when the next two are there
-	commit   string        // what ref means
+	commit   string        // of ref
 	err      error
 }
 
-// mirror is a repository that is in use at the moment, beside what the store knows.
+// mirror is the state of a repository in use that the store does not have.
 type mirror struct {
 	holds int  // of requests: it is not removed meanwhile
 	busy  bool // a unit fetches or removes it
-	going bool // it is about to be removed, whoever holds it
+	going bool // it is about to be removed, also if a request holds it
 }
 
 // use keeps a mirror from being removed until release is called, which may be called again. It may be about to be
@@ -94,7 +94,7 @@ func (r *Runner) fetch(ctx context.Context, f *fetch) (commit string, err error)
 	}
 }
 
-// share returns a fetch that waits and does what f asks for, or else queues f.
+// share returns a waiting fetch of the same repository and ref, both without a bundle, or else queues f.
 func (s *state) share(f *fetch) *fetch {
 	for _, other := range s.fetches {
 		if other.repository.Key == f.repository.Key && other.ref == f.ref && other.bundle == "" && f.bundle == "" {
@@ -152,7 +152,7 @@ func (r *Runner) bring(ctx context.Context, f *fetch) {
 	r.tidy()
 }
 
-// order writes the order of a fetch, has the unit of the repository do it, and stores what it found.
+// order writes the order of a fetch, has the unit of the repository do it, and stores its result.
 func (r *Runner) order(ctx context.Context, f *fetch) (commit string, err error) {
 	err = r.Store.AddRepository(ctx, f.repository) // it may have been removed since
 	var to store.Repository
@@ -207,7 +207,7 @@ func (r *Runner) place(key, bundle string) error {
 	return nil
 }
 
-// runFetch runs the unit of the repository. One of an earlier daemon may run still, whose result is not ours.
+// runFetch runs the unit of the repository. A unit of an earlier daemon may still run; its result has another ID.
 func (r *Runner) runFetch(ctx context.Context, key string, order job.Fetch) (*job.Fetched, error) {
 	text, err := json.Marshal(order)
 	if err == nil {
@@ -238,7 +238,7 @@ func (r *Runner) runFetch(ctx context.Context, key string, order job.Fetch) (*jo
 // redirected is git's report of a redirection that it does not follow, but for the last digit of the status.
 const redirected = "The requested URL returned error: 30"
 
-// failureOf is the error of a request whose fetch failed. The text has git's own words.
+// failureOf is the error of a request after its fetch has failed. The text has git's own words.
 func failureOf(of store.Repository, f *job.Failure) error {
 	if f.Code == job.UnknownRef {
 		at := strings.LastIndex(f.Text, ": ")
@@ -254,7 +254,7 @@ func failureOf(of store.Repository, f *job.Failure) error {
 	return refuse(wire.RepositoryFailed, remedy, "%s cannot be fetched: %s", of.Name(), f.Text)
 }
 
-// clearFetches removes what an earlier daemon has left of its fetches.
+// clearFetches removes the credentials and uploads that fetches of an earlier daemon have left.
 func (r *Runner) clearFetches() {
 	os.RemoveAll(filepath.Join(r.RuntimeDir, filepath.Base(paths.RepositoryCredentials)))
 	uploads, _ := filepath.Glob(filepath.Join(r.repositoryDir("*"), "upload-*"))

@@ -45,13 +45,13 @@ func (r *Runner) hasSecrets(id string, names []string) bool {
 	return true
 }
 
-// removeSecrets removes what lies in memory.
+// removeSecrets removes the files of a session that lie in memory.
 func (r *Runner) removeSecrets(id string) {
 	os.RemoveAll(filepath.Join(r.Secrets, id))
 	os.RemoveAll(filepath.Join(r.RuntimeDir, paths.ControlDir(id)))
 }
 
-// clearSecrets removes what an earlier daemon has left that died while it made or closed a session.
+// clearSecrets removes the secrets of a daemon that died while it made or closed a session.
 func (r *Runner) clearSecrets(ctx context.Context) error {
 	entries, err := os.ReadDir(r.Secrets)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -112,7 +112,7 @@ func (r *Runner) writeCommand(id string, number int, spec *session.Spec) error {
 	return nil
 }
 
-// replace writes a file that a reader finds whole.
+// replace writes a file at once: a reader never sees a part.
 func replace(path string, content []byte) error {
 	part := path + ".part"
 	if err := os.WriteFile(part, content, 0o600); err != nil {
@@ -127,7 +127,7 @@ func (r *Runner) has(id string, number int, name string) bool {
 	return err == nil
 }
 
-// read reads a file of a command with f. It returns nil if there is none, or none that is whole.
+// read reads a file of a command with f. It returns nil if the file is missing or not whole.
 func read[T any](path string, f func(io.Reader) (*T, error)) (*T, error) {
 	file, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {

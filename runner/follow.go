@@ -18,9 +18,9 @@ import (
 	"codex-proxy/runner/store"
 )
 
-// follow records what the main process of a command reports: its phases, and its end as soon as the result is whole. It
-// returns when the main process reports no more, or at the end of ctx. A command whose main process dies before ends by
-// its files.
+// follow records the reports of the main process of a command: its phases, and its end as soon as the result is whole.
+// It returns when the main process reports no more, or at the end of ctx. If the main process dies before, the files of
+// the command decide on its end.
 func (r *Runner) follow(ctx context.Context, c *run) {
 	conn, err := r.connect(ctx, c)
 	if err != nil {
@@ -79,7 +79,7 @@ func (r *Runner) connect(ctx context.Context, c *run) (net.Conn, error) {
 	}
 }
 
-// reach records that the main process can be asked, and returns the user who has cancelled the command before.
+// reach records that the main process takes requests, and returns the user that has cancelled the command before.
 func (r *Runner) reach(c *run) (cancelledBy string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -87,7 +87,7 @@ func (r *Runner) reach(c *run) (cancelledBy string) {
 	return c.cancelled
 }
 
-// enter does what a phase needs, and returns a function for its end.
+// enter begins the work of a phase, and returns a function for its end.
 func (r *Runner) enter(ctx context.Context, c *run, reply exec.Reply) (leave func()) {
 	switch {
 	case reply.Phase == exec.Awaiting && reply.Need != nil:
@@ -106,7 +106,7 @@ func (r *Runner) enter(ctx context.Context, c *run, reply exec.Reply) (leave fun
 	return func() {}
 }
 
-// background begins to do something, and returns what ends that and waits for it.
+// background runs do in a goroutine; end cancels it and waits for it.
 func background(ctx context.Context, do func(context.Context)) (end func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var done sync.WaitGroup

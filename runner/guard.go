@@ -13,9 +13,9 @@ import (
 // grace.
 const guardSlack = 10 * time.Second
 
-// guard has systemd stop the unit of a command whose main process does not end it in time. The command has the same
-// user, and can stop that process (SIGSTOP). systemd has it go on when it stops the unit, and kills it if that does not
-// help.
+// guard has systemd stop the unit of a command if the main process does not end it in time: the command has the same
+// user, and can stop that process (SIGSTOP). systemd continues the process when it stops the unit, and finally kills
+// it.
 func (r *Runner) guard(ctx context.Context, c *run) {
 	timer := time.NewTimer(math.MaxInt64)
 	defer timer.Stop()
@@ -45,7 +45,7 @@ func (r *Runner) left(c *run) time.Duration {
 	return time.Until(c.deadline)
 }
 
-// overrun records that the guard ends the command, because of its time unless somebody has cancelled it.
+// overrun records that the guard ends the command, because of its time unless a user has cancelled it.
 func (r *Runner) overrun(c *run) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -81,7 +81,7 @@ func (r *Runner) relieve(c *run) {
 	c.rearm()
 }
 
-// rearm has guard look again.
+// rearm wakes guard.
 func (c *run) rearm() {
 	select {
 	case c.guarded <- struct{}{}:

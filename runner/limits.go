@@ -12,8 +12,8 @@ import (
 	"codex-proxy/units"
 )
 
-// Limits are those that commands get without a request, and the highest that a request may have. A Maximum of 0 allows
-// all; a Default of 0 is no limit.
+// Limits has the limits of commands without a request, and the highest ones of a request. A Maximum of 0 allows all; a
+// Default of 0 is no limit.
 type Limits struct {
 	Default, Maximum wire.Limits
 }
@@ -36,8 +36,8 @@ func (l Limits) fill(own, session wire.Limits) (wire.Limits, error) {
 // Check returns an error if the defaults are above the maximum.
 func (l Limits) Check() error { return l.check(l.Default) }
 
-// The least limits with which the main process of a session can still start a command and report its end. A zero is
-// none: no limit.
+// The least limits with which the main process of a session can still start a command and report its end. A zero is no
+// limit.
 const (
 	leastCPUs   = 0.01
 	leastMemory = 16 << 20

@@ -8,7 +8,7 @@ import (
 	"codex-proxy/runner/outcome"
 )
 
-// metrics count what happens in a Runner. See collector for what there is at the moment.
+// metrics count the events of a Runner. See collector for the state at the moment.
 type metrics struct {
 	ended     *prometheus.CounterVec // by outcome
 	refused   prometheus.Counter
@@ -27,7 +27,7 @@ const (
 	resultFailed = "failed"
 )
 
-// newMetrics registers them; a nil registry registers none.
+// newMetrics registers the metrics, unless the registry is nil.
 func newMetrics(registry prometheus.Registerer) *metrics {
 	f := promauto.With(registry)
 	words := make([]string, 0, len(outcome.Words()))

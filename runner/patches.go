@@ -14,8 +14,8 @@ import (
 	"codex-proxy/runner/paths"
 )
 
-// checkPatch refuses a patch that changes more than the files of a tree, or that is none. Whether it applies to the
-// commit is found out in the session.
+// checkPatch refuses a malformed patch, or one that changes more than the files of a tree. The session finds out
+// whether it applies to the commit.
 func checkPatch(text string) error {
 	if text == "" {
 		return nil
@@ -28,7 +28,7 @@ func checkPatch(text string) error {
 	return refuse(wire.PatchInvalid, refused.Remedy, "%s", strings.TrimSuffix(refused.Error(), ": "+refused.Remedy))
 }
 
-// hash names a patch; "" is none.
+// hash names a patch; it is "" without a patch.
 func hash(patch string) string {
 	if patch == "" {
 		return ""

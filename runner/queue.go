@@ -8,8 +8,8 @@ type key struct {
 	number  int
 }
 
-// queue has the commands that may start, and is fair between users: the next command is one of the user who has the
-// fewest commands running, and of those the one who waits longest for a turn. Within a user the order is that of Push.
+// queue has the commands that may start, and is fair between users: the next command is of the user with the fewest
+// running commands, or of these, of the one that waits longest for a turn. Within a user the order is by Push.
 type queue struct {
 	users []uint32 // that have a command here, in the order of their turns
 	of    map[uint32][]key

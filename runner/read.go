@@ -69,7 +69,7 @@ func (r *Runner) Prune(ctx context.Context, v store.Viewer, p wire.Prune) (wire.
 	return pruned, err
 }
 
-// size is that of all files below dir, in bytes.
+// size is the size of all files below dir, in bytes.
 func size(dir string) (bytes int64) {
 	_ = filepath.WalkDir(dir, func(_ string, entry fs.DirEntry, err error) error {
 		if err != nil || !entry.Type().IsRegular() {

@@ -6,7 +6,7 @@ import (
 	"codex-proxy/runner/api/wire"
 )
 
-// ErrSystemd means that systemd does not answer, or refuses what the service needs.
+// ErrSystemd means that systemd does not answer, or refuses a call that the service needs.
 var ErrSystemd = errors.New("systemd does not answer, so no command can start (systemctl status dbus)")
 
 // ErrDisk means that the disk of the service has no room for the files of a command.

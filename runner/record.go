@@ -6,8 +6,8 @@ import (
 	"codex-proxy/runner/store"
 )
 
-// The methods of this file write what happens into the journal, where internal/journal explains each message, and
-// count it. CODEX_SESSION, CODEX_COMMAND and CODEX_UNIT of the journal are the attributes session, command and unit.
+// The methods of this file write events to the journal, where internal/journal explains each message, and count it.
+// CODEX_SESSION, CODEX_COMMAND and CODEX_UNIT of the journal are the attributes session, command and unit.
 
 // recordMade records a new session.
 func (r *Runner) recordMade(id, owner string, commands int) {
@@ -45,7 +45,7 @@ func (r *Runner) recordFetch(key, name string, took time.Duration, failure error
 	r.Logger.Info("a repository was fetched", "repository", name, "key", key, "took", took)
 }
 
-// recordBuild records a build of the environment with that key, likewise.
+// recordBuild records a build of the environment with that key.
 func (r *Runner) recordBuild(key, provider string, took time.Duration, failure error) {
 	r.metrics.builds.WithLabelValues(result(failure)).Inc()
 	if failure != nil {
@@ -56,20 +56,20 @@ func (r *Runner) recordBuild(key, provider string, took time.Duration, failure e
 	r.Logger.Info("an environment was built", "environment", key, "provider", provider, "took", took)
 }
 
-// recordHit counts a command whose environment was there.
+// recordHit counts a command that found its environment.
 func (r *Runner) recordHit() { r.metrics.hits.Inc() }
 
-// Evicted is what was removed to make room.
+// Evicted is a kind of thing that was removed to make room.
 type Evicted string
 
-// What a Runner keeps as long as there is room for it.
+// The things that a Runner keeps as long as there is room.
 const (
 	EvictedWorkspace   Evicted = "workspace"
 	EvictedRepository  Evicted = "repository"
 	EvictedEnvironment Evicted = "environment"
 )
 
-// recordEviction records that something was removed to make room. name is its key or number, bytes what it had.
+// recordEviction records that something was removed to make room. name is its key or number, bytes its size.
 func (r *Runner) recordEviction(what Evicted, name string, bytes int64) {
 	r.metrics.evictions.WithLabelValues(string(what)).Inc()
 	r.Logger.Info("something unused was removed to make room", "kind", string(what), "name", name, "bytes", bytes)

@@ -118,7 +118,7 @@ func (r *Runner) active(ctx context.Context) (map[string]bool, error) {
 	return active, nil
 }
 
-// activeUnits is likewise for units whose names match one of the patterns.
+// activeUnits returns the active units that match one of the patterns by their names.
 func (r *Runner) activeUnits(ctx context.Context, patterns ...string) (map[string]bool, error) {
 	states, err := r.Units.List(ctx, patterns...)
 	if err != nil {
@@ -136,13 +136,13 @@ func (r *Runner) activeUnits(ctx context.Context, patterns ...string) (map[strin
 	return active, nil
 }
 
-// alive reports whether the unit runs, as far as systemd can say.
+// alive reports whether the unit runs; false if systemd does not answer.
 func (r *Runner) alive(ctx context.Context, unit string) bool {
 	active, err := r.active(ctx)
 	return err == nil && active[unit]
 }
 
-// listBound bounds what the loop of Run waits for systemd: the loop answers to the watchdog.
+// listBound bounds the wait of the loop of Run for systemd: the loop answers to the watchdog.
 const listBound = 10 * time.Second
 
 // reconcile finds units that have gone without a record of their end. The list is read after the commands: the units
@@ -175,8 +175,8 @@ func (r *Runner) reconcile(ctx context.Context) {
 	}
 }
 
-// expire cancels commands whose input does not come, closes sessions that have been idle for too long, and removes
-// those whose retention is over.
+// expire cancels commands that wait too long for their input, closes sessions that have been idle for too long, and
+// removes sessions after their retention.
 func (r *Runner) expire(ctx context.Context, now time.Time) {
 	everybody := store.Viewer{All: true}
 	idle, err := r.Store.In(ctx, everybody, wire.SessionIdle)

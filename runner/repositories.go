@@ -75,8 +75,8 @@ func checkRepository(n wire.NewRepository) error {
 	return checkURL(n.URL)
 }
 
-// checkURL accepts what workspace.CheckURL accepts, less file URLs: the service would read them as a user of its own,
-// and a local repository comes in bundles of the user who may read it.
+// checkURL accepts the URLs of workspace.CheckURL, less file URLs: the service would read these as a user of its own,
+// while the user that may read a local repository sends bundles of it.
 func checkURL(address string) error {
 	if err := workspace.CheckURL(address); err != nil {
 		return invalidURL(err)
@@ -177,7 +177,7 @@ func (r *Runner) repositoryDir(key string) string {
 	return filepath.Join(r.StateDir, paths.RepositoryDir(key))
 }
 
-// named returns the repository of a user with that key or URL. One of a URL is made if there is none.
+// named returns the repository of a user with that key or URL. A missing one is made from the URL.
 func (r *Runner) named(ctx context.Context, owner wire.Owner, name string) (store.Repository, error) {
 	if paths.CheckKey(name) != nil {
 		return r.add(ctx, owner, wire.NewRepository{URL: name})
@@ -189,14 +189,14 @@ func (r *Runner) named(ctx context.Context, owner wire.Owner, name string) (stor
 	return found, err
 }
 
-// source is what the workspace of a session is made from. The zero source is an empty workspace.
+// source is the origin of the workspace of a session. The zero source is an empty workspace.
 type source struct {
 	repository store.Repository
 	ref        string
-	commit     string // what the ref means now
+	commit     string // of the ref at this time
 }
 
-// fullCommit matches the whole name of a commit, which means the same forever.
+// fullCommit matches the whole name of a commit, which never changes its meaning.
 var fullCommit = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
 
 // resolve finds the commit of a request. A commit that the mirror is known to have needs no fetch, and everything else

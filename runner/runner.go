@@ -46,7 +46,7 @@ type Settings struct {
 	Network      bool // sessions may have it
 	Limits       Limits
 	Artifacts    artifact.Limits // of each command
-	Hooks        *session.Hooks  // nil is none
+	Hooks        *session.Hooks  // nil: no hooks
 	Environments Environments
 	MaxSessions  int // commands that run at the same time
 	MaxQueued    int // commands that wait
@@ -78,7 +78,7 @@ type Runner struct {
 	state state
 }
 
-// state is what the Runner knows of the commands that have not ended. All else is in the store.
+// state has the commands that have not ended. All else is in the store.
 type state struct {
 	queue    queue
 	sessions map[string]*line
@@ -86,7 +86,7 @@ type state struct {
 	perUser  map[uint32]int // running
 	waiting  int            // commands of all lines
 	inputs   inputs
-	// The jobs of environments that have not ended, by their keys, and those of them that Run has to start.
+	// The jobs of environments that have not ended, by their keys, and the ones that Run has to start.
 	environments    map[string]*environmentJob
 	environmentJobs []*environmentJob
 	// The fetches that wait, how many run, and the mirrors that are in use at the moment.
@@ -114,11 +114,11 @@ type waiting struct {
 	since  time.Time // when it was queued
 }
 
-// run is a command whose unit has been started, or is about to be, until the unit has ended.
+// run is a command from shortly before the start of its unit until the unit has ended.
 type run struct {
 	store.Live
 
-	cancelled string        // the user who cancels it; guarded by Runner.mu
+	cancelled string        // the user that cancels it; guarded by Runner.mu
 	started   bool          // its unit is, or was, active; guarded by Runner.mu
 	reached   bool          // its main process can be asked, or has ended; guarded by Runner.mu
 	ran       bool          // its start is recorded; belongs to follow and, after that, to attend
@@ -250,7 +250,7 @@ func (s *state) start(c store.Live) *run {
 	return started
 }
 
-// line is that of the session of a command.
+// line returns the line of the session of a command.
 func (s *state) line(c store.Live) *line {
 	l := s.sessions[c.Session]
 	if l == nil {
@@ -301,7 +301,7 @@ func (s *state) withdraw(k key) bool {
 	return false
 }
 
-// change reports a change of a command to those who wait for one, and has Run look at the queue.
+// change wakes the callers that wait for a change of a command, and has Run look at the queue.
 func (s *state) change(wake chan<- struct{}) {
 	close(s.changed)
 	s.changed = make(chan struct{})

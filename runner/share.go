@@ -11,8 +11,8 @@ import (
 	"codex-proxy/runner/store"
 )
 
-// Share is what one user may have of the service at the same time, so that no user takes it from all others. 0 is no
-// bound. Root has none.
+// Share bounds the part of the service that one user has at the same time, so that no user takes it from all others. 0
+// is no bound. Root has no bounds.
 type Share struct {
 	Sessions int   // commands that run
 	Queued   int   // commands that wait
@@ -52,8 +52,7 @@ type inputs struct {
 	kept  map[key]int64 // of commands that have not ended
 }
 
-// upload is a standard input that is being received. What it has written counts for its user until it is settled or
-// dropped.
+// upload is a standard input that is being received. Its bytes count for its user until it is settled or dropped.
 type upload struct {
 	runner *Runner
 	to     io.Writer
@@ -80,7 +79,7 @@ func (u *upload) Write(p []byte) (int, error) {
 	return u.to.Write(p)
 }
 
-// settle leaves it to a command, whose end gives it back.
+// settle assigns the bytes to a command: its end releases them.
 func (u *upload) settle(k key) {
 	u.runner.mu.Lock()
 	defer u.runner.mu.Unlock()
@@ -88,7 +87,7 @@ func (u *upload) settle(k key) {
 	u.of = &k
 }
 
-// drop gives back what the upload has taken, unless the end of its command has.
+// drop releases the bytes of the upload, unless the end of its command has done so.
 func (u *upload) drop() {
 	u.runner.mu.Lock()
 	defer u.runner.mu.Unlock()
@@ -120,8 +119,8 @@ func (r *Runner) recoverInput(c store.Live) {
 	r.state.inputs.kept[key{c.Session, c.Number}] = info.Size()
 }
 
-// removeInput removes the standard input of a command that has ended, and what uploads that were cut have left of it.
-// An upload that comes to its end meanwhile has given its file before, or finds the command ended.
+// removeInput removes the standard input of a command that has ended, and the parts that interrupted uploads have left.
+// An upload that ends meanwhile has stored its file before, or finds the command ended.
 func (r *Runner) removeInput(owner uint32, k key) {
 	r.stdin.Lock()
 	defer r.stdin.Unlock()
@@ -137,8 +136,8 @@ func (r *Runner) removeInput(owner uint32, k key) {
 	delete(r.state.inputs.kept, k)
 }
 
-// receiveStdin writes what may become the standard input of a command, at most limit bytes, and returns its path, which
-// no other request has.
+// receiveStdin writes a possible standard input of a command, at most limit bytes, and returns its path, which no other
+// request has.
 func (r *Runner) receiveStdin(owner uint32, k key, from io.Reader, limit int64) (path string, u *upload, err error) {
 	dir := r.dir(k.session, k.number)
 	if err := os.MkdirAll(dir, 0o700); err != nil {

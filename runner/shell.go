@@ -22,8 +22,8 @@ type Terminal struct {
 	Type          string // $TERM
 }
 
-// Shell opens a shell beside the command of a session that runs. Frames of package wire go over the connection in both
-// directions; what the session has sent is in from. The caller closes the connection.
+// Shell opens a shell in the sandbox of the running command of a session. Frames of package wire go over the connection
+// in both directions; the caller reads from the returned reader, and closes the connection.
 func (r *Runner) Shell(ctx context.Context, v store.Viewer, id string, t Terminal) (net.Conn, io.Reader, error) {
 	if _, err := r.Store.Session(ctx, v, id); err != nil {
 		return nil, nil, about(id, err)

@@ -38,7 +38,7 @@ func (r *Runner) sweepAll(ctx context.Context) {
 	}
 }
 
-// expireInputs cancels the commands whose standard input does not come.
+// expireInputs cancels the commands that wait too long for their standard input.
 func (r *Runner) expireInputs(ctx context.Context, now time.Time) error {
 	late, err := r.Store.AwaitingStdin(ctx, now.Add(-r.IdleTimeout))
 	for _, c := range late {

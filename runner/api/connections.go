@@ -40,7 +40,7 @@ func limited(l net.Listener, most int) *connections {
 		users: map[uint32]int{}}
 }
 
-// Accept returns the next connection of a user who may have one more. Others get an answer and are closed.
+// Accept returns the next connection of a user that may have one more. It answers and closes other connections.
 func (c *connections) Accept() (net.Conn, error) {
 	for {
 		accepted, err := c.Listener.Accept()
@@ -103,7 +103,7 @@ func (c *connections) refuse(socket *net.UnixConn) {
 	}()
 }
 
-// answer writes the refusal of whatever the client asks.
+// answer refuses the request of the client, whatever it is.
 func (c *connections) answer(socket *net.UnixConn) {
 	text, err := json.Marshal(wire.Failure{Error: &wire.Error{
 		Code: wire.TooMany, Message: fmt.Sprintf("you have %d connections already", c.most),
@@ -117,7 +117,7 @@ func (c *connections) answer(socket *net.UnixConn) {
 	_, _ = fmt.Fprintf(socket, head, status, http.StatusText(status), len(text), text)
 }
 
-// connection is one that counts until it is closed.
+// connection counts for its user until it is closed.
 type connection struct {
 	*net.UnixConn
 

@@ -29,8 +29,8 @@ type logOf struct {
 // sink sends a log to a client, in one of the three forms.
 type sink interface {
 	open(r *logs.Reader)
-	next() error  // sends what comes next; io.EOF if there is nothing at the moment
-	flush() error // has the client get what was sent
+	next() error  // sends the next part; io.EOF if there is nothing at the moment
+	flush() error // has the client get all sent parts
 	end(e wire.LogEnd) error
 }
 
@@ -123,7 +123,7 @@ func (l *logOf) copy(ctx context.Context, to sink) error {
 	return l.end(ctx, to)
 }
 
-// read sends the log up to its end or, without follow, up to what there is.
+// read sends the log up to its end or, without follow, up to its present end.
 func (l *logOf) read(ctx context.Context, to sink) error {
 	for {
 		err := to.next()

@@ -98,12 +98,11 @@ type hijacker struct {
 	conn *sharedConn
 }
 
-// sendBuffer is what the kernel may hold of a log that its reader has not read, in bytes, if the sysctl
-// net.core.wmem_max lets it: fewer, larger pieces, each of which wakes the sender. They are pages of the file, not
-// copies.
+// sendBuffer is the size of the kernel's send buffer, in bytes, if the sysctl net.core.wmem_max permits it: larger
+// pieces wake the sender less often. They are pages of the file, not copies.
 const sendBuffer = 512 << 10
 
-// Hijack is that of http.Hijacker.
+// Hijack implements http.Hijacker.
 func (h *hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, stream, err := http.NewResponseController(h.ResponseWriter).Hijack()
 	if err != nil {

@@ -56,7 +56,7 @@ func (s *Server) putBundle(w http.ResponseWriter, r *http.Request, c caller) err
 // quiet is how long a client may take for the next bytes of a bundle: git may count and compress objects before.
 const quiet = 10 * time.Minute
 
-// patient reads a body whose client may be slow, but not stop.
+// patient reads a body from a client that may be slow, but not stop.
 type patient struct {
 	io.Reader
 	control *http.ResponseController

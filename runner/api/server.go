@@ -24,9 +24,9 @@ import (
 type Settings struct {
 	Runner  *runner.Runner
 	Version string // of the program
-	// Admins are names of users who see the sessions of all users, as root does.
+	// Admins are names of users that see the sessions of all users, as root does.
 	Admins []string
-	// Connections bounds those of each user but root; 0 does not.
+	// Connections bounds the connections of each user but root; 0 is no bound.
 	Connections int
 	Metrics     prometheus.Gatherer
 	Logger      *slog.Logger
@@ -66,7 +66,7 @@ func (s *Server) Serve(l net.Listener) error {
 	return nil
 }
 
-// Shutdown ends the requests that follow logs, waits for all others, and closes what is left when ctx ends.
+// Shutdown ends the requests that follow logs, waits for all others, and closes the rest when ctx ends.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.stop()
 	if err := s.http.Shutdown(ctx); err != nil {
@@ -146,7 +146,7 @@ type caller struct {
 	admin bool
 }
 
-// viewer sees the sessions of the caller, or all if he may.
+// viewer sees the sessions of the caller, or all for an administrator.
 func (c caller) viewer() store.Viewer { return store.Viewer{UID: c.UID, All: c.admin} }
 
 type peerKey struct{}

@@ -40,7 +40,7 @@ type collection struct {
 
 // Collect writes the files of a tree that match one of the patterns to an empty archive, in the order of their paths,
 // until ctx ends. It follows no link, and leaves out directories named .git and files that are not regular. The error
-// says how many files are not kept, and why.
+// has the number of files that are not kept, and the reason.
 func Collect(ctx context.Context, tree *os.Root, patterns []Pattern, to *os.File, limits Limits) error {
 	c := &collection{tree: tree, patterns: patterns, to: to, left: limits}
 	err := fs.WalkDir(tree.FS(), ".", func(name string, entry fs.DirEntry, err error) error {
@@ -48,7 +48,7 @@ func Collect(ctx context.Context, tree *os.Root, patterns []Pattern, to *os.File
 			return errors.New("it took too long")
 		}
 		if err != nil {
-			c.miss(name, err) // such as a directory that nobody may read
+			c.miss(name, err) // such as an unreadable directory
 			return nil
 		}
 		return c.visit(name, entry)

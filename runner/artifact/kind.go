@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Kind is what a file is, as far as its name and its first bytes tell.
+// Kind is the kind of a file by its name and its first bytes.
 type Kind string
 
 // The kinds.

@@ -11,11 +11,11 @@ import (
 	"strings"
 )
 
-// Pattern names files of a workspace: the path of a file or a directory, relative to the workspace, whose elements are
-// patterns of path.Match. An element ** is any number of directories. A directory stands for all files below it.
+// Pattern names files of a workspace: the path of a file or a directory, relative to the workspace, with patterns of
+// path.Match as elements. An element ** is any number of directories. A directory stands for all files below it.
 type Pattern []string
 
-// Parse reads a Pattern. The error says what is wrong and how to mend it.
+// Parse reads a Pattern. The error has the fault and its remedy.
 func Parse(text string) (Pattern, error) {
 	p := Pattern(strings.Split(path.Clean(text), "/"))
 	wide := 0

@@ -24,7 +24,7 @@ type File struct {
 const maxHeader = 32 << 10
 
 // Read returns the files in an archive of that size, within limits. A part at the end is left out: its writer was
-// killed. The error is about an archive that Collect has not written; what precedes the fault is returned with it.
+// killed. The error is about an archive that Collect has not written; the files before the fault are returned with it.
 func Read(archive io.ReaderAt, size int64, limits Limits) ([]File, error) {
 	var files []File
 	head := make([]byte, maxHeader)

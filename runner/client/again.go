@@ -11,8 +11,8 @@ import (
 const (
 	firstPause = 20 * time.Millisecond
 	lastPause  = time.Second
-	// patience is more than a restart of the daemon takes. Its socket stays open meanwhile, so that calls mostly wait
-	// in the queue of the socket.
+	// patience is longer than a restart of the daemon. Its socket stays open meanwhile, so that calls mostly wait in
+	// the queue of the socket.
 	patience = time.Minute
 )
 

@@ -9,7 +9,7 @@ import (
 	"codex-proxy/runner/api/wire"
 )
 
-// Artifacts returns those of a session, by command and path.
+// Artifacts returns the artifacts of a session, by command and path.
 func (c *Client) Artifacts(ctx context.Context, id string) ([]wire.Artifact, error) {
 	list, err := call[wire.Artifacts](ctx, c, http.MethodGet, sessionPath(id)+"/artifacts", nil)
 	return list.Artifacts, err

@@ -22,7 +22,7 @@ import (
 const maxAnswer = 64 << 20
 
 // ErrNotRunning means that nothing answers on the socket. A daemon that starts again makes a later call succeed.
-// systemd closes the socket when the daemon has failed at its start limit, which its settings may be the reason of.
+// systemd closes the socket when the daemon has reached its start limit, perhaps because of its settings.
 var ErrNotRunning = errors.New("codex-runner is not running: mend what `systemctl status codex-runner` says, " +
 	"then systemctl reset-failed 'codex-runner.*' && systemctl start codex-runner")
 
@@ -132,7 +132,7 @@ func (c *Client) explain(ctx context.Context, err error) error {
 	return &lostError{err}
 }
 
-// lostError is ErrLost with the error of net/http, which says little to people.
+// lostError is ErrLost with the error of net/http, which is of little use to people.
 type lostError struct{ err error }
 
 func (e *lostError) Error() string { return ErrLost.Error() }

@@ -22,7 +22,7 @@ type Log struct {
 	Session string
 	Command int
 	From    int64 // the offset to begin at, in bytes
-	// Follow goes on until the command has ended. Without it, the output that there is comes.
+	// Follow goes on until the command has ended. Without it, ReadLog ends at the present end of the output.
 	Follow bool
 	// Sink gets the chunks in their order, without a gap and none twice. Its data is valid until it returns. An error
 	// ends ReadLog, which returns it.
@@ -41,7 +41,7 @@ func (c *Client) ReadLog(ctx context.Context, l Log) (wire.LogEnd, error) {
 		if passing(err) && l.Lost != nil {
 			l.Lost(err)
 		}
-		// A daemon that accepts connections, and can't send the log, makes none.
+		// A daemon that accepts connections but cannot send the log makes no progress.
 		return r.next > before || time.Since(began) > lastPause, err
 	})
 	return r.end, err

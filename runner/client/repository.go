@@ -9,7 +9,7 @@ import (
 	"codex-proxy/runner/api/wire"
 )
 
-// AddRepository returns the repository of a URL or a local path, which is made if there is none.
+// AddRepository returns the repository of a URL or a local path, and makes it if it does not exist.
 func (c *Client) AddRepository(ctx context.Context, r wire.NewRepository) (wire.Repository, error) {
 	return call[wire.Repository](ctx, c, http.MethodPost, "/repositories", r)
 }

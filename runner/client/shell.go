@@ -13,10 +13,10 @@ import (
 	"codex-proxy/runner/api/wire"
 )
 
-// Size is that of a terminal, in characters.
+// Size is the size of a terminal, in characters.
 type Size struct{ Rows, Columns uint16 }
 
-// Shell is a shell in the sandbox of a session. Write and Resize may be called while Run runs. Its end is that of the
+// Shell is a shell in the sandbox of a session. Write and Resize may be called while Run runs. It ends with the
 // connection.
 type Shell struct {
 	conn io.ReadWriteCloser

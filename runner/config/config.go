@@ -34,10 +34,10 @@ type Config struct {
 	Network      bool     // sessions may have it
 	LogLevel     slog.Level
 	Share        runner.Share // of each user
-	Connections  int          // likewise
+	Connections  int          // of each user
 	Limits       runner.Limits
 	Artifacts    artifact.Limits // of each command
-	Hooks        *session.Hooks  // nil is none
+	Hooks        *session.Hooks  // nil: no hooks
 	Environments runner.Environments
 	Repositories runner.Repositories
 	// WorkspaceDisk bounds the bytes of the workspaces that no session leases.
@@ -73,7 +73,7 @@ type user struct {
 	StdinBytes     size `toml:"stdin_bytes"`
 }
 
-// share is what a user may have: without settings of its own it leaves others a place, and half of the queue.
+// share returns the bounds of a user: by default it leaves others a place, and half of the queue.
 func (u user) share(sessions, queued int) runner.Share {
 	s := runner.Share{Sessions: u.MaxSessions, Queued: u.MaxQueued, Stdin: u.StdinBytes.bytes}
 	if s.Sessions == 0 {

@@ -15,7 +15,7 @@ import (
 	"codex-proxy/runner/paths"
 )
 
-// announcer keeps those up to date who do not ask: systemd, with a line of words, and node exporter, with a file.
+// announcer reports the state to systemd, as a line of text, and to node exporter, as a file.
 type announcer struct {
 	runner   *runner.Runner
 	notifier *notify.Notifier
@@ -63,7 +63,7 @@ func (a *announcer) write(ctx context.Context) error {
 	return a.file.Run(ctx)
 }
 
-// words are for people who look at the unit.
+// words returns the status of the unit, for people.
 func (a *announcer) words() string {
 	if reason := reason(a.runner); reason != "" {
 		return "Not ready: " + reason

@@ -101,7 +101,7 @@ func inherited() (net.Listener, error) {
 
 func serve(ctx context.Context, s Settings, listener net.Listener, systemd *units.Manager, metrics prometheus.Gatherer,
 	r *runner.Runner) error {
-	// What works for requests goes on until these have ended.
+	// The goroutines that requests need run until the requests have ended.
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	bounded, cancel := context.WithTimeout(ctx, recoverBound)

@@ -14,9 +14,8 @@ const (
 
 // Watch returns true when the files in dirs, and those without a name that processes of this user have open on the same
 // file systems, take more than limit bytes, or false when ctx ends. It measures again and again, and calls seen after
-// each whole measurement. It runs as the user whose files it counts, so it misses what this user can hide from itself:
-// an unnamed file of a process that is not dumpable (prctl(2)), one that is only mapped, or one in the queue of a
-// socket.
+// each whole measurement. It runs as the owner of the files, so it misses files that this user can hide from itself: an
+// unnamed file of a process that is not dumpable (prctl(2)), one that is only mapped, or one in the queue of a socket.
 func Watch(ctx context.Context, dirs []string, limit int64, seen func(bytes int64)) bool {
 	for {
 		began := time.Now()

@@ -9,7 +9,7 @@ import (
 )
 
 // unnamed counts the files without a name that processes have open on the file systems of the tops: removed ones, and
-// those of O_TMPFILE (open(2)). proc is /proc, which shows the open files of this user's processes.
+// files made with O_TMPFILE (open(2)). proc is /proc, which shows the open files of this user's processes.
 func (w *walk) unnamed(proc string) {
 	processes, _ := os.Open(proc)
 	defer processes.Close() // nil is harmless
@@ -26,7 +26,7 @@ func (w *walk) unnamed(proc string) {
 	}
 }
 
-// openOf counts those of one process.
+// openOf counts the unnamed files of one process.
 func (w *walk) openOf(dir string) {
 	files, err := os.Open(dir)
 	if err != nil {

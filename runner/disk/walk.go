@@ -22,7 +22,7 @@ const (
 type file struct{ dev, ino uint64 }
 
 // walk counts files. A process may change them meanwhile: each is looked up in an open directory, and no link is
-// followed but that of a top.
+// followed except a top.
 type walk struct {
 	ctx     context.Context //nolint:containedctx // a walk is one call
 	uid     int             // of this process
@@ -36,7 +36,7 @@ func newWalk(ctx context.Context, enough int64) *walk {
 	return &walk{ctx: ctx, uid: os.Geteuid(), enough: enough, devices: map[uint64]bool{}, several: map[file]bool{}}
 }
 
-// over says whether the walk may end.
+// over reports whether the walk may end.
 func (w *walk) over() bool { return w.size > w.enough || w.ctx.Err() != nil }
 
 func (w *walk) add(st *unix.Stat_t) { w.size += max(st.Blocks*512, block) } // stat(2)
@@ -58,7 +58,7 @@ func (w *walk) trees(dirs []string) {
 	}
 }
 
-// dir counts what lies in a directory.
+// dir counts the entries of a directory.
 func (w *walk) dir(d *os.File, depth int) {
 	for !w.over() {
 		names, err := d.Readdirnames(batch)
@@ -93,7 +93,7 @@ func (w *walk) entry(d *os.File, name string, depth int) {
 	w.below(d, name, &st, depth+1)
 }
 
-// first says whether a file is found for the first time.
+// first reports whether a file is found for the first time.
 func (w *walk) first(st *unix.Stat_t) bool {
 	id := file{st.Dev, st.Ino}
 	if w.several[id] {
@@ -103,8 +103,7 @@ func (w *walk) first(st *unix.Stat_t) bool {
 	return true
 }
 
-// below counts what lies in a directory of d. Its owner may have left no right to it: it has that for the time of the
-// count.
+// below counts the entries of a directory of d. If its owner has no right to read it, below grants it during the count.
 func (w *walk) below(d *os.File, name string, st *unix.Stat_t, depth int) {
 	const rights = 0o500
 	mode := st.Mode & 0o7777
@@ -133,7 +132,7 @@ func openat(d *os.File, name string) (int, error) {
 	}
 }
 
-// restore sets the mode of a directory, unless somebody has changed it meanwhile.
+// restore sets the mode of a directory, unless another process has changed it meanwhile.
 func restore(fd int, is, mode uint32) {
 	var st unix.Stat_t
 	if unix.Fstat(fd, &st) == nil && st.Mode&0o7777 == is {

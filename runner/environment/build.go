@@ -38,7 +38,7 @@ func (e *BuildError) Error() string {
 // Unwrap returns the error of the process.
 func (e *BuildError) Unwrap() error { return e.Err }
 
-// Ready says whether dir has the whole environment of that key.
+// Ready reports whether dir has the whole environment of that key.
 func Ready(dir, key string) bool {
 	data, err := os.ReadFile(filepath.Join(dir, ReadyFile))
 	return err == nil && string(data) == key+"\n"
@@ -46,7 +46,7 @@ func Ready(dir, key string) bool {
 
 // Build makes the environment in dir, which does not exist, at the path where sessions see it later. The manifests do
 // not stay there, as they may have passwords. The output of the steps goes to log. The errors are a *BuildError, one of
-// the store or the file system, or the end of ctx, which kills the step and what it started.
+// the store or the file system, or the end of ctx, which kills the step and its children.
 func Build(ctx context.Context, host Host, order Order, dir string, log io.Writer) error {
 	provider, err := Find(order.Provider)
 	if err != nil {

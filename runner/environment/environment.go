@@ -1,9 +1,9 @@
 // Package environment makes the environments of sessions: the packages of a Python, conda or Node project, installed
 // once for all sessions of an owner that need the same ones.
 //
-// A session's unit decides what it needs: Plan finds the manifests in its workspace and makes an Order, which has all
-// that the result depends on. The key of the order names the environment. A unit of its own runs Build, which knows
-// nothing of the workspace, at the path where sessions see the environment later. Activate says how a command uses it.
+// A session's unit decides on its environment: Plan finds the manifests in its workspace and makes an Order with all
+// inputs of the build. The key of the order names the environment. Another unit runs Build, which does not see the
+// workspace, at the path where sessions see the environment later. Activate returns the settings for its use.
 package environment
 
 import (
@@ -29,7 +29,7 @@ const Auto = "auto"
 // ErrUnsupported reports a manifest that an environment apart from the workspace cannot have.
 var ErrUnsupported = errors.New("this cannot be installed into an environment that sessions share")
 
-// Manifest is a file of the workspace that says what to install.
+// Manifest is a file of the workspace that lists packages to install.
 type Manifest struct {
 	Path    string `json:"path"` // in the workspace
 	Content []byte `json:"content"`
@@ -37,10 +37,10 @@ type Manifest struct {
 
 // Order has all that an environment depends on. Times of files are no part of it.
 type Order struct {
-	// Owner is whose sessions use it: no user gets code that the manifests of another one have chosen.
+	// Owner is the user of the sessions that use it: no user gets code that the manifests of another one have chosen.
 	Owner        string     `json:"owner"`
 	Provider     string     `json:"provider"`
-	Tools        []Tool     `json:"tools,omitempty"` // the interpreter, and what installs
+	Tools        []Tool     `json:"tools,omitempty"` // the interpreter and the installer
 	Architecture string     `json:"architecture"`
 	Manifests    []Manifest `json:"manifests,omitempty"` // by path
 	Store        Store      `json:"store"`
@@ -67,7 +67,7 @@ func (o Order) tool(name string) Tool {
 
 // Activation is how a command uses an environment.
 type Activation struct {
-	Path  []string          // directories before those of PATH
+	Path  []string          // directories to put before PATH
 	Env   map[string]string // further variables
 	Links map[string]string // symbolic links to make in the workspace: the target by the name
 }
@@ -75,28 +75,28 @@ type Activation struct {
 // Step is a command of a build.
 type Step struct {
 	Args []string
-	Env  []string // beside those that every step has
+	Env  []string // in addition to the variables of every step
 }
 
 // Provider is one kind of environment.
 type Provider interface {
-	// Name is what a person writes.
+	// Name is the name in settings and requests.
 	Name() string
-	// Detect says whether the workspace has the manifests of this kind.
+	// Detect reports whether the workspace has the manifests of this kind.
 	Detect(workspace fs.FS) bool
-	// Key returns the manifests and tools of the order. Its errors are a *MissingToolError, ErrUnsupported, or that of
-	// a manifest which cannot be read.
+	// Key returns the manifests and tools of the order. Its errors are a *MissingToolError, ErrUnsupported, or the
+	// error about an unreadable manifest.
 	Key(ctx context.Context, host Host, workspace fs.FS) ([]Manifest, []Tool, error)
 	// Build returns the steps that make the environment in a directory.
 	Build(order Order, dir Place) []Step
-	// Activate says how to use the environment in dir.
+	// Activate returns the settings for a command that uses the environment in dir.
 	Activate(dir string) Activation
 }
 
-// providers are all kinds. Plan takes the first whose manifests are there; those with exact versions come first.
+// providers are all kinds. Plan takes the first one that finds its manifests; manifests with exact versions precede.
 var providers = []Provider{uv{}, conda{}, venv{}, node{}, none{}}
 
-// Names returns what a person may write for a provider.
+// Names returns the permitted names of providers.
 func Names() []string {
 	names := []string{Auto}
 	for _, p := range providers {
@@ -105,7 +105,7 @@ func Names() []string {
 	return append(names, micromamba)
 }
 
-// micromamba is what people call the environments of conda, too, after the program that installs them.
+// micromamba is another name of the environments of conda, after the program that installs them.
 const micromamba = "micromamba"
 
 // Find returns the provider of that name, or an error that lists the names.
@@ -125,8 +125,8 @@ func Find(name string) (Provider, error) {
 	return nil, fmt.Errorf("there is no environment %q: %s", name, hint)
 }
 
-// Plan makes the order of an owner for a workspace, whose files may be anything. name is a provider or Auto. The
-// directory store has the packages of a build without the network, or is "" if the build has the network.
+// Plan makes the order of an owner for a workspace, and trusts no file there. name is a provider or Auto. The directory
+// store has the packages of a build without the network, or is "" if the build has the network.
 func Plan(ctx context.Context, host Host, workspace, owner, name, store string) (Order, error) {
 	root, err := os.OpenRoot(workspace)
 	if err != nil {
@@ -195,7 +195,7 @@ func manifests(workspace fs.FS, names ...string) ([]Manifest, error) {
 	return all, nil
 }
 
-// has says whether all the files are in the workspace.
+// has reports whether all the files are in the workspace.
 func has(workspace fs.FS, names ...string) bool {
 	for _, name := range names {
 		if _, err := fs.Stat(workspace, name); err != nil {

@@ -7,19 +7,19 @@ import (
 	"syscall"
 )
 
-// Facts are what tools reported of themselves, by the paths of their programs. To start an interpreter takes longer
+// Facts has the reports of tools about themselves, by the paths of their programs. To start an interpreter takes longer
 // than all else that Plan does, so the facts are kept between sessions, and each counts while its files are the same.
 // Times of files decide here whether a tool is asked again; they are no part of a key.
 type Facts map[string]Fact
 
-// Fact is what one program reported.
+// Fact is the report of one program.
 type Fact struct {
 	Tools []Tool            `json:"tools"`
 	Files map[string]string `json:"files"` // their identities by their paths
 }
 
 // recall returns the tools that the program reported earlier, or asks it. ask returns the files besides the program
-// whose change may change the answer. Facts that are not nil learn the answer.
+// that may change the answer if they change. Facts that are not nil store the answer.
 func (h Host) recall(program string, ask func() (tools []Tool, files []string, err error)) ([]Tool, error) {
 	known, ok := h.Facts[program]
 	if ok && maps.Equal(known.Files, identities(maps.Keys(known.Files))) {
@@ -47,7 +47,7 @@ func identities(files func(yield func(string) bool)) map[string]string {
 }
 
 // identity differs after a package of the tool was installed: a new file has another inode or another time of change,
-// which nobody sets. It is empty for a file that does not exist.
+// which no program can set. It is empty for a file that does not exist.
 func identity(file string) string {
 	info, err := os.Stat(file)
 	if err != nil {

@@ -60,7 +60,7 @@ func noLinks(lock []byte) error {
 	return nil
 }
 
-// Build runs the scripts of the packages, but none of the project, whose files are in the workspace.
+// Build runs the scripts of the packages, but not of the project: its files are in the workspace.
 func (node) Build(o Order, p Place) []Step {
 	npm, env := o.tool("npm").Path, []string{"npm_config_cache=" + filepath.Join(p.Scratch, "npm"),
 		"npm_config_update_notifier=false"}

@@ -126,7 +126,7 @@ func (uv) Key(ctx context.Context, host Host, workspace fs.FS) ([]Manifest, []To
 	return files, []Tool{program, python}, err
 }
 
-// noMembers refuses a workspace of uv, whose members the build does not have.
+// noMembers refuses a workspace of uv, as the build does not have its members.
 func noMembers(pyproject []byte) error {
 	var p struct {
 		Tool struct {

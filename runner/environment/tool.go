@@ -52,7 +52,7 @@ func (h Host) find(name string) (string, error) {
 	return "", &MissingToolError{name, packages[name]}
 }
 
-// ask runs a tool and returns what it writes.
+// ask runs a tool and returns its output.
 func (h Host) ask(ctx context.Context, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Dir, cmd.Env = "/", []string{"PATH=" + h.Path, "LC_ALL=C", "HOME=/nonexistent"}
@@ -63,7 +63,7 @@ func (h Host) ask(ctx context.Context, args ...string) ([]byte, error) {
 	return out, nil
 }
 
-// versioned returns a tool whose option --version ends its first line with the version.
+// versioned returns a tool with the first line of its option --version as the version.
 func (h Host) versioned(ctx context.Context, name string) (Tool, error) {
 	path, err := h.find(name)
 	if err != nil {

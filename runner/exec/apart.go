@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// startApart starts a process of the session on a thread of its own, which ends with it. What the thread sets, the
-// process and all that it starts inherit, and this program does not: StopSignal is open, and no limit of another
-// process can be set, as those of this one, which has the same user (prlimit(2)).
+// startApart starts a process of the session on a thread of its own, which ends with it. The process and its children
+// inherit the settings of the thread; this program does not: they can receive StopSignal, and cannot set limits of
+// other processes, such as this one, which has the same user (prlimit(2)).
 func startApart(name string, args []string, attr *os.ProcAttr) (process *os.Process, err error) {
 	spareThreads()
 	done := make(chan struct{})
@@ -30,7 +30,7 @@ func startApart(name string, args []string, attr *os.ProcAttr) (process *os.Proc
 	return process, err
 }
 
-// Offsets in struct seccomp_data of seccomp(2), on a machine whose lowest byte comes first.
+// Offsets in struct seccomp_data of seccomp(2), on a little-endian machine.
 const (
 	callNumber = 0
 	firstLow   = 16

@@ -73,7 +73,7 @@ func (c *child) run(program, dir string, l *Launch, files []*os.File, extra *inh
 	return nil
 }
 
-// startError tells a directory and a program that can't be used apart.
+// startError reports an unusable directory and an unusable program with different errors.
 func startError(name, dir string, err error) error {
 	if info, stat := os.Stat(dir); stat != nil || !info.IsDir() {
 		return &stageError{session.StartStage, fmt.Errorf("cannot start %s: there is no directory %s in the workspace",
@@ -101,7 +101,7 @@ func (c *child) streams() iter.Seq2[logs.Stream, *os.File] {
 	}
 }
 
-// stopStreams ends the copies of the streams with what the pipes have now.
+// stopStreams ends the copies of the streams after the bytes that are in the pipes now.
 func (c *child) stopStreams() {
 	for _, pipe := range c.streams() {
 		_ = pipe.SetReadDeadline(time.Now())
@@ -128,7 +128,7 @@ type end struct {
 	err   error
 }
 
-// tell adds the end to a result. If wait(2) failed, the result stays that of a command that goes on.
+// tell adds the end to a result. If wait(2) failed, the result stays as before the end.
 func (e end) tell(r *session.Result) {
 	if e.err != nil {
 		return

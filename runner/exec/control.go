@@ -38,17 +38,17 @@ type Request struct {
 	Term    string `json:"term,omitempty"`
 }
 
-// What a Request can ask for.
+// The values of Request.Do.
 const (
 	Cancel  = "cancel"  // end the command
 	Status  = "status"  // nothing but the Reply
 	Follow  = "follow"  // a Reply now, and one after each change of Phase; with Ended the connection ends
 	Provide = "provide" // go on: the environment is there, or will not be
 	Release = "release" // end the hold
-	Shell   = "shell"   // a shell beside the command: frames of package wire follow the Reply in both directions
+	Shell   = "shell"   // a shell next to the command: frames of package wire follow the Reply in both directions
 )
 
-// Phase is what the main process does.
+// Phase is the current work of the main process.
 type Phase string
 
 // The phases.
@@ -67,15 +67,15 @@ type Reply struct {
 	Error   string `json:"error,omitempty"`
 	Phase   Phase  `json:"phase,omitempty"`
 	Need    *Need  `json:"need,omitempty"` // of Awaiting
-	// PID is that of the command in its PID namespace, and 0 before its start; Started is the time of that.
+	// PID is the command's ID in its PID namespace, and 0 before its start at the time Started.
 	PID     int           `json:"pid,omitempty"`
 	Started time.Time     `json:"started,omitzero"`
 	Bytes   int64         `json:"bytes"`           // of output
 	Cause   session.Cause `json:"cause,omitempty"` // if the command is being ended
 }
 
-// control serves the control socket: any number of connections, with any number of requests each. Nobody but the
-// daemon can connect (see package prepare).
+// control serves the control socket: any number of connections, with any number of requests each. Only the daemon can
+// connect (see package prepare).
 type control struct {
 	listener  net.Listener
 	run       *run
@@ -191,7 +191,7 @@ func send(conn net.Conn, reply Reply) error {
 	return json.NewEncoder(conn).Encode(reply)
 }
 
-// register has close wait for an answer, unless it has begun.
+// register has close wait for an answer, unless close has begun.
 func (c *control) register() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -222,7 +222,7 @@ func (c *control) follow(conn net.Conn) {
 	}
 }
 
-// answer does what a request asks for. Follow and Shell are left to the caller.
+// answer executes a request, and leaves Follow and Shell to the caller.
 func (r *run) answer(line []byte) (Request, Reply) {
 	var request Request
 	err := json.Unmarshal(line, &request)

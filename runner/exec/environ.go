@@ -49,7 +49,7 @@ func with(env []string, name, value string) []string {
 	return append(other, name+"="+value)
 }
 
-// readSecrets returns the secrets of the session, to be hidden in its log; nil if there are none.
+// readSecrets returns the secrets of the session, to be hidden in its log; nil without secrets.
 func readSecrets(credentials string) (*logs.Secrets, error) {
 	if credentials == "" {
 		return logs.NewSecrets(nil)

@@ -58,7 +58,7 @@ func (e Environment) prepare(ctx context.Context, l *Launch, want *session.Envir
 	if err := l.Provide(ctx, &Need{Key: key, Order: order, Facts: facts}); err != nil {
 		return err
 	}
-	if !environment.Ready(dir, key) { // somebody has removed it
+	if !environment.Ready(dir, key) { // it was removed after Provide
 		if err := l.Provide(ctx, &Need{Key: key, Order: order, Facts: facts, Missing: true}); err != nil {
 			return err
 		}

@@ -28,7 +28,7 @@ func find(name, dir, path string) (string, error) {
 	}
 	denied := error(nil)
 	for _, place := range filepath.SplitList(path) {
-		if !filepath.IsAbs(place) { // also "": the workspace is looked at only if the name says so
+		if !filepath.IsAbs(place) { // also "": only a name with a slash finds a program of the workspace
 			continue
 		}
 		program := filepath.Join(place, name)

@@ -7,8 +7,8 @@ import (
 	"codex-proxy/runner/session"
 )
 
-// hold keeps a command that has failed, with its unit, workspace and environment, so that somebody can look at them in
-// a shell: until the time of the specification is over, the daemon releases it, or ctx ends. The result is written
+// hold keeps a command that has failed, with its unit, workspace and environment, so that a user can look at them in a
+// shell: until the time of the specification is over, the daemon releases it, or ctx ends. The result is written
 // already.
 func (s *Shim) hold(ctx context.Context, r *run, result *session.Result) {
 	if r.spec.Hold == 0 || result.Cause == session.Cancelled || succeeded(result) || !result.HasWorkspace() {

@@ -75,7 +75,7 @@ func (s *Shim) hook(ctx context.Context, r *run, args, env []string) error {
 	return context.Cause(ctx)
 }
 
-// fault is why the end is none of a success.
+// fault is the reason why the hook has failed; nil if it succeeded.
 func (e end) fault() error {
 	result := &session.Result{}
 	e.tell(result)

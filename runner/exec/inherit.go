@@ -27,7 +27,7 @@ func Hide() (score *os.File, err error) {
 	return score, nil
 }
 
-// inheritance is what a command inherits and this process does not keep: between set and restore it has both.
+// inheritance has the OOM score and the file limit of a command. This process has them only between set and restore.
 type inheritance struct {
 	score    *os.File // nil leaves the score as it is
 	fileSize int64    // bytes; 0 leaves the limit as it is
@@ -54,7 +54,7 @@ func (i *inheritance) set() error {
 	if err := unix.Getrlimit(unix.RLIMIT_FSIZE, &i.oldLimit); err != nil {
 		return err
 	}
-	// The hard limit could not be restored: bound lowers that of the command.
+	// This process could not restore its hard limit: bound lowers the hard limit of the command.
 	return unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: uint64(i.fileSize), Max: i.oldLimit.Max})
 }
 

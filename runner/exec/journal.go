@@ -11,8 +11,8 @@ import (
 // journald.conf(5)).
 const longestLine = 32 << 10
 
-// journalLines writes the output of a command as whole lines, so that those of its streams do not mix. It belongs to
-// one goroutine at a time.
+// journalLines writes the output of a command as whole lines, so that its streams do not mix within a line. It belongs
+// to one goroutine at a time.
 type journalLines struct {
 	to      io.Writer
 	partial map[logs.Stream][]byte
@@ -22,7 +22,7 @@ func newJournalLines(to io.Writer) *journalLines {
 	return &journalLines{to: to, partial: map[logs.Stream][]byte{}}
 }
 
-// add writes the lines that end in added. What cannot be written is in the log of the command all the same.
+// add writes the lines that end in added. It ignores errors: the log of the command has the lines, too.
 func (j *journalLines) add(stream logs.Stream, added []byte) {
 	text := append(j.partial[stream], added...)
 	end := bytes.LastIndexByte(text, '\n') + 1

@@ -14,9 +14,9 @@ const (
 	journalPatience = time.Second
 )
 
-// journalQueue passes texts on to the journal. One that is slow slows the command down; one that takes nothing misses
-// lines, and a line in their place says how many. All is in the log of the command. It belongs to one goroutine at a
-// time.
+// journalQueue passes texts on to the journal. A slow journal slows the command down; a journal that takes nothing
+// misses lines, and gets a line with their number instead. The log of the command has all lines. It belongs to one
+// goroutine at a time.
 type journalQueue struct {
 	texts  chan []byte
 	done   chan struct{}

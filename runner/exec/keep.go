@@ -14,8 +14,8 @@ import (
 // keepBound bounds the time in which artifacts are kept: processes that the command has left run on meanwhile.
 const keepBound = 20 * time.Second
 
-// keep writes the artifacts of a command that has ended in any way. What is not kept changes nothing else of the
-// result.
+// keep writes the artifacts of a command that has ended in any way. Of the result, a failure changes ArtifactsFault
+// alone.
 func (s *Shim) keep(r *run, result *session.Result) {
 	if r.spec.Artifacts == nil {
 		return

@@ -8,13 +8,13 @@ import (
 	"codex-proxy/runner/environment"
 )
 
-// Need is an environment that a command waits for. It comes from the sandbox: the daemon computes the key anew.
+// Need is an environment that a command waits for. The sandbox writes it, so the daemon computes the key anew.
 type Need struct {
 	Key   string            `json:"key"` // of Order
 	Order environment.Order `json:"order"`
-	// Missing says that the daemon has provided it, and that it was not there or not whole.
+	// Missing is true if the daemon has provided it, but it was not there or not whole.
 	Missing bool `json:"missing,omitempty"`
-	// Facts are those of the specification, and what tools have reported since.
+	// Facts has the facts of the specification and the later reports of tools.
 	Facts environment.Facts `json:"facts,omitempty"`
 }
 

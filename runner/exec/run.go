@@ -27,13 +27,13 @@ type run struct {
 	launch  *Launch       // of the command and of shells, once it is prepared as far as it goes
 	cause   session.Cause // why; empty until then
 	over    bool          // the command has ended
-	by      string        // who cancelled it
+	by      string        // the user that cancelled it
 	reason  error         // why the log failed
 	pid     int           // of the command, once it runs
 	disk    int64         // Result.Disk
 	started time.Time
 
-	starting sync.Mutex // a process starts: it inherits what this process has only meanwhile
+	starting sync.Mutex // held while a process starts: meanwhile this process has an inheritance
 }
 
 // newRun returns the run, and a context that ends when the command is to end.
@@ -73,7 +73,7 @@ func (r *run) prepared(launch *Launch) {
 	r.launch = launch
 }
 
-// end has the command end, unless it has ended. The first cause counts.
+// end ends the command, unless it has ended. The first cause counts.
 func (r *run) end(cause session.Cause, by string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -83,7 +83,7 @@ func (r *run) end(cause session.Cause, by string) {
 	}
 }
 
-// endLog is end for the log, whose last bytes come after the end of the command.
+// endLog is end for the log, which grows after the end of the command, too.
 func (r *run) endLog(cause session.Cause, reason error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -162,7 +162,7 @@ func (r *run) follow(c *child, ending func(session.Cause)) *session.Result {
 	}
 	r.finish()
 	result.Ended = time.Now()
-	// Other processes may hold the pipes. What is in these is read, no more.
+	// Other processes may hold the pipes: read only the bytes that are in them now.
 	c.stopStreams()
 	copies.Wait()
 	r.explain(result)

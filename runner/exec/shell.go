@@ -26,7 +26,7 @@ func (r *run) shell(request Request, conn net.Conn, input *bufio.Reader) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = terminal.master.Close() }() // what is left there gets SIGHUP
+	defer func() { _ = terminal.master.Close() }() // the kernel then sends SIGHUP to its processes
 	process, err := r.startShell(request, terminal.slave)
 	_ = terminal.slave.Close()
 	if err != nil {
@@ -60,7 +60,7 @@ func (r *run) shell(request Request, conn net.Conn, input *bufio.Reader) error {
 	return nil
 }
 
-// exitStatus is that of sh(1): 128 and the signal for a process that a signal ended.
+// exitStatus returns the exit status as sh(1) does: 128 and the signal for a process that a signal ended.
 func exitStatus(state *os.ProcessState) uint32 {
 	if status := state.Sys().(syscall.WaitStatus); status.Signaled() {
 		return uint32(128 + status.Signal())
@@ -68,7 +68,7 @@ func exitStatus(state *os.ProcessState) uint32 {
 	return uint32(state.ExitCode())
 }
 
-// hangUp ends the processes of a shell whose terminal is gone.
+// hangUp ends the processes of a shell after its terminal is gone.
 func hangUp(shell *os.Process) {
 	_ = unix.Kill(-shell.Pid, unix.SIGHUP)
 	_ = unix.Kill(-shell.Pid, unix.SIGKILL)
@@ -126,7 +126,7 @@ func (p *pty) show(conn net.Conn) {
 	}
 }
 
-// serve does what the frames of the client ask for, until the first mistake or the end.
+// serve handles the frames of the client until the first mistake or the end.
 func (p *pty) serve(input *bufio.Reader) {
 	for {
 		kind, payload, err := wire.ReadShellFrame(input)

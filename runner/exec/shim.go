@@ -49,11 +49,11 @@ type Shim struct {
 	Workspace    string              // paths.Workspace
 	Disk         []string            // the directories that Spec.Disk bounds
 	Credentials  string              // $CREDENTIALS_DIRECTORY; "" if there are no secrets
-	Journal      io.Writer           // gets the output, too, if the specification says so
+	Journal      io.Writer           // gets the output, too, if Spec.Journal is set
 	Environ      []string            // of this process, as os.Environ returns it
 	Preparations []Preparation       // in their order
-	// KillRest kills what a command leaves that had to be ended, when that has ended; nil leaves it to the end of the
-	// unit.
+	// KillRest kills the rest of a command that had to be ended or has a hook after it; nil leaves the rest to the end
+	// of the unit.
 	KillRest func()
 }
 
@@ -114,7 +114,7 @@ func (s *Shim) run(ctx context.Context, spec *session.Spec, log *logs.Writer) er
 	s.count(result)
 	if result.Failure == nil {
 		if s.KillRest != nil && (result.Cause != "" || spec.Hooks != nil && len(spec.Hooks.After) > 0) {
-			s.KillRest() // hooks, artifacts and the hold follow: what a command leaves must not meddle with its hook
+			s.KillRest() // the rest must not meddle with the hook, artifacts and the hold
 		}
 		run.enter(Finishing)
 		s.after(ctx, run, result)
@@ -128,7 +128,7 @@ func (s *Shim) run(ctx context.Context, spec *session.Spec, log *logs.Writer) er
 	return nil
 }
 
-// count adds what the kernel has counted in the unit's cgroup.
+// count adds the kernel's counts of the unit's cgroup.
 func (s *Shim) count(result *session.Result) {
 	result.OOMKills = counter(s.Files[paths.MemoryFile], "oom_kill")
 	result.TaskLimit = counter(s.Files[paths.TasksFile], "max")
@@ -194,7 +194,7 @@ func (s *Shim) start(run *run, launch *Launch) (*child, error) {
 	return start(launch, s.Files[paths.StdinFile], &inheritance{score: s.Score, fileSize: run.spec.FileSize})
 }
 
-// bound begins to watch the disk, and returns what ends that.
+// bound begins to watch the disk; end ends that.
 func (s *Shim) bound(run *run) (end func()) {
 	if run.spec.Disk == 0 {
 		return func() {}
@@ -202,8 +202,8 @@ func (s *Shim) bound(run *run) (end func()) {
 	return background(func(ctx context.Context) { run.watchDisk(ctx, s.Disk) })
 }
 
-// watch begins to ping the service manager, and returns what ends that. A command can stop this process (SIGSTOP),
-// which has the same user: then nothing but the service manager bounds the command.
+// watch begins to ping the service manager; end ends that. A command can stop this process (SIGSTOP), which has the
+// same user: then nothing but the service manager bounds the command.
 func (s *Shim) watch(run *run) (end func()) {
 	return background(func(ctx context.Context) {
 		_ = s.Notifier.RunWatchdog(ctx, s.Notifier.WatchdogInterval(),
@@ -211,7 +211,7 @@ func (s *Shim) watch(run *run) (end func()) {
 	})
 }
 
-// background begins to do something, and returns what ends that and waits for it.
+// background runs do in a goroutine; end cancels it and waits for it.
 func background(do func(context.Context)) (end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var done sync.WaitGroup

@@ -63,8 +63,8 @@ func stopSet() *unix.Sigset_t {
 	return set
 }
 
-// awaitStop reports that PID 1 has sent a signal. It returns false when the file is closed. The sender can write what
-// it likes into a signal of sigqueue(3), but then its code is not SI_USER (rt_sigqueueinfo(2)).
+// awaitStop reports that PID 1 has sent a signal. It returns false when the file is closed. A sender can write any PID
+// into a signal of sigqueue(3), but then its code is not SI_USER (rt_sigqueueinfo(2)).
 func awaitStop(signals *os.File) bool {
 	info := make([]byte, signalInfo)
 	for {

@@ -15,12 +15,12 @@ import (
 	"codex-proxy/runner/workspace"
 )
 
-// Workspace is the Preparation that makes the workspace what Spec.Workspace says.
+// Workspace is the Preparation that makes the workspace by Spec.Workspace.
 type Workspace struct {
 	Repository string   // paths.Repository
 	Record     *os.File // of the slot; see package workspace
 	Tenant     *os.File // of the slot, with the ID of this session
-	Previous   *os.File // the tree of another session of the repository; nil if there is none
+	Previous   *os.File // the tree of another session of the repository, or nil
 }
 
 // Stage is session.WorkspaceTask.
@@ -56,7 +56,7 @@ func (w Workspace) fill(ctx context.Context, l *Launch, want *session.Workspace)
 		Tree:   l.Dir, Record: w.Record, Previous: w.Previous, Mirrors: w.module,
 	}.Run(ctx)
 	if err != nil && ctx.Err() == nil && !errors.Is(err, workspace.ErrDiskFull) {
-		return &mirrorError{err} // Run has made the tree anew before
+		return &mirrorError{err} // Run has already made the tree again
 	}
 	return err
 }
@@ -79,7 +79,7 @@ func (w Workspace) module(url string) (string, error) {
 
 // Patch is the Preparation that applies the patch of the command to a commit.
 type Patch struct {
-	File *os.File // nil if there is none
+	File *os.File // nil without a patch
 }
 
 // Stage is session.PatchTask.
@@ -114,7 +114,7 @@ func (p Patch) Prepare(ctx context.Context, l *Launch) error {
 // gitOf is git in a tree that Workspace has just made.
 type gitOf struct{ dir string }
 
-// Run is that of patch.Git.
+// Run implements patch.Git.
 func (g gitOf) Run(ctx context.Context, stdin []byte, args ...string) (patch.Output, error) {
 	stdout, err := workspace.Git(ctx, g.dir, stdin, args...)
 	if failed, ok := errors.AsType[*workspace.GitError](err); ok && failed.Status() > 0 {

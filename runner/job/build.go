@@ -27,9 +27,9 @@ type Built struct {
 	Bytes   int64    `json:"bytes,omitempty"` // that the environment takes on the disk
 }
 
-// Run builds the environment in the directory above, by its key. The order comes from a session: it is that of the
-// instance, or it is not built. path is where tools are looked for. The output of the tools goes to the log. An error
-// means that there is no result.
+// Run builds the environment in the directory above, by its key. A session sends the order: Run builds it only if it
+// has the key of the instance. path has the tools. The output of the tools goes to the log. An error means that there
+// is no result.
 func (b Build) Run(ctx context.Context, files Files, instance, above, path string) error {
 	if err := files.check(); err != nil {
 		return err
@@ -85,7 +85,7 @@ func (b Build) tooLarge() error {
 // maxOutput bounds the log of a build, in bytes.
 const maxOutput = 8 << 20
 
-// lastOutput begins the file anew when it has maxOutput bytes: the end says why a build failed.
+// lastOutput begins the file anew when it has maxOutput bytes: the end has the reason why a build failed.
 type lastOutput struct {
 	file *os.File
 	size int64

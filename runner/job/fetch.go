@@ -16,16 +16,16 @@ import (
 // maxModules is how many repositories a fetch may bring, as many as a workspace may have.
 const maxModules = 256
 
-// Fetch is the order to bring the mirror of a repository up to date, with those of all its submodules, and to find out
-// what a ref means there.
+// Fetch is the order to bring the mirrors of a repository and all its submodules up to date, and to find the commit of
+// a ref.
 type Fetch struct {
 	Version int    `json:"version"`
 	ID      string `json:"id"`  // of this order: its result has it, too
 	URL     string `json:"url"` // of a local repository: where relative URLs of submodules begin, or ""
 	Ref     string `json:"ref"` // "" is the default branch, or the commit of the bundle
-	// Credential is the URL of the credential that is lent, or "": those of other submodules are fetched without one.
+	// Credential is the URL of the credential that is lent, or "". Submodules with other URLs are fetched without one.
 	Credential string `json:"credential,omitempty"`
-	// Local is a repository whose commits come in bundles. Without one, Ref is what it means in the mirror.
+	// Local marks a repository of which clients send bundles. Without a bundle, the mirror resolves Ref.
 	Local bool `json:"local,omitempty"`
 	// Anew removes the mirrors first, as one of them is damaged.
 	Anew bool `json:"anew,omitempty"`
@@ -39,12 +39,12 @@ type Fetched struct {
 	Version int      `json:"version"`
 	ID      string   `json:"id"` // of the order
 	Failure *Failure `json:"failure,omitempty"`
-	Commit  string   `json:"commit,omitempty"` // what Ref means
+	Commit  string   `json:"commit,omitempty"` // of Ref
 	Bytes   int64    `json:"bytes"`            // of all mirrors, on the disk
 }
 
-// Run fetches into the directory dir, the state of the repository. If there is a bundle, the repository comes from that
-// and not from its URL. credentials are those of workspace.Mirror. An error means that there is no result.
+// Run fetches into the directory dir, the state of the repository. It reads the repository from the bundle, if there is
+// one, and not from its URL. credentials is Credentials of workspace.Mirror. An error means that there is no result.
 func (f Fetch) Run(ctx context.Context, files Files, dir, credentials string) error {
 	if err := files.check(); err != nil {
 		return err
@@ -117,7 +117,7 @@ type modules struct {
 	seen map[workspace.Submodule]bool
 }
 
-// fetch fetches those of a commit, less the ones whose commit is there.
+// fetch fetches the submodules of a commit, less the ones with a commit that is there.
 func (m modules) fetch(ctx context.Context, mirror, url, commit string) error {
 	all, err := workspace.Submodules(ctx, mirror, url, commit)
 	if err != nil {

@@ -30,7 +30,7 @@ const (
 	Failed     Code = "failed"      // any other reason
 )
 
-// Failure says why a job was not done, with the remedy.
+// Failure is the reason why a job was not done, with the remedy.
 type Failure struct {
 	Code Code   `json:"code"`
 	Text string `json:"text"`

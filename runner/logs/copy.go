@@ -13,11 +13,11 @@ const (
 	bufferSize = 128 << 10 // of a copy that has to look at the bytes
 )
 
-// Copy adds what comes out of the pipe to the log, as the given stream, until the pipe's end. It returns ErrLimit if
-// the log is full, and nil at the end. The pipe must be non-blocking, as those of os.Pipe are, and stays open.
+// Copy adds the bytes of the pipe to the log, as the given stream, until the pipe's end. It returns ErrLimit if the log
+// is full, and nil at the end. The pipe must be non-blocking, as pipes of os.Pipe are, and stays open.
 //
-// A read deadline of the pipe ends the copy although others hold the pipe's other end: Copy then adds what the pipe
-// has at that moment, which its capacity bounds, and returns nil.
+// A read deadline of the pipe ends the copy although others hold the pipe's other end: Copy then adds the bytes that
+// the pipe has at that moment, which its capacity bounds, and returns nil.
 func (w *Writer) Copy(stream Stream, pipe *os.File) error {
 	conn, err := pipe.SyscallConn()
 	if err != nil {
@@ -50,7 +50,7 @@ type source struct {
 	w      *Writer
 	stream Stream
 	move   func(fd int) (int64, error) // moves a chunk; 0 without an error at the pipe's end
-	finish func() error                // adds what move holds back
+	finish func() error                // adds the bytes that move holds back
 	rest   int64                       // if positive, drain ends after so many bytes
 	err    error
 }
@@ -82,7 +82,7 @@ func (c *source) look(write func([]byte) error) {
 	}
 }
 
-// drain moves what the pipe has. It reports whether the copy is over; if not, the pipe is empty.
+// drain moves the bytes of the pipe. It reports whether the copy is over; if not, the pipe is empty.
 func (c *source) drain(fd int) bool {
 	for bounded := c.rest > 0; ; {
 		n, err := c.move(fd)

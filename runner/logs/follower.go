@@ -29,7 +29,7 @@ type Follower struct {
 	ended   <-chan struct{}
 }
 
-// Follow returns a Follower of what the Reader reads. The channel ended is closed when the writing process has ended,
+// Follow returns a Follower of the log of the Reader. The channel ended is closed when the writing process has ended,
 // and with it the log. The caller closes the Follower.
 func (w *Watcher) Follow(r *Reader, ended <-chan struct{}) (*Follower, error) {
 	watch, err := w.Add(fmt.Sprintf("/proc/self/fd/%d", r.index.Fd()), unix.IN_MODIFY)

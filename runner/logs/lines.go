@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// longestLine is how many bytes of a line Lines collect. A longer line comes in parts.
+// longestLine bounds the bytes of a Line. Next returns a longer line in parts.
 const longestLine = 64 << 10
 
-// A Line is a line of one stream, or a part of a line: a line is parted where bytes of the other stream came in
-// between, at each 64 KiB, and where a log that is written ends at the moment of reading. Newline tells both apart.
+// A Line is a line of one stream, or a part of a line: a line is parted where bytes of the other stream are in between,
+// at each 64 KiB, and at the present end of a log that is still written. Newline is true for a line or its last part.
 // Text and newlines of all lines together are the output, byte for byte.
 type Line struct {
 	Time    time.Time // of the chunk with the first byte
@@ -37,11 +37,11 @@ type Lines struct {
 	parted []byte // the memory of a line of several chunks
 }
 
-// NewLines returns the lines of what the Reader returns from now on.
+// NewLines returns the lines of the chunks that the Reader returns from now on.
 func NewLines(r *Reader) *Lines { return &Lines{reader: r} }
 
-// Next returns the next line. Its memory is valid until the next call. The error is io.EOF if there is none at the
-// moment; Next may then be called again later.
+// Next returns the next line. Its memory is valid until the next call. The error is io.EOF if the log has no more at
+// the moment; Next may then be called again later.
 func (l *Lines) Next() (Line, error) {
 	if err := l.fill(); err != nil {
 		return Line{}, err

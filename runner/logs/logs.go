@@ -1,11 +1,11 @@
-// Package logs keeps the output of a command in two files: `output` has the bytes as they came, and `index` a record
-// of fixed size for each chunk of them. The main process of the session writes the files (Writer); any number of
-// processes read them meanwhile (Reader, Follower), so that none of them depends on another.
+// Package logs keeps the output of a command in two files: `output` has the bytes as the command wrote them, and
+// `index` a record of fixed size for each chunk of them. The main process of the session writes the files (Writer); any
+// number of processes read them meanwhile (Reader, Follower), independently of each other.
 //
-// A record says where a chunk ends, of which stream it is and when it came. The chunk begins where the one before it
-// ends. A Writer writes a chunk before its record and changes nothing that it has written: a record is true as soon as
-// it is there. If the writing process dies in between, the output has a tail without a record, whose stream is Unknown.
-// Lines are not written: readers compute them, which keeps 100 MB of output cheap to write.
+// A record has the end, the stream and the time of a chunk. The chunk begins where the one before it ends. A Writer
+// writes a chunk before its record and changes nothing that it has written: a record is true as soon as it is there. If
+// the writing process dies in between, the output has a tail without a record, with the stream Unknown. Lines are not
+// written: readers compute them, which keeps 100 MB of output cheap to write.
 package logs
 
 import (
@@ -14,10 +14,10 @@ import (
 	"fmt"
 )
 
-// A Stream is the file descriptor of the command from which a chunk came.
+// A Stream is the file descriptor to which the command wrote a chunk.
 type Stream uint8
 
-// The streams. Unknown is the stream of bytes whose record was never written.
+// The streams. Unknown is the stream of bytes without a record.
 const (
 	Unknown Stream = 0
 	Stdout  Stream = 1
@@ -39,7 +39,7 @@ func (s Stream) String() string {
 // MarshalText is String, for JSON.
 func (s Stream) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// UnmarshalText reads what MarshalText returns.
+// UnmarshalText reads the text of MarshalText.
 func (s *Stream) UnmarshalText(text []byte) error {
 	for _, stream := range []Stream{Unknown, Stdout, Stderr} {
 		if string(text) == stream.String() {
@@ -77,7 +77,7 @@ func (r record) append(b []byte) []byte {
 	return binary.LittleEndian.AppendUint64(b, uint64(r.time))
 }
 
-// errDamaged is what decode returns for bytes that no Writer wrote: a crash of the machine may leave zeros at the end
+// errDamaged is the error of decode for bytes that no Writer wrote: a crash of the machine may leave zeros at the end
 // of an index.
 var errDamaged = errors.New("the index has a record that no writer wrote")
 

@@ -16,7 +16,7 @@ const (
 
 // A Chunk is a run of bytes of one stream.
 type Chunk struct {
-	Time   time.Time // when the bytes came; the zero Time if the stream is Unknown
+	Time   time.Time // when the Writer read the bytes; the zero Time if the stream is Unknown
 	Stream Stream
 	Offset int64 // of the first byte in the output
 	Data   []byte
@@ -25,7 +25,7 @@ type Chunk struct {
 // End is the offset behind the chunk, from which to read on.
 func (c Chunk) End() int64 { return c.Offset + int64(len(c.Data)) }
 
-// A Span is a Chunk whose bytes are only in the file: Size of them, in Output of the Reader.
+// A Span is a Chunk without its bytes: they are in the file Output of the Reader, Size of them.
 type Span struct {
 	Time         time.Time
 	Stream       Stream
@@ -38,7 +38,7 @@ const spanSize = 512 << 10
 // A Reader reads a log from an offset of its output on, while it is written or later. It belongs to one goroutine.
 type Reader struct {
 	output, index *os.File
-	offset        int64 // of what Next returns next
+	offset        int64 // of the next chunk of Next
 	complete      bool
 
 	next    int64 // the number of the first record that is not in records
@@ -85,8 +85,8 @@ func (r *Reader) Close() {
 // Offset is the offset of the output from which Next reads on.
 func (r *Reader) Offset() int64 { return r.offset }
 
-// Complete tells the Reader that the writing process has ended. From then on Next returns a tail of the output
-// without records too, as chunks of the stream Unknown.
+// Complete marks the end of the writing process. From then on Next returns a tail of the output without records too, as
+// chunks of the stream Unknown.
 func (r *Reader) Complete() { r.complete = true }
 
 // Next returns the next bytes, at most 64 KiB of one record. Their memory is valid until the next call. The error is
@@ -163,7 +163,7 @@ func (r *Reader) current() (record, error) {
 	return current, err
 }
 
-// record returns the record of the byte at the offset, and io.EOF if there is none.
+// record returns the record of the byte at the offset, and io.EOF at the end of the index.
 func (r *Reader) record() (record, error) {
 	for r.at.end <= r.offset {
 		if len(r.records) < recordSize {

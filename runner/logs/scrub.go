@@ -22,7 +22,7 @@ func (s *Secrets) scrubber(sink func([]byte) error) *scrubber {
 	return &scrubber{secrets: s, sink: sink}
 }
 
-// write passes on what can be no part of a value.
+// write passes on the bytes that cannot be a part of a value.
 func (s *scrubber) write(p []byte) error {
 	for len(p) > 0 {
 		if s.state == 0 {
@@ -37,7 +37,7 @@ func (s *scrubber) write(p []byte) error {
 	return s.flush()
 }
 
-// close passes on what write held back.
+// close passes on the bytes that write held back.
 func (s *scrubber) close() error {
 	s.release(len(s.held()))
 	return s.flush()
@@ -66,7 +66,7 @@ func (s *scrubber) plain(p []byte) int {
 	return n
 }
 
-// held is what was not passed on: the last bytes of the input.
+// held returns the last bytes of the input, which were not passed on.
 func (s *scrubber) held() []byte { return s.window[s.from:] }
 
 // hold appends a byte of the input to held, in the same memory where possible.
@@ -88,7 +88,7 @@ func (s *scrubber) look(b byte) {
 	s.release(len(s.held()) - int(node.depth))
 }
 
-// hide adds an occurrence, whose end is at the end of the input.
+// hide adds an occurrence that ends at the end of the input.
 func (s *scrubber) hide(found span) {
 	for last := len(s.spans) - 1; last >= 0 && s.spans[last].end >= found.begin; last-- {
 		found.begin = min(found.begin, s.spans[last].begin)

@@ -22,10 +22,10 @@ type Secrets struct {
 	begins [256]bool // the bytes with which a value begins
 }
 
-// NewSecrets returns what finds the given values, by the names of the secrets; nil if there are none. It finds each
-// value as it is, without line breaks around it; of a value with several lines, which end in \n or \r\n, it also finds
-// each line of at least 8 bytes alone, without spaces around it. It finds no other encodings of a value, as base64. A
-// value below 4 bytes is an error, and so are values above 64 KiB together.
+// NewSecrets returns a finder of the given values, by the names of the secrets; nil without values. It finds each value
+// as it is, without line breaks around it; of a value with several lines, which end in \n or \r\n, it also finds each
+// line of at least 8 bytes alone, without spaces around it. It finds no other encodings of a value, as base64. A value
+// below 4 bytes is an error, and so are values above 64 KiB together.
 func NewSecrets(values map[string][]byte) (*Secrets, error) {
 	s := &Secrets{nodes: make([]node, 1)}
 	total := 0
@@ -66,10 +66,10 @@ func (s *Secrets) addValue(value []byte) {
 // A node is a state of an automaton of Aho and Corasick: the bytes on the way to it from the root, node 0, are the
 // longest end of the input with which a value begins.
 type node struct {
-	child, sibling int32 // 0 is none
+	child, sibling int32 // 0: no such node
 	fail           int32 // the state for the longest end of these bytes that is shorter
 	depth          int32 // the number of bytes
-	match          int32 // the length of the longest value with which the bytes end; 0 is none
+	match          int32 // the length of the longest value with which the bytes end; 0 without one
 	b              byte  // the last of the bytes
 }
 

@@ -13,8 +13,8 @@ import (
 // ErrLimit is the error of a write beyond the limit of the log. The log has everything up to the limit.
 var ErrLimit = errors.New("the output limit is reached")
 
-// A Writer writes one log. Its methods are safe for concurrent use, so that the streams of a command are copied
-// beside each other.
+// A Writer writes one log. Its methods are safe for concurrent use, so that the streams of a command are copied at the
+// same time.
 type Writer struct {
 	output, index *os.File
 	limit         int64
@@ -28,7 +28,7 @@ type Writer struct {
 
 // NewWriter returns a Writer to the empty files output and index, neither of which may be open for append (splice(2)
 // refuses such files), and which remain the caller's to close. A write that makes the output longer than limit bytes
-// fails with ErrLimit; so does one that makes the index longer than MaxBytes says. Occurrences of secrets are
+// fails with ErrLimit; so does one that makes the index longer than MaxBytes allows. Occurrences of secrets are
 // replaced, see NewSecrets; nil stands for no secrets.
 func NewWriter(output, index *os.File, limit int64, secrets *Secrets) (*Writer, error) {
 	if limit <= 0 {
@@ -57,7 +57,7 @@ func writable(file *os.File) error {
 	return err
 }
 
-// Also has the Writer pass on what it has added to the log, one call at a time. It must be called before Copy.
+// Also has the Writer pass on the bytes that it adds to the log, one call at a time. It must be called before Copy.
 func (w *Writer) Also(pass func(stream Stream, added []byte)) { w.also = pass }
 
 // Bytes is the number of bytes in the output.
@@ -77,7 +77,7 @@ func (w *Writer) Sync() error {
 	return nil
 }
 
-// write adds p to the log. If it does not fit, as much is added as does.
+// write adds p to the log. If it does not fit, write adds the part that fits.
 func (w *Writer) write(stream Stream, p []byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -86,7 +86,7 @@ func (w *Writer) write(stream Stream, p []byte) error {
 		if err != nil {
 			return err
 		}
-		// Not WriteAt, which does not say how much it wrote before an error.
+		// Not WriteAt, which does not return how much it wrote before an error.
 		n, err := unix.Pwrite(int(w.output.Fd()), p[:min(int64(len(p)), room)], w.last.end)
 		if errors.Is(err, unix.EINTR) {
 			continue

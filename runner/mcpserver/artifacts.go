@@ -120,7 +120,7 @@ func (s *Server) content(ctx context.Context, in artifactInput, a wire.Artifact,
 	return content{printable(a.Path), a.Bytes, p.From, p.Next, p.Text}, nil
 }
 
-// window is a writer that keeps a part of what is written.
+// window is a writer that keeps a part of the written bytes.
 type window struct {
 	tail
 	skip int64 // bytes before the part

@@ -21,8 +21,8 @@ type call struct {
 	last string // the last line of its output
 }
 
-// progress has the agent's program know every beat that the command goes on, unless it did not ask for that. It returns
-// at the end of ctx.
+// progress notifies the agent's program at every beat that the command goes on, if it asked for that. It returns at the
+// end of ctx.
 func (c *call) progress(ctx context.Context) {
 	token := c.request.Params.GetProgressToken()
 	if token == nil {
@@ -72,7 +72,7 @@ func (c *call) wrote(data []byte) {
 // lineBound is how much of a line a message has, in bytes.
 const lineBound = 200
 
-// printable is the text without what a terminal would obey, and valid.
+// printable is the text as valid UTF-8 without control characters, which a terminal would obey.
 func printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {

@@ -23,7 +23,7 @@ var (
 	errEnough = errors.New("the answer has its bytes")
 )
 
-// bounds are those of an answer.
+// bounds are the bounds of an answer.
 type bounds struct {
 	wait  time.Duration
 	bytes int
@@ -65,7 +65,7 @@ func (s *Server) follow(ctx context.Context, c *call, id string, n int, b bounds
 }
 
 // read reads a log until the command has ended, or the time is over, or its sink returns errEnough. Without a time it
-// reads what there is. It returns the command.
+// reads up to the present end. It returns the command.
 func (s *Server) read(ctx context.Context, c *call, log client.Log, wait time.Duration) (wire.Command, error) {
 	c.about(log.Session, log.Command)
 	log.Follow = wait > 0

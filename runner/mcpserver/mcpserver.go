@@ -1,6 +1,6 @@
-// Package mcpserver is `codex-runner mcp`: it gives coding agents the runner as tools of the Model Context Protocol.
-// An agent runs commands in sessions, reads their output, applies patches and cancels, over the API of the daemon and
-// with the rights of the user who runs the program.
+// Package mcpserver is `codex-runner mcp`: it gives coding agents the runner as tools of the Model Context Protocol. An
+// agent runs commands in sessions, reads their output, applies patches and cancels, over the API of the daemon and with
+// the rights of the user that runs the program.
 package mcpserver
 
 import (
@@ -16,7 +16,7 @@ import (
 	"codex-proxy/runner/client"
 )
 
-// Settings are those of a Server.
+// Settings are the settings of a Server.
 type Settings struct {
 	Client  *client.Client
 	Version string
@@ -68,7 +68,7 @@ func (s *Server) Run(ctx context.Context, in io.ReadCloser, out io.WriteCloser) 
 
 // An answer is the structured result of a tool.
 type answer interface {
-	// text says the same to models whose program passes only text on.
+	// text has the same facts, for programs that pass only text on to the model.
 	text() string
 }
 
@@ -85,7 +85,7 @@ func add[In any, Out answer](s *Server, t mcp.Tool, do func(context.Context, *ca
 	})
 }
 
-// What tools do, for the agent's program to decide which it may call unasked.
+// The effects of tools, by which the agent's program decides which it may call unasked.
 var (
 	readOnly = &mcp.ToolAnnotations{ReadOnlyHint: true, OpenWorldHint: new(false)}
 	// changing tools change files in the sandbox of a session, and nothing outside of it.

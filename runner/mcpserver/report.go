@@ -8,7 +8,7 @@ import (
 	"codex-proxy/runner/api/wire"
 )
 
-// report is what a tool returns of a command: how it stands or ended, and a part of its output.
+// report is the result of a tool about a command: its state or end, and a part of its output.
 type report struct {
 	Session string `json:"session" jsonschema:"the ID for further calls"`
 	command
@@ -68,7 +68,7 @@ func line(args []string) string {
 	return text
 }
 
-// sentence says how the command stands or ended.
+// sentence describes the state or the end of the command.
 func (c command) sentence() string {
 	switch wire.CommandState(c.State) {
 	case wire.CommandEnded:

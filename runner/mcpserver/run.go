@@ -24,7 +24,7 @@ its own home and /tmp, and no network unless asked for. If wait is over first, t
 call is cancelled, so is the command.`,
 }
 
-// limits are those of a command.
+// limits are the limits of a command.
 type limits struct {
 	Timeout string  `json:"timeout,omitempty" jsonschema:"how long it may run, such as 10m"`
 	Grace   string  `json:"grace,omitempty" jsonschema:"the time from SIGTERM to SIGKILL then, such as 5s"`
@@ -100,7 +100,7 @@ func (s *Server) run(ctx context.Context, c *call, in runInput) (report, error) 
 	return r, err
 }
 
-// repository makes the repository of the parameters the one of a new session.
+// repository sets the repository of a new session by the parameters.
 func (s *Server) repository(ctx context.Context, in runInput, to *wire.NewSession) (notes []string, err error) {
 	found, err := sessions.Source{Client: s.Client, Name: "repository", Where: in.Repository, Ref: in.Ref}.Send(ctx)
 	if err != nil {
@@ -183,7 +183,7 @@ func (in runInput) command() (wire.NewCommand, error) {
 	return n, err
 }
 
-// onlySession refuses what belongs to a new session.
+// onlySession refuses parameters of a new session.
 func (in runInput) onlySession() error {
 	for name, set := range map[string]bool{
 		"repository": in.Repository != "", "ref": in.Ref != "", "patch": in.Patch != "",

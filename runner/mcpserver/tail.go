@@ -34,8 +34,8 @@ func (t *tail) add(c logs.Chunk) {
 	}
 }
 
-// part returns what is kept. A character that is cut at its beginning is left out; if more output comes, one that is
-// cut at its end as well.
+// part returns the kept bytes. It leaves out a character that is cut at its beginning and, unless the command has
+// ended, one that is cut at its end.
 func (t *tail) part(ended bool) part {
 	data := t.data[max(0, len(t.data)-t.keep):]
 	from := t.end - int64(len(data))

@@ -10,9 +10,9 @@ import (
 
 // Decide returns the outcome of a command.
 //
-// What the main process reports counts first, and is enough to decide: why it ended the command, or else why it started
-// none, or else how the command ended by itself. A command that did not succeed ran out of memory, or into its limit of
-// tasks, if the kernel says so. Without a report, root's record and systemd's result count.
+// The report of the main process counts first, and is enough to decide: why it ended the command, or else why it
+// started none, or else how the command ended by itself. A command that did not succeed ran out of memory, or into its
+// limit of tasks, if the kernel has counted that. Without a report, root's record and systemd's result count.
 func Decide(f Facts) Outcome {
 	o := Outcome{}
 	if f.Ended != nil {
@@ -59,7 +59,7 @@ var unstarted = map[session.Stage]Word{
 	session.WorkspaceTask: WorkspaceFailed,
 	session.PatchTask:     PatchRejected,
 	session.EnvTask:       EnvironmentFailed,
-	session.HookTask:      WorkspaceFailed, // the hook readies what the command needs
+	session.HookTask:      WorkspaceFailed, // the hook prepares the command
 	session.NotFound:      CommandNotFound,
 	session.NotExecutable: CommandNotFound,
 	session.StartStage:    WorkspaceFailed,
@@ -130,7 +130,7 @@ const (
 	signaled      = 128 // and the signal
 )
 
-// exitStatus is what `codex-runner run` exits with: the command's own status, if that says how it ended.
+// exitStatus is the exit status of `codex-runner run`: the command's own status, if the command ended by itself.
 func (o *Outcome) exitStatus(r *session.Result) int {
 	switch o.Word {
 	case Succeeded:

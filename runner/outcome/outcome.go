@@ -1,6 +1,6 @@
-// Package outcome says how a command ended, in one word of a closed vocabulary. Decide is a pure function of the facts
-// that the session's main process, root and systemd left, so the same facts always give the same word, whoever asks
-// and whatever died meanwhile.
+// Package outcome decides how a command ended, in one word of a closed vocabulary. Decide is a pure function of the
+// facts that the session's main process, root and systemd left, so the same facts always give the same word, for each
+// caller and after any crash.
 package outcome
 
 import "codex-proxy/runner/session"
@@ -22,7 +22,7 @@ const (
 	PatchRejected     Word = "patch_rejected"     // not started
 	WorkspaceFailed   Word = "workspace_failed"   // not started
 	EnvironmentFailed Word = "environment_failed" // not started
-	CommandNotFound   Word = "command_not_found"  // not started: no such program, or it is none
+	CommandNotFound   Word = "command_not_found"  // not started: no such program, or not a program
 	Lost              Word = "lost"               // its main process died before it could report an end
 )
 
@@ -32,12 +32,12 @@ func Words() []Word {
 		PatchRejected, WorkspaceFailed, EnvironmentFailed, CommandNotFound, Lost}
 }
 
-// Facts are what is known of a command that has ended: its unit is not active.
+// Facts are the facts about a command that has ended: its unit is not active.
 type Facts struct {
-	Result *session.Result // nil if the main process left none, or none that is whole
+	Result *session.Result // nil if the main process left no whole one
 	Ended  *session.Ended  // nil if root recorded no end: the machine died
-	// CancelledBy is the user whose cancellation the daemon has stored, empty if there is none. It counts if there is
-	// no Result: the unit may be stopped before its main process runs.
+	// CancelledBy is the user of the cancellation that the daemon has stored, or empty. It counts if there is no
+	// Result: the unit may be stopped before its main process runs.
 	CancelledBy string
 	// Overdue means that the daemon had the unit stopped, as the command had not ended at the end of its time.
 	Overdue bool

@@ -10,19 +10,19 @@ import (
 	"strings"
 )
 
-// Git runs git with arguments and a standard input in the root of the tree, with LC_ALL=C and without settings that
-// the tree could bring along. An error is about the start of git; a status other than 0 is none.
+// Git runs git with arguments and a standard input in the root of the tree, with LC_ALL=C and without settings of the
+// tree. An error is about the start of git; a status other than 0 is no error.
 type Git interface {
 	Run(ctx context.Context, stdin []byte, args ...string) (Output, error)
 }
 
-// Output is what git left.
+// Output is the exit status and the output of git.
 type Output struct {
 	Status         int
 	Stdout, Stderr []byte
 }
 
-// Result is what Apply did.
+// Result is the effect of Apply.
 type Result string
 
 // The results.

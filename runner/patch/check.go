@@ -48,7 +48,7 @@ func checkPath(f *File, name string) error {
 // isGit is true of .git in any case, as for git.
 func isGit(part string) bool { return strings.EqualFold(part, ".git") }
 
-// checkNewTarget checks a symbolic link whose target is in the patch.
+// checkNewTarget checks a symbolic link if the patch has its target.
 func checkNewTarget(f *File) error {
 	h := f.Hunks[0]
 	if len(f.Hunks) > 1 || h.NewLines != 1 || len(h.added) != 1 {
@@ -58,8 +58,8 @@ func checkNewTarget(f *File) error {
 	return checkTarget(f, h.Line, h.added[0])
 }
 
-// checkTarget refuses a target that leads out of the tree. A .. is allowed at the beginning alone: behind a name it
-// would mean the parent of what that name links to.
+// checkTarget refuses a target that leads out of the tree. A .. is allowed at the beginning alone: behind the name of a
+// link it would be the parent of the link's target.
 func checkTarget(f *File, line int, target string) error {
 	parts := strings.Split(target, "/")
 	up := 0

@@ -21,17 +21,17 @@ const (
 	DoesNotApply Reason = "does_not_apply"
 )
 
-// An Error says why a patch is refused.
+// An Error is the reason why a patch is refused.
 type Error struct {
 	Reason Reason
 	File   string // empty if it is about the whole patch
-	Line   int    // of the patch; 0 likewise
+	Line   int    // of the patch; 0 if it is about the whole patch
 	Hunk   string // the header of the hunk, if it is about one
-	Text   string // what is wrong
+	Text   string // the fault
 	Remedy string
 }
 
-// Error is one line: place, what is wrong, remedy.
+// Error is one line: place, fault, remedy.
 func (e *Error) Error() string {
 	var place []string
 	if e.Line > 0 {

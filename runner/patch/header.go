@@ -96,7 +96,7 @@ func (p *parser) gitHeader() (*File, error) {
 	}
 }
 
-// A header collects what the lines of a git header say. Names that they repeat have to agree.
+// A header collects the lines of a git header. Names that they repeat have to agree.
 type header struct {
 	*parser
 	file          *File

@@ -9,7 +9,7 @@ import (
 
 var hunkHeader = regexp.MustCompile(`^@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@`)
 
-// hunk reads a hunk of the file. Its header says how many lines it has, so text of the file is never taken for a
+// hunk reads a hunk of the file. Its header has the number of its lines, so text of the file is never taken for a
 // header.
 func (p *parser) hunk(file *File) (Hunk, error) {
 	h := Hunk{Line: p.at + 1, Header: p.line()}

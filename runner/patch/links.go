@@ -6,14 +6,14 @@ import (
 	"os"
 )
 
-// A linkChecker refuses what only the tree shows: a symbolic link that is moved, and one of which the patch does not
-// say that it is a link.
+// A linkChecker refuses faults that only the tree shows: a symbolic link that is moved, and one that the patch does not
+// mark as a link.
 type linkChecker struct {
 	tree *os.Root
 	is   map[string]bool // by the path: whether the parts so far left a symbolic link there
 }
 
-// checkLinks checks all parts, of which later ones may change what earlier ones made.
+// checkLinks checks all parts in their order: a later part may change files of an earlier one.
 func (p *Patch) checkLinks(tree *os.Root) error {
 	c := linkChecker{tree: tree, is: map[string]bool{}}
 	for i := range p.Files {

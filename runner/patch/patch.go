@@ -24,8 +24,8 @@ type Patch struct {
 type File struct {
 	Old string // the path before; empty for a new file
 	New string // the path after; empty for a file that is removed
-	// OldMode and NewMode are 100644, 100755 or 120000 (a symbolic link), as git writes them; empty if the patch
-	// does not say.
+	// OldMode and NewMode are 100644, 100755 or 120000 (a symbolic link), as git writes them; empty if the patch has no
+	// modes.
 	OldMode, NewMode string
 	Copied           bool // Old remains
 	Line             int  // of the patch, where the part begins; the first is 1

@@ -23,7 +23,7 @@ func (p *Patch) checkPlaces(tree *os.Root) (directory bool, err error) {
 			}
 			info, err := tree.Lstat(name)
 			if err != nil || !info.IsDir() {
-				continue // of what cannot be examined, git says why
+				continue // git reports why it cannot examine the name
 			}
 			if err := p.checkDirectory(tree, f, name); err != nil {
 				return false, err

@@ -16,7 +16,7 @@ import (
 const (
 	// StateDir is StateDirectory= of codex-runner.service. The daemon may write anything there.
 	StateDir = "/var/lib/codex-runner"
-	// Run is root's: nobody else can replace the socket there.
+	// Run is root's: only root can replace the socket there.
 	Run = "/run/codex-runner"
 	// Socket is the API, ListenStream= of codex-runner.socket.
 	Socket = Run + "/api.sock"
@@ -24,8 +24,8 @@ const (
 	RuntimeDir = Run + "/daemon"
 	// Secrets has a directory for each session with a file for each of its secrets, from which root copies them.
 	Secrets = RuntimeDir + "/secrets"
-	// Sessions has a directory for each session whose unit runs. Root alone writes there: the unit binds what the
-	// links in it lead to.
+	// Sessions has a directory for each session with a running unit. Root alone writes there: the unit binds the
+	// targets of its links.
 	Sessions = "/run/codex-session"
 	// SessionStates is StateDirectory= of the units of sessions: it has a link for each session, to its home.
 	SessionStates = "/var/lib/codex-session"
@@ -43,9 +43,9 @@ const (
 	// EnvironmentStates has a directory for each owner of environments, and there whole environments by their keys.
 	// Root alone may enter it.
 	EnvironmentStates = StateLinks + "/codex-environment"
-	// RepositoryCredentials has a directory for each repository with its credentials, likewise: see workspace.Mirror.
+	// RepositoryCredentials has a directory for each repository with its credentials: see workspace.Mirror.
 	RepositoryCredentials = RuntimeDir + "/repositories"
-	// Repositories has a directory for each repository whose unit runs. Root alone writes there.
+	// Repositories has a directory for each repository with a running unit. Root alone writes there.
 	Repositories = "/run/codex-repository"
 	// Credentials is CREDENTIALS_DIRECTORY in the sandboxes of sessions and of repositories.
 	Credentials = "/run/codex-credentials"
@@ -75,15 +75,15 @@ const (
 	Spec   = "spec.json"   // see session.Spec
 	Stdin  = "stdin"       // optional: the standard input of the command
 	Output = "output"      // see package logs
-	Index  = "index"       // likewise
+	Index  = "index"       // see package logs
 	Result = "result.json" // see session.Result
 	Ended  = "ended.json"  // see session.Ended
 	// Artifacts is there if the specification asks for some; see package artifact.
 	Artifacts = "artifacts"
 )
 
-// The files of a job, in RepositoryDir or EnvironmentDir, beside Output and Result. The daemon makes these, root the
-// others.
+// The files of a job, in RepositoryDir or EnvironmentDir, in addition to Output and Result. The daemon makes these,
+// root the others.
 const (
 	Order  = "order.json" // see package job
 	Bundle = "bundle"     // optional, of a repository: see workspace.WriteBundle
@@ -109,8 +109,8 @@ const (
 	TenantFile    = "tenant"   // Tenant of the slot, if the workspace is to be made anew
 	PreviousFile  = "previous" // Previous of the slot, a directory, if it is of the same repository
 	MemoryFile    = "memory"   // memory.events of the unit's cgroup, if the kernel counts there
-	TasksFile     = "tasks"    // pids.events, likewise
-	PeakFile      = "peak"     // memory.peak, likewise
+	TasksFile     = "tasks"    // pids.events, if the kernel counts there
+	PeakFile      = "peak"     // memory.peak, if the kernel counts there
 )
 
 // Names in the directory of a session in Sessions.
@@ -126,7 +126,7 @@ const (
 	CredentialsName = "credentials"
 )
 
-// Names of the files that the main process of a job inherits, beside OutputFile and ResultFile.
+// Names of the files that the main process of a job inherits, in addition to OutputFile and ResultFile.
 const (
 	OrderFile  = "order"
 	BundleFile = "bundle"
@@ -164,7 +164,7 @@ func CommandDir(id string, n int) string { return filepath.Join(SessionDir(id), 
 // RepositoryDir is the directory of the last job of a repository, below StateDir.
 func RepositoryDir(key string) string { return filepath.Join("repositories", key) }
 
-// EnvironmentDir is that of the last job of an environment, by its key or the instance of its unit.
+// EnvironmentDir is the directory of the last job of an environment, by its key or the instance of its unit.
 func EnvironmentDir(key string) string {
 	return filepath.Join("environments", EnvironmentInstance(key))
 }
@@ -234,7 +234,7 @@ func SessionUnit(id string) string { return "codex-session@" + id + ".service" }
 // OnlineUnit is SessionUnit with the network.
 func OnlineUnit(id string) string { return "codex-session-online@" + id + ".service" }
 
-// SessionOf returns the session whose commands a unit runs, and false for other units.
+// SessionOf returns the session of a unit that runs commands, and false for other units.
 func SessionOf(unit string) (id string, ok bool) {
 	template, instance, _ := strings.Cut(unit, "@")
 	id, ok = strings.CutSuffix(instance, ".service")
@@ -254,8 +254,7 @@ func OnlineEnvironmentUnit(key string) string {
 	return "codex-environment-online@" + EnvironmentInstance(key) + ".service"
 }
 
-// SweepUnit removes something. What is one of session, repository and environment with an ID or a key, or slot with a
-// number.
+// SweepUnit removes something: a session, repository or environment by its ID or key, or a slot by its number.
 func SweepUnit(what, name string) string { return "codex-sweep@" + what + "-" + name + ".service" }
 
 // Slot is the directory of the nth slot below Workspaces.
@@ -264,7 +263,7 @@ func Slot(n int) string { return strconv.Itoa(n) }
 // Names in a Slot.
 const (
 	Tree   = "tree"   // the directory that a session gets
-	Record = "record" // what the last checkout left in it, see package workspace
+	Record = "record" // the record of the last checkout in it, see package workspace
 	// Tenant has the ID of the session that had it last, and behind it Settled if the workspace was made for that one.
 	Tenant  = "session"
 	Settled = "+"

@@ -13,7 +13,7 @@ import (
 // relative to it, and no link is followed (openat2(2)).
 type dir struct{ *os.File }
 
-// openDir opens a directory whose path root alone can change.
+// openDir opens a directory by a path that root alone can change.
 func openDir(path string) (dir, error) {
 	file, err := os.OpenFile(path, unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	return dir{file}, err

@@ -18,7 +18,7 @@ const batch = 256
 // have.
 const maxDepth = 500
 
-// give gives a tree to owner. A tree whose root belongs to owner is left as it is, as the root is given last.
+// give gives a tree to owner. It changes nothing if the root of the tree belongs to owner, as it gives the root last.
 func give(d dir, owner owner) error {
 	has, err := ownerOf(d.File)
 	if err != nil || has == owner {
@@ -32,10 +32,10 @@ func give(d dir, owner owner) error {
 // do not lead out of a mount (link(2)), and a slot is one.
 type gift struct {
 	to    owner
-	plain bool // refuse what is no file, directory or link
+	plain bool // refuse other things than files, directories and links
 }
 
-// all gives what lies in a directory, and it itself. at is its path in the tree.
+// all gives the entries of a directory and the directory itself. at is its path in the tree.
 func (g gift) all(d dir, at string, depth int) error {
 	if depth > maxDepth {
 		return fmt.Errorf("%.100q… has more than %d directories inside each other", at, maxDepth)

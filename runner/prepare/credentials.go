@@ -13,7 +13,7 @@ import (
 	"codex-proxy/runner/paths"
 )
 
-// Bounds of the credentials of one unit. The sizes are those of LoadCredential= (systemd.exec(5)).
+// Bounds of the credentials of one unit. LoadCredential= has the same sizes (systemd.exec(5)).
 const (
 	maxCredentials = 64
 	allCredentials = 1 << 20 // bytes
@@ -51,7 +51,7 @@ func (h Host) Fetch(ctx context.Context, key string, notifier *notify.Notifier) 
 // repository is the directory of the repository that only root can change.
 func (h Host) repository(key string) string { return filepath.Join(h.Repositories, key) }
 
-// Fetched removes what Fetch has made. No process of the unit is left then.
+// Fetched removes the files that Fetch has made. No process of the unit is left then.
 func (h Host) Fetched(key string) error {
 	if err := paths.CheckKey(key); err != nil {
 		return err

@@ -19,9 +19,9 @@ import (
 // bootID is the file with the ID of this boot, random(4).
 const bootID = "/proc/sys/kernel/random/boot_id"
 
-// End records the end of the session's unit beside the files of its command, and removes what Prepare and systemd have
-// left of the start. It takes the facts from the environment (ExecStopPost= in systemd.exec(5)) and from the unit's
-// cgroup. A command ends once: if there is a record already, it stays, and the error says so.
+// End records the end of the session's unit among the files of its command, and removes the files that Prepare and
+// systemd have left at its start. It takes the facts from the environment (ExecStopPost= in systemd.exec(5)) and from
+// the unit's cgroup. A command ends once: an existing record stays, and is an error.
 func (h Host) End(id string, getenv func(string) string) error {
 	if err := paths.CheckID(id); err != nil {
 		return err
@@ -33,7 +33,7 @@ func (h Host) End(id string, getenv func(string) string) error {
 	defer state.Close()
 	tree, _ := os.Readlink(filepath.Join(h.session(id), paths.WorkspaceLink))
 	ended, err := h.facts(id, getenv)
-	// The record comes last: the daemon then sets the limits of the next command, which nobody may remove.
+	// The record is last: after it the daemon sets the limits of the next command, which clean must not remove.
 	err = errors.Join(err, h.clean(id))
 	if ended == nil {
 		return err
@@ -41,7 +41,7 @@ func (h Host) End(id string, getenv func(string) string) error {
 	return errors.Join(err, h.record(state, id, number, ended), removePrevious(tree))
 }
 
-// removePrevious removes the tree of the session before, which nothing needs after a checkout. Nobody waits for that.
+// removePrevious removes the tree of the session before, which nothing needs after a checkout. No request waits for it.
 func removePrevious(tree string) error {
 	if tree == "" {
 		return nil

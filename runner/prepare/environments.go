@@ -86,8 +86,8 @@ func (h Host) order(instance string) (environment.Order, error) {
 }
 
 // Publish has sessions see the environment of a unit that has ended, if its build succeeded, and removes all else that
-// the build has left. It is for after the last process of the unit: before, foreign code could change what is looked
-// at. The reason why sessions do not get a built one goes into its result.
+// the build has left. It is for after the last process of the unit: before, foreign code could change the files. The
+// reason why sessions do not get a built one goes into its result.
 func (h Host) Publish(instance string, getenv func(string) string) error {
 	if err := paths.CheckEnvironmentInstance(instance); err != nil {
 		return err
@@ -183,7 +183,7 @@ func (h Host) fail(instance string, reason error) error {
 	return job.publish(paths.Result, append(text, '\n'), daemon)
 }
 
-// removeEnvironment removes an environment of any owner, and one of an earlier version, whose key is short.
+// removeEnvironment removes an environment of any owner, also one with the short key of an earlier version.
 func (h Host) removeEnvironment(key string) error {
 	if paths.CheckEnvironment(key) != nil && paths.CheckKey(key) != nil {
 		return paths.CheckEnvironment(key)
@@ -192,16 +192,16 @@ func (h Host) removeEnvironment(key string) error {
 	owners, globErr := filepath.Glob(filepath.Join(h.environments(), "*", key))
 	err = errors.Join(err, globErr)
 	for _, dir := range owners {
-		err = errors.Join(err, environment.Discard(dir), workspace.Remove(dir)) // a part of an environment is none
+		err = errors.Join(err, environment.Discard(dir), workspace.Remove(dir)) // a part is not whole
 	}
-	if paths.CheckEnvironment(key) == nil { // what a build has left whose end was killed, too
+	if paths.CheckEnvironment(key) == nil { // the rest of a build if Publish was killed, too
 		instance := paths.EnvironmentInstance(key)
 		err = errors.Join(err, ignoreMissing(os.Remove(h.buildNote(instance))), h.removeState(buildState, instance))
 	}
 	return err
 }
 
-// emptyDir removes what lies in a directory. It stays itself.
+// emptyDir removes the entries of a directory, but not the directory.
 func emptyDir(path string) error {
 	entries, err := os.ReadDir(path)
 	for _, entry := range entries {

@@ -1,6 +1,6 @@
-// Package prepare does for a session what needs root, before its main process starts and after its last process has
-// ended: the commands of ExecStartPre=+ and ExecStopPost=+ of codex-session@.service. The files of the daemon and the
-// workspace are untrusted input here: IDs and numbers are checked, and no link in them is followed.
+// Package prepare does the work for a session that needs root, before its main process starts and after its last
+// process has ended: the commands of ExecStartPre=+ and ExecStopPost=+ of codex-session@.service. The files of the
+// daemon and the workspace are untrusted input here: IDs and numbers are checked, and no link in them is followed.
 package prepare
 
 import (
@@ -41,7 +41,7 @@ func Installed() Host {
 	}
 }
 
-// ownCgroup returns the directory of the cgroup of this process, which is that of the unit.
+// ownCgroup returns the directory of the cgroup of this process, which is the cgroup of the unit.
 func ownCgroup() string {
 	list, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
@@ -58,8 +58,8 @@ func ownCgroup() string {
 // session is the directory of the session that only root can change.
 func (h Host) session(id string) string { return filepath.Join(h.Sessions, id) }
 
-// current opens the directory of the daemon's state, whose owner is the daemon, and returns the number of the command
-// to run.
+// current opens the directory of the daemon's state, which the daemon owns, and returns the number of the command to
+// run.
 func (h Host) current(id string) (state dir, number int, err error) {
 	state, err = openDir(h.StateDir)
 	if err != nil {
@@ -88,7 +88,7 @@ func (h Host) begin(id string, number int) error {
 	return os.WriteFile(filepath.Join(path, paths.CommandNumber), []byte(strconv.Itoa(number)), 0o600)
 }
 
-// running returns the number of the command that begin has noted; without one, that which was to run.
+// running returns the number of the command that begin has noted; without a note, of the command to run.
 func (h Host) running(id string) (state dir, number int, err error) {
 	text, err := os.ReadFile(filepath.Join(h.session(id), paths.CommandNumber))
 	if err != nil {

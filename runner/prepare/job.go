@@ -10,8 +10,8 @@ import (
 	"codex-proxy/runner/paths"
 )
 
-// Job prepares the start of the unit of a job, whose files are in the directory path of the daemon's state: it opens
-// them and passes them to the main process through systemd. The output and the result of an earlier job are removed.
+// Job prepares the start of the unit of a job. It opens the files of the job in the directory path of the daemon's
+// state and passes them to the main process through systemd. The output and the result of an earlier job are removed.
 func (h Host) Job(ctx context.Context, path string, notifier *notify.Notifier) error {
 	state, err := openDir(h.StateDir)
 	if err != nil {

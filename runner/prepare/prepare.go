@@ -152,8 +152,8 @@ func (h Host) listen(id string) (*os.File, error) {
 	return listener.File()
 }
 
-// openCounters opens the files in which the kernel counts what it refused the unit. The sandbox of the session hides
-// them.
+// openCounters opens the files in which the kernel counts its refusals and the memory of the unit. The sandbox of the
+// session hides them.
 func (h Host) openCounters(files inheritance) {
 	for name, file := range map[string]string{
 		paths.MemoryFile: "memory.events", paths.TasksFile: "pids.events", paths.PeakFile: "memory.peak",
@@ -200,8 +200,8 @@ func (h Host) lease(files inheritance, id string, spec *session.Spec) error {
 }
 
 // renew moves the tree of a slot aside, unless this session had the slot last: an earlier session may have passed open
-// files and directories to other processes (unix(7)), who could go on to read and write them. So no session gets a file
-// that another one had. It returns the tree before if that is of the same repository: its files can be copied.
+// files and directories to other processes (unix(7)), which could go on to read and write them. So no session gets a
+// file that another one had. It returns the previous tree if it is of the same repository: its files can be copied.
 func renew(slot, id, repository string) (previous *os.File, err error) {
 	if last, err := os.ReadFile(filepath.Join(slot, paths.Tenant)); err == nil &&
 		strings.TrimSuffix(string(last), paths.Settled) == id {
@@ -230,7 +230,7 @@ func renew(slot, id, repository string) (previous *os.File, err error) {
 
 // occupy notes the session in the slot, and returns the file of that note, which the main process completes when it has
 // made the workspace. Only then may a command of the session take the workspace as it is: before, it has the files of
-// another session. The owner of the files tells nothing, as systemd gives users again.
+// another session. The owner of the files is no proof, as systemd reuses its dynamic users.
 func occupy(slot, id string, anew bool) (*os.File, error) {
 	tenant := filepath.Join(slot, paths.Tenant)
 	if !anew {

@@ -14,9 +14,9 @@ import (
 	"codex-proxy/runner/workspace"
 )
 
-// Sweep removes what the instance of paths.SweepUnit names: the home of a session, the mirrors of a repository, an
-// environment, or a slot. Their users are gone, so nobody else can. What a running session has is an error; of
-// repositories and environments the daemon knows who uses them.
+// Sweep removes the object of the instance of paths.SweepUnit: the home of a session, the mirrors of a repository, an
+// environment, or a slot. Their users are gone, so only root can do this. The files of a running session are an error;
+// the daemon knows which sessions use repositories and environments.
 func (h Host) Sweep(instance string) error {
 	what, name, _ := strings.Cut(instance, "-")
 	switch what {
@@ -38,7 +38,7 @@ func (h Host) Sweep(instance string) error {
 	return fmt.Errorf("cannot sweep %.60q: name session-ID, repository-KEY, environment-KEY or slot-NUMBER", instance)
 }
 
-// removeLogFields removes what systemd leaves of the units of a session.
+// removeLogFields removes the files that systemd leaves of the units of a session.
 func (h Host) removeLogFields(id string) error {
 	for _, unit := range []string{paths.SessionUnit(id), paths.OnlineUnit(id)} {
 		if err := os.Remove(h.LogFields + unit); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -1,5 +1,5 @@
 // Package runnerdoctor checks an installation of codex-runner and reports its faults with their remedies. It changes
-// nothing. A user without privileges sees what keeps him from running commands, root all of it.
+// nothing. A user without privileges sees the faults that keep the user from running commands; root sees all faults.
 package runnerdoctor
 
 import (
@@ -22,15 +22,15 @@ type Host struct {
 	User    string // the caller
 
 	Systemd Systemd
-	// Status asks the daemon. Its errors are those of client.Client.
+	// Status asks the daemon. It returns the errors of client.Client.
 	Status func(ctx context.Context) (wire.Status, error)
-	// UID is that of a user.
+	// UID returns the ID of a user.
 	UID func(name string) (uint32, error)
 	// Group reports whether the caller is in a group by the database of groups, and by the credentials of this process.
 	Group func(name string) (listed, effective bool, err error)
 	// Git returns an error if there is no git where units look for it.
 	Git func() error
-	// Missing is that of environment.Host.
+	// Missing is the method of environment.Host.
 	Missing func(ctx context.Context) map[string]error
 	Disk    func(dir string) (size, free uint64, err error) // in bytes
 }

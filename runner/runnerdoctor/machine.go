@@ -15,7 +15,7 @@ import (
 	"codex-proxy/runner/paths"
 )
 
-// checkCgroup checks that the limits of sessions are enforced: systemd accepts those of a missing controller without
+// checkCgroup checks that the limits of sessions are enforced: systemd accepts limits of a missing controller without
 // effect.
 func checkCgroup(_ context.Context, s *survey) []checkup.Finding {
 	text, err := os.ReadFile(s.path("/sys/fs/cgroup/cgroup.controllers"))
@@ -84,8 +84,8 @@ func checkTools(ctx context.Context, s *survey) []checkup.Finding {
 	return checkup.OrPassed(found, "git, and what environments of each kind need")
 }
 
-// Free space below which commands fail soon, and below which somebody should know. Logs, workspaces and environments
-// share it as a rule.
+// Free space below which commands fail soon, and below which the administrator gets a warning. Logs, workspaces and
+// environments share it as a rule.
 const (
 	scarce = 256 << 20
 	low    = 4 << 30

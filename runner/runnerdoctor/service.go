@@ -28,7 +28,7 @@ func checkConfig(_ context.Context, s *survey) []checkup.Finding {
 	return []checkup.Finding{checkup.Passed(s.Config, "every setting is valid")}
 }
 
-// checkAccess checks that the caller, and those in the group alone, may use the socket.
+// checkAccess checks that the caller may use the socket, and otherwise only members of the group.
 func checkAccess(_ context.Context, s *survey) []checkup.Finding {
 	switch {
 	case errors.Is(s.statusErr, client.ErrForbidden):
@@ -67,7 +67,7 @@ func (s *survey) forbidden() checkup.Finding {
 		"as root: usermod -aG "+account+" "+s.User+"; then log in anew")
 }
 
-// checkService checks what the daemon says of itself.
+// checkService checks the daemon's report on itself.
 func checkService(_ context.Context, s *survey) []checkup.Finding {
 	if s.statusErr != nil {
 		return []checkup.Finding{checkup.Unchecked("", "it does not answer "+s.User, "access")}
@@ -97,7 +97,7 @@ type directory struct {
 	need  os.FileMode // all of these
 }
 
-// checkDirectories checks who may use the directories of sessions.
+// checkDirectories checks the owners and modes of the directories of sessions.
 func checkDirectories(_ context.Context, s *survey) []checkup.Finding {
 	if !s.IsRoot {
 		return []checkup.Finding{checkup.Warning("", "not checked: only root may see them", asRoot)}

@@ -12,7 +12,7 @@ import (
 	"codex-proxy/units"
 )
 
-// oldestSystemd is that of Debian 12.
+// oldestSystemd is the version in Debian 12.
 const oldestSystemd = 252
 
 func checkSystemd(_ context.Context, s *survey) []checkup.Finding {
@@ -95,7 +95,7 @@ func why(d units.Description) string {
 	return d.Result
 }
 
-// checkPolkit checks that the daemon may do to units what it needs, and no more. Without root the daemon's own
+// checkPolkit checks that the daemon has the rights on units that it needs, and no more. Without root the daemon's own
 // readiness answers: it has asked at its start.
 func checkPolkit(ctx context.Context, s *survey) []checkup.Finding {
 	switch {

@@ -20,7 +20,7 @@ const (
 	LogFailed   Cause = "log_failed"   // the output could not be written, Result.LogError
 )
 
-// Stage is what the main process could not do, so that no command ran.
+// Stage is the step in which the main process failed, so that no command ran.
 type Stage string
 
 // The stages. NotFound and NotExecutable are about the command itself, as the exit statuses 127 and 126 of env(1).
@@ -43,9 +43,9 @@ type Failure struct {
 	Mirror bool `json:"mirror,omitempty"`
 }
 
-// Result is what the main process of the unit knows of the command's end: facts, no verdict. It is written once, when
-// the command has ended or has outlived its grace. A Result that is not there, or not whole, means that the main
-// process itself was killed.
+// Result is the report of the unit's main process on the command's end: facts, no verdict. It is written once, when the
+// command has ended or has outlived its grace. A Result that is not there, or not whole, means that the main process
+// itself was killed.
 type Result struct {
 	Version int      `json:"version"`
 	Failure *Failure `json:"failure,omitempty"`
@@ -70,9 +70,9 @@ type Result struct {
 	Bytes int64 `json:"bytes"`
 	// PatchKnown reports that the commit had the change of the patch already.
 	PatchKnown bool `json:"patch_known,omitempty"`
-	// Disk is how many bytes the files of the session took on the disk at the last look; 0 if there was none.
+	// Disk is how many bytes the files of the session took on the disk when they were last counted; 0 if they were not.
 	Disk int64 `json:"disk,omitempty"`
-	// OOMKills, TaskLimit, MemoryPeak and Invocation are those of Ended, when the command had ended.
+	// OOMKills, TaskLimit, MemoryPeak and Invocation are as in Ended, at the end of the command.
 	OOMKills   uint64 `json:"oom_kills"`
 	TaskLimit  uint64 `json:"task_limit"`
 	MemoryPeak uint64 `json:"memory_peak"`
@@ -84,8 +84,8 @@ type Result struct {
 	MaxRSS int64         `json:"max_rss"`
 }
 
-// HasWorkspace is false if the main process did not come so far as to make the workspace: that may still have the files
-// of another session, which nothing may see.
+// HasWorkspace is false if the main process did not make the workspace: it may still have the files of another session,
+// which nothing may see.
 func (r *Result) HasWorkspace() bool {
 	return r.Failure == nil || r.Failure.Stage != WorkspaceTask && r.Failure.Stage != SpecStage
 }
@@ -112,7 +112,7 @@ type Ended struct {
 	MemoryPeak uint64 `json:"memory_peak"`
 }
 
-// errPartial is the error about a file whose writer was interrupted.
+// errPartial is the error about a file with an interrupted writer.
 var errPartial = errors.New("the file is not whole")
 
 // Encode returns a file: a line of JSON.
@@ -124,7 +124,7 @@ func Encode[T Spec | Result | Ended](v *T) ([]byte, error) {
 // ReadResult reads a Result. The error is about a file that is not whole, too.
 func ReadResult(r io.Reader) (*Result, error) { return read[Result](r, "result") }
 
-// ReadEnded reads an Ended, likewise.
+// ReadEnded reads an Ended as ReadResult reads a Result.
 func ReadEnded(r io.Reader) (*Ended, error) { return read[Ended](r, "end of the unit") }
 
 // maxFacts is more than any Result or Ended has, in bytes.

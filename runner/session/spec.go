@@ -33,7 +33,7 @@ const (
 	maxPatterns = 100 // of artifacts
 )
 
-// Spec says what to run. The file is made by the daemon and read by root and by the session, which both call ReadSpec.
+// Spec specifies a command. The daemon writes the file; root and the session read it with ReadSpec.
 type Spec struct {
 	Version int `json:"version"`
 	// Args is the command. Its first element is a path, absolute or from the working directory, or a name to look up
@@ -50,25 +50,25 @@ type Spec struct {
 	OutputLimit int64 `json:"output_limit"`
 	// FileSize bounds each file that the command writes, in bytes (RLIMIT_FSIZE); 0 does not.
 	FileSize int64 `json:"file_size,omitempty"`
-	// Disk bounds the files that the session may have, in bytes as they lie on the disk: those of its workspace, its
-	// home and its temporary directories together; 0 does not.
+	// Disk bounds the files that the session may have, in bytes as they lie on the disk: the files of its workspace,
+	// its home and its temporary directories together; 0 does not.
 	Disk int64 `json:"disk,omitempty"`
 	// Hold is how long the unit of a command that did not succeed stays, in nanoseconds, unless it was cancelled.
 	Hold time.Duration `json:"hold_ns,omitempty"`
 	// Journal has the output go to the journal, too.
 	Journal bool `json:"journal,omitempty"`
-	// Hooks are programs of the administrator that run beside the command; nil is none.
+	// Hooks are programs of the administrator that run before and after the command, or nil.
 	Hooks *Hooks `json:"hooks,omitempty"`
-	// Artifacts are the files of the workspace that are kept when the command has ended; nil is none.
+	// Artifacts are the files of the workspace that are kept when the command has ended, or nil.
 	Artifacts *Artifacts `json:"artifacts,omitempty"`
 	// Slot is the number of the slot of the pool that the session has leased.
 	Slot int `json:"slot"`
-	// Repository is the key of the repository whose mirror the session sees; "" is none.
+	// Repository is the key of the repository with the mirror that the session sees, or "".
 	Repository string `json:"repository,omitempty"`
-	// Workspace is what the workspace is to be made. Without it, the workspace is as the last command of the session
-	// left it; the first command of a session in a slot has one.
+	// Workspace specifies the workspace to make. Without it, the workspace is as the last command of the session left
+	// it; the first command of a session in a slot has one.
 	Workspace *Workspace `json:"workspace,omitempty"`
-	// Environment is what the command needs installed; nil is nothing.
+	// Environment specifies the packages that the command needs, or is nil.
 	Environment *Environment `json:"environment,omitempty"`
 }
 
@@ -91,7 +91,7 @@ type Artifacts struct {
 	Count    int      `json:"count"`
 }
 
-// Workspace is a commit, to which the patch is applied if there is one, or nothing at all.
+// Workspace is a commit, with the patch applied if there is one, or an empty directory.
 type Workspace struct {
 	URL    string `json:"url,omitempty"`    // of Spec.Repository: relative URLs of submodules begin here
 	Commit string `json:"commit,omitempty"` // 40 or 64 hexadecimal digits; "" empties the workspace
@@ -99,7 +99,7 @@ type Workspace struct {
 
 // Environment is a request for packages.
 type Environment struct {
-	// Owner is whose environments the command uses: a user ID, or paths.Shared.
+	// Owner is the owner of the environments that the command uses: a user ID, or paths.Shared.
 	Owner string `json:"owner"`
 	Name  string `json:"name"` // of a provider, or auto (package environment)
 	// Store is the directory with the packages of a build without the network; "" is the network.
@@ -168,7 +168,7 @@ var (
 	commit = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
 )
 
-// checkSources checks where the workspace and the environment come from.
+// checkSources checks the sources of the workspace and the environment.
 func (s *Spec) checkSources() error {
 	w, e := s.Workspace, s.Environment
 	switch {

@@ -25,7 +25,7 @@ type Output struct {
 	Follow         bool
 }
 
-// Show writes the output of a command of the session, each stream to that of this program.
+// Show writes the output of a command of the session, each stream to the same stream of this program.
 func (o Output) Show(ctx context.Context, id string) error {
 	n := o.Command
 	if n == 0 {
@@ -56,7 +56,7 @@ func (o View) Artifacts(ctx context.Context, id, to string) error {
 	})
 }
 
-// save writes artifacts. Their paths come from the session: none leaves the directory (os.Root).
+// save writes artifacts. Their paths are chosen by the session: no file is outside of the directory (os.Root).
 func (o View) save(ctx context.Context, id string, all []wire.Artifact, to string) error {
 	if err := os.MkdirAll(to, 0o755); err != nil {
 		return err

@@ -179,10 +179,10 @@ func (r *Run) read(ctx context.Context, id string, n int) (wire.LogEnd, error) {
 	})
 }
 
-// closing bounds the close of a session, whose command has ended.
+// closing bounds the close of a session after its command has ended.
 const closing = 10 * time.Second
 
-// finish closes the session unless it was there before, or stays, and returns what JSON shows of it.
+// finish closes the session unless it was there before, or stays, and returns the session for the JSON output.
 func (r *Run) finish(ctx context.Context, id string, n int) wire.Session {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closing)
 	defer cancel()
@@ -203,7 +203,7 @@ func (r *Run) finish(ctx context.Context, id string, n int) wire.Session {
 
 func (r *Run) view() View { return View{Client: r.Client, Stdout: r.Stdout, JSON: r.JSON} }
 
-// Sink returns the receiver of output that writes each stream to that of this program.
+// Sink returns the receiver of output that writes each stream to the same stream of this program.
 func Sink(stdout, stderr io.Writer) func(logs.Chunk) error {
 	return func(c logs.Chunk) error {
 		w := stdout

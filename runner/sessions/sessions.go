@@ -24,7 +24,7 @@ type View struct {
 	JSON   bool // as the API returns it, one line
 }
 
-// show shows v as JSON, or as write does for people. An error is that of the call that returned v.
+// show shows v as JSON, or as write does for people. err is the error of the call that returned v.
 func show[T any](o View, v T, err error, write func(w io.Writer, v T, now time.Time)) error {
 	if err != nil {
 		return Status(err, cli.Failure)

@@ -53,7 +53,7 @@ func (s Shell) serve(ctx context.Context, t *terminal.Terminal, shell *client.Sh
 	ctx, stop := context.WithCancel(ctx)
 	var rest sync.WaitGroup
 	rest.Go(func() {
-		// Without the other methods of a file, which io.Copy would use. The error is that of Run, too.
+		// Without the other methods of a file, which io.Copy would use. Run returns the error, too.
 		_, _ = io.Copy(shell, struct{ io.Reader }{t})
 	})
 	rest.Go(func() { s.resize(ctx, t, shell) })

@@ -130,7 +130,7 @@ func limits(l wire.Limits) string {
 	return strings.Join(all, " ")
 }
 
-// state is that of a command, or how it ended.
+// state is the state of a command, or its outcome.
 func state(c wire.Command) string {
 	if c.Outcome == nil {
 		return strings.ReplaceAll(string(c.State), "_", " ")
@@ -164,7 +164,7 @@ func plain(word string) bool {
 	})
 }
 
-// commandLine is a command as a shell would take it, in one line, without what a terminal would obey.
+// commandLine is a command in the syntax of a shell, in one line, without control characters (for terminals).
 func commandLine(args []string) string {
 	words := make([]string, len(args))
 	for i, arg := range args {

@@ -17,7 +17,7 @@ import (
 	"codex-proxy/runner/workspace"
 )
 
-// remote matches what git takes for a URL: a scheme, or HOST:PATH, without a slash before the colon (git-clone(1)).
+// remote matches the URLs of git: a scheme, or HOST:PATH, without a slash before the colon (git-clone(1)).
 var remote = regexp.MustCompile(`^([a-z][a-z0-9+.-]*://|[^/:]+:)`)
 
 // Source is the repository of a new session, as a caller names it.
@@ -25,7 +25,7 @@ type Source struct {
 	Client *client.Client
 	Name   string // of the parameter, for errors
 	Where  string // a URL or a directory
-	Ref    string // "" for the one of HEAD
+	Ref    string // "" for HEAD
 }
 
 // Found is a Source as the API takes it.
@@ -83,7 +83,7 @@ func (s Source) unresolved(err error) error {
 	return fmt.Errorf("%s %s is no git repository that this user can read: name its top directory (%w)", s.Name, s.Where, err)
 }
 
-// sendBundle sends what the daemon does not have of a commit, while git packs it.
+// sendBundle sends the history of a commit that the daemon does not have, while git packs it.
 func (s Source) sendBundle(ctx context.Context, to wire.Repository, dir, commit string) error {
 	pipe, packed := io.Pipe()
 	var all errgroup.Group
@@ -94,7 +94,7 @@ func (s Source) sendBundle(ctx context.Context, to wire.Repository, dir, commit 
 		return nil
 	})
 	_, err := s.Client.PutBundle(ctx, to.Key, pipe)
-	_ = pipe.Close() // likewise
+	_ = pipe.Close() // it always returns nil, too
 	_ = all.Wait()
 	switch {
 	case errors.Is(packing, workspace.ErrNothingNew):
@@ -113,7 +113,7 @@ func realPath(path string) (string, error) {
 	return filepath.EvalSymlinks(path)
 }
 
-// gitDir is that of a repository with the top directory dir, or dir itself, of a bare one.
+// gitDir is the git directory of a repository with the top directory dir, or dir itself if it is bare.
 func gitDir(dir string) string {
 	if _, err := os.Stat(filepath.Join(dir, ".git")); err == nil {
 		return filepath.Join(dir, ".git")

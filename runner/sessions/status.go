@@ -17,8 +17,8 @@ const RunnerFailed = 125
 // signaled and the number of a signal are the status of a program that it ended.
 const signaled = 128
 
-// Status returns err with the exit status of its kind: Usage for what the daemon calls an invalid request, TempFail if
-// a later attempt may succeed, 128+n after the signal n, or else the given one.
+// Status returns err with the exit status of its kind: Usage for an invalid request by the daemon's code, TempFail if a
+// later attempt may succeed, 128+n after the signal n, or else the given one.
 func Status(err error, other int) error {
 	var refused *wire.Error
 	var left *LeftError

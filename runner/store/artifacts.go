@@ -28,7 +28,7 @@ func scanArtifact(row interface{ Scan(...any) error }) (a wire.Artifact, offset 
 	return a, offset, err
 }
 
-// Artifacts returns those of a session, by command and path.
+// Artifacts returns the artifacts of a session, by command and path.
 func (s *Store) Artifacts(ctx context.Context, id string) ([]wire.Artifact, error) {
 	rows, err := s.reads.QueryContext(ctx, selectArtifacts+` ORDER BY command, path, id`, id)
 	if err != nil {

@@ -19,7 +19,7 @@ func (s *Store) Move(ctx context.Context, id string, number int, from, to wire.C
 		to, id, number, from))
 }
 
-// Cancel records who cancels a command. The first one stays. The error is ErrState if the command has ended.
+// Cancel records the user that cancels a command. The first one stays. The error is ErrState if the command has ended.
 func (s *Store) Cancel(ctx context.Context, id string, number int, by string) error {
 	return changed(s.db.ExecContext(ctx, `UPDATE commands SET cancelled_by = iif(cancelled_by = '', ?, cancelled_by)
 		WHERE session = ? AND number = ? AND state <> 'ended'`, by, id, number))
@@ -35,7 +35,7 @@ type Ending struct {
 	ArtifactsFault string // why not all were kept
 }
 
-// Hold records how a command ended whose unit stays. Its End is still to come; the error is ErrState if that has come.
+// Hold records how a command ended if its unit stays. Its End follows; the error is ErrState if End was called before.
 func (s *Store) Hold(ctx context.Context, id string, number int, e Ending) error {
 	return s.write(ctx, func(tx *sql.Tx) error { return e.store(ctx, tx, id, number, wire.CommandHeld) })
 }
@@ -77,7 +77,7 @@ func (s *Store) End(ctx context.Context, id string, number int, e Ending, now ti
 	})
 }
 
-// CloseSession closes a session all of whose commands have ended, and ends its lease; bytes is the size of its
+// CloseSession closes a session after all its commands have ended, and ends its lease; bytes is the size of its
 // workspace. The error is ErrState if a command has not ended, or if the session is closed.
 func (s *Store) CloseSession(ctx context.Context, id string, bytes int64, now time.Time) error {
 	return s.write(ctx, func(tx *sql.Tx) error {

@@ -10,10 +10,10 @@ import (
 	"codex-proxy/runner/api/wire"
 )
 
-// New is a session to create. Its ID, owner, time and commands are those of the wire.Session.
+// New is a session to create. Its ID, owner, time and commands are in the wire.Session.
 type New struct {
 	Session wire.Session
-	// Repository is the key of a repository that the session uses; "" is none.
+	// Repository is the key of the repository that the session uses, or "".
 	Repository string
 	Hold       time.Duration
 	Commands   []wire.NewCommand // with all limits

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// EnvironmentState is what an environment is.
+// EnvironmentState is the state of an environment.
 type EnvironmentState string
 
 // The states of an environment.
@@ -17,7 +17,7 @@ const (
 	EnvironmentRemoving EnvironmentState = "removing"
 )
 
-// Environment is one that the disk has, or that is about to come or go.
+// Environment is an environment that is on the disk, is being built or is being removed.
 type Environment struct {
 	Key, Provider string
 	State         EnvironmentState
@@ -49,8 +49,8 @@ func (s *Store) Environments(ctx context.Context) ([]Environment, error) {
 	return all, rows.Err()
 }
 
-// LeaseEnvironment has a command that has not ended use an environment until its end, and returns the state of that: ""
-// if there is none. The error is ErrState if the command has ended.
+// LeaseEnvironment has a command that has not ended use an environment until its end, and returns its state: "" if it
+// does not exist. The error is ErrState if the command has ended.
 func (s *Store) LeaseEnvironment(ctx context.Context, id string, number int, key string,
 	now time.Time) (state EnvironmentState, err error) {
 	err = s.write(ctx, func(tx *sql.Tx) error {
@@ -80,8 +80,8 @@ func (s *Store) EnvironmentOf(ctx context.Context, id string, number int) (key s
 }
 
 // LastEnvironment returns the key of the environment of the last session that was made like this one: by its owner,
-// with the same repository, commit, patch and request for an environment. It is that of the first command, whose
-// workspace nothing had changed; "" if there is none.
+// with the same repository, commit, patch and request for an environment. It is the first command's environment, as
+// nothing had changed its workspace; "" without one.
 func (s *Store) LastEnvironment(ctx context.Context, like New) (key string, err error) {
 	v := like.Session
 	err = s.reads.QueryRowContext(ctx, `SELECT c.environment FROM sessions AS s
@@ -120,7 +120,7 @@ func (s *Store) ForgetEnvironment(ctx context.Context, key string) error {
 	return err
 }
 
-// Facts returns those that commands of the owner reported last, as JSON; nil without any.
+// Facts returns the facts that commands of the owner reported last, as JSON; nil without any.
 func (s *Store) Facts(ctx context.Context, owner uint32) (facts []byte, err error) {
 	err = s.reads.QueryRowContext(ctx, `SELECT facts FROM facts WHERE owner = ?`, owner).Scan(&facts)
 	if errors.Is(err, sql.ErrNoRows) {

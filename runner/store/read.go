@@ -12,10 +12,10 @@ import (
 	"codex-proxy/runner/outcome"
 )
 
-// Viewer is a user, who sees the sessions that he owns.
+// Viewer is a user. It sees its own sessions.
 type Viewer struct {
 	UID uint32
-	All bool // sees those of all users
+	All bool // sees the sessions of all users
 }
 
 // Page selects sessions.
@@ -29,7 +29,7 @@ type Page struct {
 const selectSessions = `SELECT s.seq, s.id, s.owner, s.owner_name, s.state, s.created, s.used, s.repository, s.ref,
 	s.commit_id, s.patch, s.environment, s.network, s.secrets FROM sessions AS s `
 
-// Sessions returns a page of sessions, the newest first, each with its last command. Viewer.All is whose are listed.
+// Sessions returns a page of sessions, the newest first, each with its last command. The Viewer selects their owners.
 func (s *Store) Sessions(ctx context.Context, p Page) (wire.Sessions, error) {
 	page := wire.Sessions{Sessions: []wire.Session{}}
 	before := int64(1)<<62 - 1
@@ -150,7 +150,7 @@ func scanCommands(rows *sql.Rows, take func(session string, c wire.Command)) err
 
 // Session returns a session with all its commands.
 func (s *Store) Session(ctx context.Context, v Viewer, id string) (wire.Session, error) {
-	one, err := s.reads.BeginTx(ctx, &sql.TxOptions{ReadOnly: true}) // what both statements see is of one moment
+	one, err := s.reads.BeginTx(ctx, &sql.TxOptions{ReadOnly: true}) // both statements see the same moment
 	if err != nil {
 		return wire.Session{}, err
 	}

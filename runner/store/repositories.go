@@ -9,12 +9,12 @@ import (
 	"codex-proxy/runner/workspace"
 )
 
-// Repository is a mirror, and what it is a mirror of.
+// Repository is a mirror with its origin.
 type Repository struct {
 	Key     string
 	Owner   uint32    // user ID
 	URL     string    // of a local one: where relative URLs of its submodules begin, or ""
-	Path    string    // of a local one, whose commits come in bundles; "" of others
+	Path    string    // of a local one, of which clients send bundles; "" of others
 	Fetched time.Time // zero if there is no mirror that can be used
 	Used    time.Time
 	Bytes   int64 // on the disk, after the last fetch
@@ -59,7 +59,7 @@ func (s *Store) Repository(ctx context.Context, key string) (Repository, error) 
 	return scanRepository(s.reads.QueryRowContext(ctx, selectRepositories+`WHERE key = ?`, key))
 }
 
-// Repositories returns those that the viewer owns, or all; the one that was used least recently comes first.
+// Repositories returns the repositories that the viewer sees, the least recently used first.
 func (s *Store) Repositories(ctx context.Context, v Viewer) ([]Repository, error) {
 	rows, err := s.reads.QueryContext(ctx, selectRepositories+`WHERE owner = ? OR ? ORDER BY used, key`, v.UID, v.All)
 	if err != nil {
@@ -130,8 +130,8 @@ func (s *Store) Damaged(ctx context.Context, key string) error {
 	return s.forget(ctx, key, `UPDATE repositories SET fetched = 0, damaged = 1 WHERE key = ?`)
 }
 
-// Abandon forgets all commits of a repository, whose mirror is about to be removed. The error is ErrState if a session
-// that is not closed uses it.
+// Abandon forgets all commits of a repository before its mirror is removed. The error is ErrState if a session that is
+// not closed uses it.
 func (s *Store) Abandon(ctx context.Context, key string) error {
 	return s.forget(ctx, key, `UPDATE repositories SET fetched = 0 WHERE key = ? AND NOT EXISTS
 		(SELECT 1 FROM sessions WHERE repository_key = key AND repository_key <> '' AND state <> 'closed')`)
@@ -147,7 +147,7 @@ func (s *Store) forget(ctx context.Context, key, update string) error {
 	})
 }
 
-// RemoveRepository forgets a repository whose mirror was removed.
+// RemoveRepository forgets a repository after its mirror was removed.
 func (s *Store) RemoveRepository(ctx context.Context, key string) error {
 	_, err := s.db.ExecContext(ctx, `DELETE FROM repositories WHERE key = ? AND fetched = 0`, key)
 	return err
@@ -162,7 +162,7 @@ func (s *Store) Pool(ctx context.Context) (all workspace.Pool, err error) {
 	return all, err
 }
 
-// RemoveWorkspace forgets a workspace whose files were removed. The error is ErrState if a session leases it.
+// RemoveWorkspace forgets a workspace after its files were removed. The error is ErrState if a session leases it.
 func (s *Store) RemoveWorkspace(ctx context.Context, number int) error {
 	return changed(s.db.ExecContext(ctx, `DELETE FROM workspaces WHERE number = ?1 AND NOT EXISTS
 		(SELECT 1 FROM leases WHERE workspace = ?1)`, number))

@@ -1,7 +1,7 @@
 package store
 
 // steps are the versions of the schema, one each. Only append: a file has had those before. Times are nanoseconds since
-// 1970, 0 for none; text of JSON is that of package wire.
+// 1970, or 0 without a time; JSON has the format of package wire.
 var steps = []string{
 	`CREATE TABLE sessions (
 		seq INTEGER PRIMARY KEY AUTOINCREMENT, -- the order of creation

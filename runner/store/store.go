@@ -1,6 +1,6 @@
-// Package store keeps what codex-runner knows in one SQLite file of the daemon: sessions and their commands,
-// workspaces, and who leases these. It decides nothing. The state of a running command is that of its unit and of its
-// files; the store has what the daemon has last seen of it.
+// Package store keeps the state of codex-runner in one SQLite file of the daemon: sessions and their commands,
+// workspaces and their leases. It decides nothing. The unit and the files of a running command have its state; the
+// store has the state that the daemon has last seen.
 package store
 
 import (
@@ -15,7 +15,7 @@ import (
 
 // The reasons why the file cannot be opened, or a session or a command cannot be read or changed.
 var (
-	// ErrNotFound means that there is none, or none that the viewer may see.
+	// ErrNotFound means that the object does not exist, or that the viewer may not see it.
 	ErrNotFound = errors.New("there is no such session or command")
 	// ErrState means that it is not in the state that the change needs.
 	ErrState = errors.New("the session or command is in another state")

@@ -2,7 +2,7 @@ package store
 
 import "context"
 
-// Sweeps returns the closed sessions whose homes are to be removed, also of those that have been deleted.
+// Sweeps returns the closed or deleted sessions that still have a home to be removed.
 func (s *Store) Sweeps(ctx context.Context) ([]string, error) {
 	rows, err := s.reads.QueryContext(ctx, `SELECT session FROM sweeps`)
 	if err != nil {

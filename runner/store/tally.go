@@ -6,7 +6,7 @@ import (
 	"codex-proxy/runner/api/wire"
 )
 
-// Tally is how much of what there is.
+// Tally counts the things in the store.
 type Tally struct {
 	Sessions           map[wire.SessionState]int
 	Commands           map[wire.CommandState]int // that have not ended
@@ -18,7 +18,7 @@ type Tally struct {
 	WorkspaceBytes     int64 // of workspaces that no session leases
 }
 
-// Tally counts what there is. It reads no session, so that it takes a few milliseconds with ten thousand of them.
+// Tally returns the counts. It reads no session, so that it takes a few milliseconds with ten thousand of them.
 func (s *Store) Tally(ctx context.Context) (Tally, error) {
 	t := Tally{Sessions: map[wire.SessionState]int{}, Commands: map[wire.CommandState]int{}}
 	err := tally(ctx, s, `SELECT state, count(*) FROM sessions GROUP BY state`, t.Sessions)

@@ -22,8 +22,8 @@ var ErrNothingNew = errors.New("the mirror has this commit")
 var ErrShallow = errors.New("the repository is shallow or partial, so a part of its history is missing: run git fetch --unshallow")
 
 // WriteBundle writes the history of a commit of the local repository that has the work tree or git directory dir, less
-// the commits that the mirror has. It runs as the user who may read the repository, uses none of its configuration or
-// hooks, and writes nothing there. FetchBundle reads what it writes.
+// the commits that the mirror has. It runs as a user that may read the repository, uses none of its configuration or
+// hooks, and writes nothing there. FetchBundle reads the bundle.
 func WriteBundle(ctx context.Context, dir, commit string, has []string, to io.Writer) error {
 	common, err := gitDirOf(ctx, dir)
 	if err != nil {
@@ -75,7 +75,7 @@ func (m module) present(ctx context.Context, commits []string) ([]string, error)
 	return known, nil
 }
 
-// gitDirOf returns the directory with the objects of a local repository: for a linked work tree, that of the main one.
+// gitDirOf returns the directory with the objects of a local repository; a linked work tree uses the main repository's.
 func gitDirOf(ctx context.Context, dir string) (string, error) {
 	g := git{dir: filepath.Join(dir, ".git")}
 	if info, err := os.Stat(g.dir); err != nil {
@@ -97,9 +97,9 @@ func gitDirOf(ctx context.Context, dir string) (string, error) {
 	return strings.TrimSuffix(string(out), "\n"), nil
 }
 
-// Origin returns the URL of the remote origin of a local repository with the git directory dir, or "" if there is none
-// that a service can fetch: relative URLs of submodules begin there. It leaves out the user and the password of an HTTP
-// URL, which may be a token: sessions see the URL.
+// Origin returns the URL of the remote origin of a local repository with the git directory dir, or "" if a service
+// cannot fetch it: relative URLs of submodules begin there. It leaves out the user and the password of an HTTP URL,
+// which may be a token: sessions see the URL.
 func Origin(ctx context.Context, dir string) string {
 	out, err := git{dir: dir}.run(ctx, nil, "config", "--get", "remote.origin.url")
 	address := strings.TrimSpace(string(out))

@@ -10,7 +10,7 @@ import (
 )
 
 // Changed reports whether the work tree of a local repository has changes that HEAD does not have: new files too,
-// unless the repository ignores them. A bare repository has none. It runs as the user who may read the repository, uses
+// unless the repository ignores them. A bare repository has none. It runs as a user that may read the repository, uses
 // none of its configuration, which may name programs of another user (filters), and writes nothing there. Of submodules
 // it looks at the commits alone.
 func Changed(ctx context.Context, dir string) (bool, error) {

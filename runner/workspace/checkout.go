@@ -1,11 +1,11 @@
 // Package workspace makes, resets and shares the checkouts of repositories that sessions work in, and keeps the mirrors
-// that they come from.
+// of these repositories.
 //
 // A checkout belongs to the session that leases it, and whatever ran there may have left anything behind: hooks, a
 // forged index, links, files that look unchanged to git, and processes of others that have files open. So a checkout
 // that is used again trusts nothing in the tree. Checkout compares each file, byte by byte, with a record that no
-// session can write, removes all else, makes a new .git, and lets git write what is missing. From the tree of another
-// session it copies the files that are as recorded. The result is what a fresh clone would be.
+// session can write, removes all else, makes a new .git, and lets git write the missing files. From the tree of another
+// session it copies the files that are as recorded. The result is the same as a fresh clone.
 //
 // Mirror is the other side: a bare repository that is fetched with bounds of time and bytes. Pool decides which
 // checkout a session gets, and which ones go.
@@ -39,21 +39,21 @@ type Source struct {
 type Checkout struct {
 	Source
 	Tree   string   // an existing directory
-	Record *os.File // what the last checkout left there, read and then replaced; empty at first
-	// Previous is the tree that the record is of, if that is another one: only read. nil if there is none.
+	Record *os.File // the record of the last checkout, read and then replaced; empty at first
+	// Previous is the tree of the record if that is not Tree, else nil. It is only read.
 	Previous *os.File
-	Mirrors  func(url string) (string, error) // the mirror of a submodule; ErrNoMirror if there is none
+	Mirrors  func(url string) (string, error) // the mirror of a submodule, or ErrNoMirror
 }
 
-// Report says what a checkout did.
+// Report has the counts of a checkout.
 type Report struct {
 	Kept, Written int   // files
 	Removed       int   // files and whole directories that were not as the last checkout left them
 	Recovered     error // why the tree was wiped and made anew; nil if it was not
 }
 
-// Run makes the tree. If that fails, it removes all of the tree and tries once more; a second failure is the error. An
-// error that a second attempt cannot mend comes at once: ErrNoCommit, ErrDiskFull, a *SubmoduleError, the end of ctx.
+// Run makes the tree. If that fails, it removes all of the tree and tries once more; a second failure is the error. It
+// does not try again after ErrNoCommit, ErrDiskFull, a *SubmoduleError or the end of ctx.
 func (c Checkout) Run(ctx context.Context) (Report, error) {
 	top, err := openTop(c.Tree)
 	if err != nil {
@@ -149,7 +149,7 @@ func newGit(top *os.Root) error {
 	return nil
 }
 
-// modules makes the repositories of the workspace and their indexes: that of the source first, and each before its own
+// modules makes the repositories of the workspace and their indexes: the source first, and each repository before its
 // submodules.
 func (c Checkout) modules(ctx context.Context) ([]module, error) {
 	all := []module{{source: c.Source, git: git{dir: filepath.Join(c.Tree, ".git"), tree: c.Tree}}}
@@ -251,7 +251,7 @@ func (m module) checkOut(ctx context.Context, top *os.Root, kept record) error {
 	return err
 }
 
-// orDiskFull adds the reason that git checkout-index leaves out: "unable to write file" is all it says of a full disk.
+// orDiskFull adds the reason that git checkout-index leaves out: on a full disk it reports only "unable to write file".
 func (m module) orDiskFull(err error) error {
 	var fs unix.Statfs_t
 	const little = 1 << 20

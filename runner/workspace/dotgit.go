@@ -9,7 +9,7 @@ import (
 )
 
 // writeGit makes the repository of a module anew, below the directory .git that this package has just made. It has the
-// commit as a detached HEAD, the branches of the mirror as those of the remote origin, its tags, and borrows all
+// commit as a detached HEAD, the branches of the mirror as branches of the remote origin, its tags, and borrows all
 // objects from the mirror. It has no hooks.
 func (m module) writeGit() error {
 	dir := m.git.dir
@@ -87,7 +87,7 @@ func packedRefs(mirror string) ([]byte, error) {
 	for line := range bytes.Lines(data) {
 		_, name, _ := bytes.Cut(bytes.TrimSpace(line), []byte(" "))
 		switch {
-		case line[0] == '^': // what the tag above points to
+		case line[0] == '^': // the object of the tag above
 		case bytes.HasPrefix(name, []byte("refs/heads/")):
 			line, keep = bytes.Replace(line, []byte("refs/heads/"), []byte("refs/remotes/origin/"), 1), true
 		default:

@@ -53,8 +53,8 @@ func (e *GitError) Status() int {
 	return -1
 }
 
-// trusted is the configuration of every git that this package runs. There is no file of the system or of the user
-// beside it, and no variable of the caller, so that a hook, a filter or a monitor runs only if this list names it.
+// trusted is the configuration of every git that this package runs. git reads no other file, of the system or the user,
+// and no variable of the caller, so that a hook, a filter or a monitor runs only if this list names it.
 var trusted = []string{
 	"core.hooksPath=/dev/null", "core.fsmonitor=false", "core.untrackedCache=false", "core.attributesFile=/dev/null",
 	"core.excludesFile=/dev/null", "core.autocrlf=false", "core.fileMode=true", "core.symlinks=true",
@@ -73,8 +73,8 @@ func Git(ctx context.Context, tree string, stdin []byte, args ...string) ([]byte
 type git struct {
 	dir    string   // the repository, an absolute path: $GIT_DIR; or "" without one
 	tree   string   // its work tree, or "" without one
-	config []string // name=value, beside the trusted ones
-	env    []string // beside the fixed ones
+	config []string // name=value, in addition to trusted
+	env    []string // in addition to the fixed ones
 	bytes  int64    // how long a file that it writes may become; 0 without a bound
 }
 
@@ -112,7 +112,7 @@ func (g git) command(ctx context.Context, args []string) *exec.Cmd {
 	cmd.Env = append([]string{
 		"PATH=" + os.Getenv("PATH"), "LC_ALL=C", "HOME=/nonexistent",
 		"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_ATTR_NOSYSTEM=1", "GIT_TERMINAL_PROMPT=0",
-		// A repository may say that a missing object comes from a remote, and which command there is to be run for it.
+		// A repository may name a remote for missing objects, and the command that fetches them.
 		"GIT_ALLOW_PROTOCOL=",
 	}, g.env...)
 	if cmd.Dir = "/"; g.dir != "" {
@@ -127,7 +127,7 @@ func (g git) command(ctx context.Context, args []string) *exec.Cmd {
 	return cmd
 }
 
-// tail keeps the end of what is written to it.
+// tail keeps the last bytes written to it.
 type tail struct {
 	data  []byte
 	limit int

@@ -32,8 +32,8 @@ type Mirror struct {
 	URL   string        // as CheckURL accepts it
 	Time  time.Duration // bound of a fetch
 	Bytes int64         // bound of the repository on the disk
-	// Credentials begins the paths of the files GitCredentials, SSHKey and SSHKnownHosts, each if it is needed. "" is
-	// none of them. They are used only if Lent, their URL, Covers that of the mirror.
+	// Credentials begins the paths of the files GitCredentials, SSHKey and SSHKnownHosts, each if it is needed. With ""
+	// there are no files. They are used only if Lent, their URL, Covers the URL of the mirror.
 	Credentials, Lent string
 }
 
@@ -93,7 +93,7 @@ func (m Mirror) Fetch(ctx context.Context) error {
 }
 
 // FetchBundle takes the refs and objects of a bundle, an absolute path, which WriteBundle made from a local repository.
-// The commit becomes the branch bundled, and HEAD. Bounds and errors are those of Fetch.
+// The commit becomes the branch bundled, and HEAD. It has the same bounds and errors as Fetch.
 func (m Mirror) FetchBundle(ctx context.Context, bundle string) error {
 	format, err := formatOf(bundle)
 	if err != nil {
@@ -111,7 +111,7 @@ func (m Mirror) FetchBundle(ctx context.Context, bundle string) error {
 	})
 }
 
-// remoteHead is what the HEAD of the origin is.
+// remoteHead describes the HEAD of the origin.
 type remoteHead struct {
 	branch string // "refs/heads/…", or "" for none
 	format string // of objects: sha1 or sha256
@@ -189,7 +189,7 @@ func (m Mirror) within(dir string) (int64, error) {
 	return size, err
 }
 
-// ready returns the directory to fetch into: the mirror, or an empty repository beside it.
+// ready returns the directory to fetch into: the mirror, or an empty repository next to it.
 func (m Mirror) ready(ctx context.Context, format string) (string, error) {
 	if _, err := os.Stat(filepath.Join(m.Dir, "HEAD")); err == nil {
 		return m.Dir, nil
@@ -265,7 +265,7 @@ func (m Mirror) environment() []string {
 	return env
 }
 
-// credential returns the path of a credential, or "" if there is none for the mirror.
+// credential returns the path of a credential, or "" if the mirror has no such credential.
 func (m Mirror) credential(name string) string {
 	file := m.Credentials + name
 	if _, err := os.Stat(file); m.Credentials == "" || !Covers(m.Lent, m.URL) || err != nil {

@@ -40,7 +40,7 @@ type Submodule struct {
 	Commit string
 }
 
-// module is one repository of a workspace: that of the source, or a submodule of any depth.
+// module is one repository of a workspace: the source, or a submodule of any depth.
 type module struct {
 	source  Source
 	prefix  string // of its files in the tree: "" or a path that ends with a slash
@@ -49,7 +49,7 @@ type module struct {
 }
 
 // Submodules returns the submodules of the commit of a mirror, those without a URL left out. The repository itself has
-// the URL url. It takes no lock and may run beside a fetch.
+// the URL url. It takes no lock and may run during a fetch.
 func Submodules(ctx context.Context, mirror, url, commit string) ([]Submodule, error) {
 	g := git{dir: mirror}
 	out, err := g.run(ctx, nil, "ls-tree", "-r", "-z", "--full-tree", commit)
@@ -159,7 +159,7 @@ func resolve(base, url string) (string, error) {
 	return url, CheckURL(url)
 }
 
-// records splits output of git whose lines end with a NUL.
+// records splits NUL-terminated output of git.
 func records(out []byte) func(yield func(string) bool) {
 	return func(yield func(string) bool) {
 		for line := range bytes.SplitSeq(out, []byte{0}) {

@@ -14,7 +14,7 @@ import (
 )
 
 // copyFrom copies those files of another tree that are wanted and as the record has them. Anything may lie in that
-// tree, and other processes may write to its files meanwhile: what counts is the sum of the bytes that were copied.
+// tree, and other processes may write to its files meanwhile: the sum of the copied bytes decides.
 func (s *sweep) copyFrom(previous *os.File, top *os.Root) error {
 	for at, want := range s.wanted {
 		f, ok := s.record[at]

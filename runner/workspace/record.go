@@ -23,7 +23,7 @@ const recordFormat = "codex-runner workspace 1"
 // maxRecord is the longest record that is read, in bytes: some millions of files.
 const maxRecord = 1 << 30
 
-// file is a file of a checkout: what git has of it, and how it lay on the disk before foreign code ran.
+// file is a file of a checkout: its entry in git, and its state on the disk before foreign code ran.
 type file struct {
 	entry        // its path begins at the top of the tree
 	mode  uint32 // st_mode
@@ -34,8 +34,8 @@ type file struct {
 
 // record has the files of a checkout by their paths.
 //
-// git's own index cannot take its place: it trusts the times and sizes of files. Their owner sets times as he likes,
-// and the change of the owner between two sessions changes the rest.
+// git's own index cannot take its place: it trusts the times and sizes of files. Their owner can set any time, and the
+// chown between two sessions changes the rest.
 type record map[string]file
 
 // readRecord returns no files if there is no whole record, as after a write that was cut off.
@@ -59,8 +59,8 @@ func readRecord(from *os.File) (record, error) {
 	return files, nil
 }
 
-// heading has the sum of the record, which finds a write that was cut off. Nobody forges a record: a session has no
-// way to its file.
+// heading has the sum of the record, which detects an incomplete write. A session cannot forge a record: it has no
+// access to the file.
 func heading(body []byte) string {
 	sum := sha256.Sum256(body)
 	return recordFormat + " " + hex.EncodeToString(sum[:])
@@ -96,8 +96,8 @@ func (r record) write(to *os.File) error {
 	return nil
 }
 
-// sameAttributes says whether no .gitattributes differs between the record and what is wanted. If one does, files may
-// look otherwise on the disk although git has the same content of them.
+// sameAttributes reports whether the record and wanted have the same .gitattributes. If not, files may differ on the
+// disk although git has the same content for them.
 func (r record) sameAttributes(wanted map[string]entry) bool {
 	for p, f := range r {
 		if path.Base(p) == ".gitattributes" && wanted[p] != f.entry {
@@ -112,8 +112,8 @@ func (r record) sameAttributes(wanted map[string]entry) bool {
 	return true
 }
 
-// look reads the file that lies at name in dir now. ok is false for what no checkout makes: another kind of file, one
-// with several names, or one with attributes such as an access list.
+// look reads the file that lies at name in dir now. ok is false for a file that no checkout makes: another kind of
+// file, one with several names, or one with attributes such as an access list.
 func look(dir *os.Root, name string) (f file, ok bool, err error) {
 	info, err := dir.Lstat(name)
 	if err != nil {
@@ -152,8 +152,8 @@ func sumOf(dir *os.Root, name string) (sum [sha256.Size]byte, ok bool, err error
 	return [sha256.Size]byte(h.Sum(nil)), true, nil
 }
 
-// hasAttributes says whether a file has extended attributes beside those that the kernel's security modules set:
-// access lists (acl(5)) are among them.
+// hasAttributes reports whether a file has extended attributes, such as access lists (acl(5)), other than those that
+// the kernel's security modules set.
 func hasAttributes(fd int) bool {
 	var names [4 << 10]byte
 	n, err := unix.Flistxattr(fd, names[:])
@@ -163,7 +163,7 @@ func hasAttributes(fd int) bool {
 	return len(foreignAttributes(names[:n])) > 0
 }
 
-// foreignAttributes are those of a list (listxattr(2)) that no security module has set.
+// foreignAttributes returns the attributes of a list (listxattr(2)) that no security module has set.
 func foreignAttributes(list []byte) (names []string) {
 	for name := range bytes.SplitSeq(bytes.TrimRight(list, "\x00"), []byte{0}) {
 		if len(name) > 0 && !bytes.HasPrefix(name, []byte("security.")) {

@@ -100,7 +100,7 @@ func openDir(dir *os.Root, name string, mode fs.FileMode) (*os.Root, error) {
 	return dir.OpenRoot(name)
 }
 
-// list returns what is in a directory, and whether the directory itself has attributes.
+// list returns the entries of a directory, and whether the directory itself has attributes.
 func list(dir *os.Root) (entries []fs.DirEntry, odd bool, err error) {
 	opened, err := dir.Open(".")
 	if err != nil {
@@ -132,7 +132,7 @@ func remove(dir *os.Root, name string, isDir bool) error {
 	return nil
 }
 
-// empty removes the files of a directory, and moves its directories up beside it. It returns their new names.
+// empty removes the files of a directory, and moves its directories up, next to it. It returns their new names.
 func empty(dir *os.Root, name string) (moved []string, err error) {
 	sub, err := openDir(dir, name, 0o700)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"codex-proxy/runner/outcome"
 )
 
-// CommandState is what a command does.
+// CommandState is the state of a command.
 type CommandState string
 
 // The states of a command, in their order. Held is left out unless the session asked for it.
@@ -40,11 +40,11 @@ type Command struct {
 	ArtifactsFault string `json:"artifacts_fault,omitempty"`
 }
 
-// Usage is what a command has used.
+// Usage counts the resources that a command has used.
 type Usage struct {
 	Output     int64    `json:"output"`      // bytes
 	User       Duration `json:"user"`        // CPU time of the command and of the children that it waited for
-	System     Duration `json:"system"`      // likewise
+	System     Duration `json:"system"`      // of the same processes
 	MemoryPeak int64    `json:"memory_peak"` // bytes, of all its processes; 0 if the kernel does not count
 }
 
@@ -65,7 +65,7 @@ type Artifact struct {
 	Created time.Time `json:"created"`
 }
 
-// Artifacts are those of a session.
+// Artifacts are the artifacts of a session.
 type Artifacts struct {
 	Artifacts []Artifact `json:"artifacts"`
 }

@@ -21,7 +21,7 @@ func Document() []byte { return bytes.Clone(document) }
 // MaxBody bounds a JSON body of a request, in bytes. Standard input and bundles have bounds of their own.
 const MaxBody = 8 << 20
 
-// Decode reads one JSON value. Unknown fields are errors, so that a misspelt limit is none that is left out.
+// Decode reads one JSON value. Unknown fields are errors, so that a misspelt limit is not ignored.
 func Decode(r io.Reader, v any) error {
 	d := json.NewDecoder(r)
 	d.DisallowUnknownFields()
@@ -34,13 +34,13 @@ func Decode(r io.Reader, v any) error {
 	return nil
 }
 
-// Duration is a time.Duration whose JSON is its text: "1h30m", "300ms".
+// Duration is a time.Duration, in JSON as text: "1h30m", "300ms".
 type Duration time.Duration
 
 // MarshalText is the text of time.Duration.
 func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
 
-// UnmarshalText reads what time.ParseDuration accepts.
+// UnmarshalText reads the format of time.ParseDuration.
 func (d *Duration) UnmarshalText(text []byte) error {
 	v, err := time.ParseDuration(string(text))
 	if err != nil {

@@ -5,7 +5,7 @@ import "net/http"
 // Code is the kind of an Error. The vocabulary is closed; clients decide by it, and by nothing else of an Error.
 type Code string
 
-// The codes, each with the HTTP status that it comes with.
+// The codes, each with its HTTP status.
 const (
 	InvalidRequest     Code = "invalid_request"     // 400: a field is missing, unknown or out of range
 	Forbidden          Code = "forbidden"           // 403: needs root or the group of administrators
@@ -14,7 +14,7 @@ const (
 	TooLarge           Code = "too_large"           // 413: a body, or the caller's share of the disk
 	UnknownRef         Code = "unknown_ref"         // 422: the repository has no such branch, tag or commit
 	RepositoryFailed   Code = "repository_failed"   // 422: it cannot be fetched or read
-	PatchInvalid       Code = "patch_invalid"       // 422: the patch is none, or changes what it may not
+	PatchInvalid       Code = "patch_invalid"       // 422: it is no patch, or changes more than files of the tree
 	EnvironmentUnknown Code = "environment_unknown" // 422: no such provider
 	QueueFull          Code = "queue_full"          // 429: retry later
 	TooMany            Code = "too_many"            // 429: the caller's share of the service is in use
@@ -40,10 +40,10 @@ func (c Code) Status() int {
 	return http.StatusInternalServerError
 }
 
-// Error is why a request failed. It is the member "error" of the body of every answer whose status is 400 or more.
+// Error is why a request failed. It is the member "error" of the body of every answer with a status of 400 or more.
 type Error struct {
 	Code    Code   `json:"code"`
-	Message string `json:"message"` // for people: what is wrong
+	Message string `json:"message"` // for people: the fault
 	Remedy  string `json:"remedy"`  // for people: how to mend it
 }
 
@@ -55,7 +55,7 @@ func (e *Error) Error() string {
 	return e.Message + ": " + e.Remedy
 }
 
-// Failure is the body of an answer whose status is 400 or more.
+// Failure is the body of an answer with a status of 400 or more.
 type Failure struct {
 	Error *Error `json:"error"`
 }

@@ -8,8 +8,8 @@ import (
 	"codex-proxy/runner/logs"
 )
 
-// Line is the data of an SSE event "line", whose id is the offset behind it. Text or, if it is not UTF-8, Bytes has the
-// line without its newline. A line may come in parts: the last one has Newline, except at the end of the output.
+// Line is the data of an SSE event "line"; the event's id is the offset behind it. Text or, if it is not UTF-8, Bytes
+// has the line without its newline. A line may have several events: the last has Newline, unless the output ends.
 type Line struct {
 	Time    time.Time   `json:"time,omitzero"` // of the first byte; zero if it is not known
 	Stream  logs.Stream `json:"stream"`
@@ -19,7 +19,7 @@ type Line struct {
 	Newline bool        `json:"newline"`
 }
 
-// LogEnd is the data of the SSE event "end" and the text message of the WebSocket: no output comes any more.
+// LogEnd is the data of the SSE event "end" and the text message of the WebSocket: no output follows.
 type LogEnd struct {
 	Offset  int64   `json:"offset"`  // the size of the output
 	Command Command `json:"command"` // with its outcome

@@ -4,9 +4,9 @@ import "time"
 
 // NewRepository is the body of POST /v1/repositories.
 type NewRepository struct {
-	// URL is that of a repository that the daemon fetches. With a Path, relative URLs of submodules begin there.
+	// URL names a repository that the daemon fetches. With a Path, relative URLs of submodules begin there.
 	URL string `json:"url,omitempty"`
-	// Path is that of a local repository on the caller's side. It only names the repository: the caller sends the
+	// Path is the path of a local repository on the caller's side. It only names the repository: the caller sends the
 	// commits in bundles, as the daemon may not read the files.
 	Path string `json:"path,omitempty"`
 }
@@ -21,12 +21,12 @@ type Repository struct {
 	Bytes   int64     `json:"bytes"`
 }
 
-// Repositories are those of the caller.
+// Repositories are the repositories of the caller.
 type Repositories struct {
 	Repositories []Repository `json:"repositories"`
 }
 
-// Prune is the body of POST /v1/prune: what it removes of the caller, or of all users if an administrator says so.
+// Prune is the body of POST /v1/prune, which removes sessions of the caller; an administrator may select all users.
 type Prune struct {
 	// closed sessions that ended before; 0 is the retention of runner.toml
 	OlderThan Duration `json:"older_than,omitempty"`
@@ -34,7 +34,7 @@ type Prune struct {
 	DryRun    bool     `json:"dry_run,omitempty"`
 }
 
-// Pruned is what was removed, or would be.
+// Pruned lists the removed sessions; in a dry run, the sessions to remove.
 type Pruned struct {
 	Sessions []string `json:"sessions"` // IDs
 	Bytes    int64    `json:"bytes"`

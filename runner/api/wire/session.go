@@ -28,7 +28,7 @@ type NewCommand struct {
 	Limits    Limits            `json:"limits,omitzero"`
 	// Stdin has the command wait for PUT /v1/sessions/{id}/commands/{n}/stdin; without it, its input is empty.
 	Stdin bool `json:"stdin,omitempty"`
-	// Journal has the output go to the journal, too, beside the log of the command.
+	// Journal has the output go to the journal in addition to the log of the command.
 	Journal   bool     `json:"journal,omitempty"`
 	Artifacts []string `json:"artifacts,omitempty"` // globs in the workspace, kept when the command has ended
 }
@@ -45,7 +45,7 @@ type Limits struct {
 	Disk     int64    `json:"disk,omitempty"`      // bytes of the workspace
 }
 
-// SessionState is what a session does.
+// SessionState is the state of a session.
 type SessionState string
 
 // The states of a session. Closed is its last one.
@@ -55,7 +55,7 @@ const (
 	SessionClosed SessionState = "closed" // has no workspace, and takes no command
 )
 
-// Owner is the user who made a session, by the credentials of its connection (SO_PEERCRED of unix(7)).
+// Owner is the user that made a session, by the credentials of its connection (SO_PEERCRED of unix(7)).
 type Owner struct {
 	UID  uint32 `json:"uid"`
 	Name string `json:"name"` // empty if the host has no such user any more
@@ -70,7 +70,7 @@ type Session struct {
 	Closed      time.Time    `json:"closed,omitzero"`
 	Repository  string       `json:"repository,omitempty"` // its URL, or its local path
 	Ref         string       `json:"ref,omitempty"`
-	Commit      string       `json:"commit,omitempty"` // what the ref meant when the session was made
+	Commit      string       `json:"commit,omitempty"` // of the ref when the session was made
 	Patch       string       `json:"patch,omitempty"`  // sha256 of its text
 	Environment string       `json:"environment"`      // as it was asked for
 	Network     bool         `json:"network"`
@@ -84,12 +84,12 @@ type Sessions struct {
 	Next     string    `json:"next,omitempty"` // ?before= of the next page; empty on the last one
 }
 
-// Plan is the answer to a dry run: what would be run, and how.
+// Plan is the answer to a dry run: the commands and settings of the session.
 type Plan struct {
 	Unit string `json:"unit"` // with %i instead of an ID
 	// that the daemon sets on the unit, as systemctl set-property takes them
 	Properties  []string     `json:"properties"`
-	Workspace   string       `json:"workspace"` // for people: where the checkout comes from
+	Workspace   string       `json:"workspace"` // for people: the source of the checkout
 	Commit      string       `json:"commit,omitempty"`
 	Environment string       `json:"environment"`
 	Commands    []NewCommand `json:"commands"` // with all limits
