@@ -11,7 +11,7 @@ import (
 
 // Pondering answers with encrypted reasoning and its name.
 func Pondering(name string) appservertest.Handler {
-	return func(ctx context.Context, turn *appservertest.Turn) error {
+	return func(_ context.Context, turn *appservertest.Turn) error {
 		turn.Reasoning("thoughts of " + name)
 		turn.Text("I am ", name)
 		turn.EndResponse(SomeUsage)
@@ -31,6 +31,7 @@ func History(r appservertest.Request) (kinds []string) {
 	return kinds
 }
 
+// WithoutReasoning and WithReasoning are the items of a second turn.
 var (
 	WithoutReasoning = []string{"messageuser", "messageassistant", "messageuser"}
 	WithReasoning    = []string{"messageuser", "reasoning", "messageassistant", "messageuser"}
