@@ -1,4 +1,4 @@
-package api
+package api_test
 
 import (
 	"bytes"
@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"codex-proxy/codex/appservertest"
+	"codex-proxy/proxy/api/apitest"
 	"codex-proxy/test/contract"
 )
 
@@ -113,7 +114,7 @@ func randomSaying(r *rand.Rand, tools []contract.Tool) saying {
 
 // speaker is a rig whose model says what it is told to say.
 type speaker struct {
-	*rig
+	*apitest.Rig
 	schema *contract.Schema
 
 	mu   sync.Mutex
@@ -127,13 +128,13 @@ func newSpeaker(t *testing.T) *speaker {
 	var err error
 	s.schema, err = contract.Compile()
 	require.NoError(t, err)
-	s.rig = newRig(t, &appservertest.Server{Handler: func(ctx context.Context, turn *appservertest.Turn) error {
+	s.Rig = apitest.NewRig(t, &appservertest.Server{Handler: func(ctx context.Context, turn *appservertest.Turn) error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.ids = s.says.play(ctx, turn)
 		return nil
-	}}, func(o *options) { o.BodyLimit, o.IdleTimeout = 16<<20, 4*bound })
-	s.client.Timeout = 4 * bound // the race detector makes much of a megabyte
+	}}, func(o *apitest.Options) { o.BodyLimit, o.IdleTimeout = 16<<20, 4*apitest.Bound })
+	s.Client.Timeout = 4 * apitest.Bound // the race detector makes much of a megabyte
 	return s
 }
 
@@ -149,7 +150,7 @@ func (s *speaker) hears(t *testing.T, says saying, q contract.Question) {
 		for _, q.Stream = range []bool{false, true} {
 			body, err := api.Body(q)
 			require.NoError(t, err)
-			resp := s.do(t, http.MethodPost, api.Path, string(body))
+			resp := s.Do(t, http.MethodPost, api.Path, string(body))
 			got, err := io.ReadAll(resp.Body)
 			require.NoError(t, err)
 			require.Equal(t, http.StatusOK, resp.StatusCode, "%.2000s", got)
@@ -268,9 +269,9 @@ func pieces(n, chunk int) []string {
 func TestContractOfSeveralChoices(t *testing.T) {
 	s := newSpeaker(t)
 	s.says = saying{messages: [][]string{{"so ", "be", " it"}}}
-	for _, stream := range []string{"", streaming} {
-		resp := s.chatting(t, hello(stream+`"n":3,`))
-		body := text(t, resp)
+	for _, stream := range []string{"", apitest.Streaming} {
+		resp := s.Chatting(t, apitest.Hello(stream+`"n":3,`))
+		body := apitest.Text(t, resp)
 		require.Equal(t, http.StatusOK, resp.StatusCode, body)
 		answers, err := s.schema.Completion([]byte(body), 3)
 		if stream != "" {

@@ -1,4 +1,4 @@
-package api
+package api_test
 
 import (
 	"encoding/json"
@@ -13,26 +13,10 @@ import (
 	"codex-proxy/test/contract"
 )
 
-// stream hears one response to its end, and writes it as the event stream that
-// it would be without the socket.
-func (k *socket) stream() string {
-	k.t.Helper()
-	var b strings.Builder
-	for {
-		_, data, err := k.Read(k.t.Context())
-		require.NoError(k.t, err)
-		kind := read[seen](k.t, string(data)).Type
-		fmt.Fprintf(&b, "event: %s\ndata: %s\n\n", kind, data)
-		if kind == "response.completed" {
-			return b.String()
-		}
-	}
-}
-
 // A socket brings the same events, from the beginning for each response.
 func TestContractOnASocket(t *testing.T) {
 	s := newSpeaker(t)
-	k := s.socket(t)
+	k := s.Socket(t)
 	tools := offered(5)
 	for seed := range uint64(50) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -49,8 +33,8 @@ func TestContractOnASocket(t *testing.T) {
 			delete(request, "stream")
 			body, err = json.Marshal(request)
 			require.NoError(t, err)
-			k.say(string(body))
-			a, err := s.schema.ResponseStream(strings.NewReader(k.stream()))
+			k.Say(string(body))
+			a, err := s.schema.ResponseStream(strings.NewReader(k.Stream()))
 			require.NoError(t, err)
 			assert.Equal(t, says.text(""), a.Text)
 			assert.Equal(t, s.called(says, contract.Responses), a.Calls)

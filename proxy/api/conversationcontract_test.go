@@ -1,4 +1,4 @@
-package api
+package api_test
 
 import (
 	"context"
@@ -14,12 +14,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"codex-proxy/codex/appservertest"
+	"codex-proxy/proxy/api/apitest"
 	"codex-proxy/test/contract"
 )
 
 // converser is a rig whose model says what it is told to say, and that keeps conversations.
 type converser struct {
-	*rig
+	*apitest.Rig
 	schema *contract.Schema
 
 	mu   sync.Mutex
@@ -31,21 +32,21 @@ func newConverser(t *testing.T) *converser {
 	schema, err := contract.Compile()
 	require.NoError(t, err)
 	k := &converser{schema: schema}
-	k.rig = newRig(t, &appservertest.Server{Handler: func(ctx context.Context, turn *appservertest.Turn) error {
+	k.Rig = apitest.NewRig(t, &appservertest.Server{Handler: func(ctx context.Context, turn *appservertest.Turn) error {
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		k.says.play(ctx, turn)
 		return nil
-	}}, keeping(t), func(o *options) { o.IdleTimeout = 4 * bound })
-	k.client.Timeout = 4 * bound
+	}}, apitest.Keeping(t), func(o *apitest.Options) { o.IdleTimeout = 4 * apitest.Bound })
+	k.Client.Timeout = 4 * apitest.Bound
 	return k
 }
 
 // gets has an answer of that kind.
 func (k *converser) gets(t *testing.T, kind contract.Kind, method, path, body string) string {
 	t.Helper()
-	resp := k.do(t, method, path, body)
-	answer := text(t, resp)
+	resp := k.Do(t, method, path, body)
+	answer := apitest.Text(t, resp)
 	require.Equal(t, http.StatusOK, resp.StatusCode, answer)
 	require.NoError(t, k.schema.Check(kind, []byte(answer)))
 	return answer
@@ -83,14 +84,14 @@ func TestConversationsFitTheSchemas(t *testing.T) {
 		k.mu.Unlock()
 		body, err := json.Marshal(strings.Join(randomText(random, 8), "") + "q")
 		require.NoError(t, err)
-		resp := k.responding(t, asked(fmt.Sprintf(`"store":%t,"reasoning":{"summary":"auto"},"conversation":"%s",`,
+		resp := k.Responding(t, apitest.Asked(fmt.Sprintf(`"store":%t,"reasoning":{"summary":"auto"},"conversation":"%s",`,
 			random.IntN(2) == 0, c.ID), string(body)))
-		whole := text(t, resp)
+		whole := apitest.Text(t, resp)
 		require.Equal(t, http.StatusOK, resp.StatusCode, whole)
 		_, err = k.schema.Response([]byte(whole))
 		require.NoError(t, err)
 	}
-	var list seenList
+	var list apitest.SeenList
 	seen := map[string]bool{}
 	for after := ""; after == "" || list.HasMore; after = "&after=" + *list.LastID {
 		page := k.gets(t, contract.ConversationItems, http.MethodGet,

@@ -1,4 +1,4 @@
-package api
+package api_test
 
 import (
 	"net/http"
@@ -7,18 +7,19 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"codex-proxy/codex/appservertest"
+	"codex-proxy/proxy/api/apitest"
 )
 
 func TestCORS(t *testing.T) {
-	keys, secrets := withKeys(t, "alice")
-	one := newRig(t, &appservertest.Server{Handler: appservertest.Reply("x")}, func(o *options) {
+	keys, secrets := apitest.WithKeys(t, "alice")
+	one := apitest.NewRig(t, &appservertest.Server{Handler: appservertest.Reply("x")}, func(o *apitest.Options) {
 		o.Keys, o.CORSOrigins = keys, []string{"https://app.example", "http://localhost:3000"}
 	})
-	any := newRig(t, nil, func(o *options) { o.Keys, o.CORSOrigins = keys, []string{"*"} })
-	keyless := newRig(t, nil, func(o *options) { o.CORSOrigins = []string{"*"} })
+	any := apitest.NewRig(t, nil, func(o *apitest.Options) { o.Keys, o.CORSOrigins = keys, []string{"*"} })
+	keyless := apitest.NewRig(t, nil, func(o *apitest.Options) { o.CORSOrigins = []string{"*"} })
 	for _, tc := range []struct {
 		name          string
-		r             *rig
+		r             *apitest.Rig
 		method, path  string
 		origin, allow string
 		status        int
@@ -38,9 +39,9 @@ func TestCORS(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			body := ""
 			if tc.method == http.MethodPost {
-				body = hello("")
+				body = apitest.Hello("")
 			}
-			resp := tc.r.do(t, tc.method, tc.path, body, "Origin", tc.origin, "Authorization", "Bearer "+secrets[0])
+			resp := tc.r.Do(t, tc.method, tc.path, body, "Origin", tc.origin, "Authorization", "Bearer "+secrets[0])
 			assert.Equal(t, tc.status, resp.StatusCode)
 			assert.Equal(t, tc.allow, resp.Header.Get("Access-Control-Allow-Origin"))
 			assert.Empty(t, resp.Header.Get("Access-Control-Allow-Credentials"))
@@ -50,10 +51,10 @@ func TestCORS(t *testing.T) {
 }
 
 func TestPreflight(t *testing.T) {
-	keys, _ := withKeys(t, "alice")
-	r := newRig(t, nil, func(o *options) { o.Keys, o.CORSOrigins = keys, []string{"https://app.example"} })
+	keys, _ := apitest.WithKeys(t, "alice")
+	r := apitest.NewRig(t, nil, func(o *apitest.Options) { o.Keys, o.CORSOrigins = keys, []string{"https://app.example"} })
 	ask := func(origin, headers string) http.Header {
-		resp := r.do(t, http.MethodOptions, "/v1/chat/completions", "", "Origin", origin,
+		resp := r.Do(t, http.MethodOptions, "/v1/chat/completions", "", "Origin", origin,
 			"Access-Control-Request-Method", "POST", "Access-Control-Request-Headers", headers)
 		assert.Equal(t, http.StatusNoContent, resp.StatusCode, "no key can be sent with it")
 		assert.Contains(t, resp.Header.Get("Vary"), "Origin")

@@ -1,4 +1,4 @@
-package api
+package api_test
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"codex-proxy/codex/appservertest"
+	"codex-proxy/proxy/api/apitest"
 	"codex-proxy/test/contract"
 )
 
@@ -29,8 +30,8 @@ func TestCursor(t *testing.T) {
 		turn.Call(ctx, "f", `{"a":1}`)
 		return turn.Outputs(ctx)
 	}
-	r := newRig(t, &appservertest.Server{Handler: handler}, func(o *options) { o.ChatTakesResponses = true })
-	resp := r.chatting(t, ofCursor)
+	r := apitest.NewRig(t, &appservertest.Server{Handler: handler}, func(o *apitest.Options) { o.ChatTakesResponses = true })
+	resp := r.Chatting(t, ofCursor)
 	require.Equal(t, http.StatusOK, resp.StatusCode)
 	assert.Equal(t, "include, user", resp.Header.Get("X-Codex-Ignored-Params"))
 	schema, err := contract.Compile()
@@ -39,39 +40,39 @@ func TestCursor(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, answers[0].Calls, 1)
 	assert.Equal(t, "f", answers[0].Calls[0].Name)
-	sent := received(t, given)
+	sent := apitest.Received(t, given)
 	assert.Equal(t, "You help.", *sent.BaseInstructions)
 	assert.Equal(t, "medium", sent.Effort)
 	assert.Len(t, sent.Items, 4)
 	assert.Len(t, sent.DynamicTools, 1)
 
-	off := newRig(t, &appservertest.Server{Handler: handler})
-	refused := off.chatting(t, ofCursor)
+	off := apitest.NewRig(t, &appservertest.Server{Handler: handler})
+	refused := off.Chatting(t, ofCursor)
 	assert.Equal(t, http.StatusBadRequest, refused.StatusCode)
-	assert.Equal(t, "unknown_parameter", failure(t, text(t, refused)).Error.Code)
+	assert.Equal(t, "unknown_parameter", apitest.Failure(t, apitest.Text(t, refused)).Error.Code)
 }
 
 // Unknown parameters are refused or ignored, by the key or else by the setting.
 func TestUnknownParameters(t *testing.T) {
-	keys, secrets := withKeys(t, "plain", "lenient unknown-parameters=ignore", "strict unknown-parameters=refuse")
+	keys, secrets := apitest.WithKeys(t, "plain", "lenient unknown-parameters=ignore", "strict unknown-parameters=refuse")
 	bodies := map[string]string{
-		"/v1/chat/completions": hello(`"top_k":40,"snippy":{"enabled":false},`),
+		"/v1/chat/completions": apitest.Hello(`"top_k":40,"snippy":{"enabled":false},`),
 		"/v1/completions":      `{"model":"demo","prompt":"q","snippy":{"enabled":false},"top_k":40}`,
-		"/v1/responses":        asked(`"top_k":40,"snippy":{"enabled":false},`, `"q"`),
+		"/v1/responses":        apitest.Asked(`"top_k":40,"snippy":{"enabled":false},`, `"q"`),
 		"/v1/conversations":    `{"top_k":40,"snippy":{"enabled":false}}`,
 	}
 	for _, ignore := range []bool{false, true} {
-		r := newRig(t, &appservertest.Server{Handler: thinker}, keeping(t), func(o *options) { o.Keys, o.IgnoreUnknown = keys, ignore })
+		r := apitest.NewRig(t, &appservertest.Server{Handler: apitest.Thinker}, apitest.Keeping(t), func(o *apitest.Options) { o.Keys, o.IgnoreUnknown = keys, ignore })
 		for path, body := range bodies {
 			for i, taken := range []bool{ignore, true, false} {
-				resp := r.do(t, http.MethodPost, path, body, "Authorization", "Bearer "+secrets[i])
+				resp := r.Do(t, http.MethodPost, path, body, "Authorization", "Bearer "+secrets[i])
 				if taken {
 					require.Equal(t, http.StatusOK, resp.StatusCode, path)
 					assert.Equal(t, "snippy, top_k", resp.Header.Get("X-Codex-Ignored-Params"), path)
 					continue
 				}
 				assert.Equal(t, http.StatusBadRequest, resp.StatusCode, path)
-				assert.Equal(t, "unknown_parameter", failure(t, text(t, resp)).Error.Code)
+				assert.Equal(t, "unknown_parameter", apitest.Failure(t, apitest.Text(t, resp)).Error.Code)
 			}
 		}
 	}

@@ -1,4 +1,4 @@
-package api
+package api_test
 
 import (
 	"encoding/json"
@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"codex-proxy/codex/appservertest"
+	"codex-proxy/proxy/api/apitest"
 )
 
 // extremes are numbers, and what is sent in their place.
@@ -20,7 +21,7 @@ var extremes = []string{"0", "-1", "-0.0", "0.1", "1.0", "1e2", "900719925474099
 
 // Each number of a request at its extremes has an answer or a refusal that names it.
 func TestNumbersAtTheirExtremes(t *testing.T) {
-	r := newRig(t, &appservertest.Server{Handler: thinker}, keeping(t))
+	r := apitest.NewRig(t, &appservertest.Server{Handler: apitest.Thinker}, apitest.Keeping(t))
 	for path, form := range map[string]struct {
 		body  string // %s: a member
 		names []string
@@ -40,7 +41,7 @@ func TestNumbersAtTheirExtremes(t *testing.T) {
 				if path == "/v1/messages" && name != "max_tokens" {
 					member += `,"max_tokens":9`
 				}
-				resp := r.do(t, http.MethodPost, path, fmt.Sprintf(form.body, member))
+				resp := r.Do(t, http.MethodPost, path, fmt.Sprintf(form.body, member))
 				answers(t, resp, path+" "+member)
 			}
 		}
@@ -48,10 +49,10 @@ func TestNumbersAtTheirExtremes(t *testing.T) {
 	for _, value := range extremes {
 		for _, path := range []string{"/v1/responses/resp_1?stream=true&starting_after=", "/v1/responses/resp_1/input_items?limit=",
 			"/v1/conversations/conv_1/items?limit="} {
-			answers(t, r.do(t, http.MethodGet, path+url.QueryEscape(value), ""), path+value)
+			answers(t, r.Do(t, http.MethodGet, path+url.QueryEscape(value), ""), path+value)
 		}
 	}
-	await(t, tick(t), func() bool { return r.Memory.Bytes() == 0 })
+	apitest.Await(t, apitest.Tick(t), func() bool { return r.Memory.Bytes() == 0 })
 }
 
 // answers asserts that a request is done, or refused for what it has.

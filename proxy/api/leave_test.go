@@ -1,4 +1,4 @@
-package api
+package api_test
 
 import (
 	"bufio"
@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"codex-proxy/codex/appservertest"
+	"codex-proxy/proxy/api/apitest"
 )
 
 // A server that leaves turns no client away: not who is being answered, not who
@@ -20,7 +21,7 @@ import (
 // listening socket.
 func TestLeave(t *testing.T) {
 	gate := make(chan struct{})
-	r := newRig(t, &appservertest.Server{Handler: gated(gate, "first", "last")})
+	r := apitest.NewRig(t, &appservertest.Server{Handler: apitest.Gated(gate, "first", "last")})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	file, err := l.(*net.TCPListener).File()
@@ -32,15 +33,15 @@ func TestLeave(t *testing.T) {
 	served := make(chan error, 1)
 	go func() { served <- r.Serve(l) }()
 
-	inflight := r.chatting(t, hello(streaming))
+	inflight := r.Chatting(t, apitest.Hello(apitest.Streaming))
 	body := bufio.NewReader(inflight.Body)
-	frame(t, body)
-	idle := r.do(t, http.MethodGet, "/livez", "")
-	text(t, idle)
+	apitest.Frame(t, body)
+	idle := r.Do(t, http.MethodGet, "/livez", "")
+	apitest.Text(t, idle)
 	assert.False(t, idle.Close)
 
 	r.Connections.Leave(t.Context())
-	require.NoError(t, received(t, served), "leaving is not a failure")
+	require.NoError(t, apitest.Received(t, served), "leaving is not a failure")
 	conn, err := net.Dial("tcp", l.Addr().String())
 	require.NoError(t, err)
 	defer conn.Close()
@@ -48,8 +49,8 @@ func TestLeave(t *testing.T) {
 	require.NoError(t, err)
 	defer taken.Close()
 
-	kept := r.do(t, http.MethodGet, "/livez", "")
-	text(t, kept)
+	kept := r.Do(t, http.MethodGet, "/livez", "")
+	apitest.Text(t, kept)
 	assert.Equal(t, http.StatusOK, kept.StatusCode)
 	assert.True(t, kept.Close, "the client must be told to use another connection")
 
@@ -57,7 +58,7 @@ func TestLeave(t *testing.T) {
 	cancel()
 	assert.ErrorIs(t, r.Connections.AwaitQuiet(ctx, nil), context.Canceled, "a stream is in flight")
 	close(gate)
-	got := frames(t, unread(inflight, body))
+	got := apitest.Frames(t, apitest.Unread(inflight, body))
 	assert.Equal(t, "[DONE]", got[len(got)-1])
 	hurry := make(chan struct{})
 	close(hurry)
@@ -68,16 +69,16 @@ func TestLeave(t *testing.T) {
 // elsewhere, however long before that the request came.
 func TestLeaveDuringARequest(t *testing.T) {
 	gate := make(chan struct{})
-	r := newRig(t, &appservertest.Server{Handler: gated(gate, "first", "last")})
+	r := apitest.NewRig(t, &appservertest.Server{Handler: apitest.Gated(gate, "first", "last")})
 	answered := make(chan *http.Response, 1)
-	go func() { answered <- r.chatting(t, hello("")) }()
+	go func() { answered <- r.Chatting(t, apitest.Hello("")) }()
 	for r.Connections.Unanswered() == 0 {
-		received(t, r.Connections.Changed())
+		apitest.Received(t, r.Connections.Changed())
 	}
 	r.Connections.StopAccepting()
 	close(gate)
-	res := received(t, answered)
-	text(t, res)
+	res := apitest.Received(t, answered)
+	apitest.Text(t, res)
 	assert.True(t, res.Close, "the next request on this connection would meet its end")
 }
 
@@ -85,27 +86,27 @@ func TestLeaveDuringARequest(t *testing.T) {
 // and the client that comes back on it is answered.
 func TestRest(t *testing.T) {
 	gate := make(chan struct{})
-	r := newRig(t, &appservertest.Server{Handler: gated(gate, "first", "last")})
-	stream := r.chatting(t, hello(streaming))
+	r := apitest.NewRig(t, &appservertest.Server{Handler: apitest.Gated(gate, "first", "last")})
+	stream := r.Chatting(t, apitest.Hello(apitest.Streaming))
 	body := bufio.NewReader(stream.Body)
-	frame(t, body)
+	apitest.Frame(t, body)
 	r.Connections.Leave(t.Context())
 	assert.True(t, r.Connections.Rest(t.Context()), "a stream is in flight")
 	close(gate)
-	frames(t, unread(stream, body))
+	apitest.Frames(t, apitest.Unread(stream, body))
 	for r.Connections.Unanswered() > 0 {
-		received(t, r.Connections.Changed())
+		apitest.Received(t, r.Connections.Changed())
 	}
 	assert.False(t, r.Connections.Rest(t.Context()), "nothing has come")
-	kept := r.do(t, http.MethodGet, "/livez", "")
-	text(t, kept)
+	kept := r.Do(t, http.MethodGet, "/livez", "")
+	apitest.Text(t, kept)
 	assert.True(t, kept.Close)
 }
 
 // What a stop or a restart waits for: requests whose heads are here, but for those
 // that have come since all are refused.
 func TestUnanswered(t *testing.T) {
-	r := newRig(t, &appservertest.Server{Handler: thinker})
+	r := apitest.NewRig(t, &appservertest.Server{Handler: apitest.Thinker})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	served := make(chan error, 1)
@@ -143,20 +144,20 @@ func TestUnanswered(t *testing.T) {
 		rest()
 	}
 	for r.Connections.Unanswered() > 0 {
-		received(t, r.Connections.Changed())
+		apitest.Received(t, r.Connections.Changed())
 	}
 	r.Connections.StopAccepting()
-	require.NoError(t, received(t, served))
+	require.NoError(t, apitest.Received(t, served))
 }
 
 // A stop waits for requests on WebSockets, too, be there a turn yet or not.
 func TestUnansweredOnASocket(t *testing.T) {
-	images := &gallery{begun: make(chan struct{})}
-	r := newRig(t, &appservertest.Server{Handler: thinker}, func(o *options) { o.Images = images })
-	fetching := func() *socket {
-		k := r.socket(t)
-		k.say(create("", `[{"role":"user","content":[{"type":"input_image","image_url":"https://a/slow"}]}]`))
-		received(t, images.begun)
+	images := &apitest.Gallery{Begun: make(chan struct{})}
+	r := apitest.NewRig(t, &appservertest.Server{Handler: apitest.Thinker}, func(o *apitest.Options) { o.Images = images })
+	fetching := func() *apitest.Socket {
+		k := r.Socket(t)
+		k.Say(apitest.Create("", `[{"role":"user","content":[{"type":"input_image","image_url":"https://a/slow"}]}]`))
+		apitest.Received(t, images.Begun)
 		return k
 	}
 	first := fetching()
@@ -166,7 +167,7 @@ func TestUnansweredOnASocket(t *testing.T) {
 	assert.Equal(t, 1, r.Connections.Unanswered(), "what comes later is refused, and not waited for")
 	require.NoError(t, first.CloseNow())
 	for r.Connections.Unanswered() > 0 {
-		received(t, r.Connections.Changed())
+		apitest.Received(t, r.Connections.Changed())
 	}
 	require.NoError(t, late.CloseNow())
 }
@@ -174,14 +175,14 @@ func TestUnansweredOnASocket(t *testing.T) {
 // TestShutdownAfterStopAccepting: a listener that was closed by StopAccepting and whose
 // accepting loop has not noticed yet is no reason to cut anybody off.
 func TestShutdownAfterStopAccepting(t *testing.T) {
-	r := newRig(t, &appservertest.Server{Handler: thinker})
+	r := apitest.NewRig(t, &appservertest.Server{Handler: apitest.Thinker})
 	l := &lateListener{accepting: make(chan struct{}), ended: make(chan struct{})}
 	served := make(chan error, 1)
 	go func() { served <- r.Serve(l) }()
 	<-l.accepting
 	r.Connections.StopAccepting()
 	require.NoError(t, r.Shutdown(t.Context()))
-	require.NoError(t, received(t, served))
+	require.NoError(t, apitest.Received(t, served))
 }
 
 // lateListener hears of its end when it is closed for the second time.

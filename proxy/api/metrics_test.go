@@ -1,4 +1,4 @@
-package api
+package api_test
 
 import (
 	"bufio"
@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"strings"
 	"testing"
 	"time"
 
@@ -18,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"codex-proxy/codex/appservertest"
+	"codex-proxy/proxy/api/apitest"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -41,23 +41,23 @@ func answerWith(result string) appservertest.Fault {
 // The whole exposition, values aside: names, types, help and labels are what
 // dashboards and alerts rest on.
 func TestMetricsGolden(t *testing.T) {
-	keys, secrets := withKeys(t, "alice requests-per-minute=3 tokens-per-minute=1000 tokens-per-day=2000 concurrent=3")
-	r := newRig(t, &appservertest.Server{Handler: answering(someUsage, "x"), Faults: limitedAccount},
-		func(o *options) { o.Keys = keys })
-	require.Eventually(t, func() bool { a := r.pool.Accounts(); return len(a) == 1 && len(a[0].Limits) == 2 },
-		bound, time.Millisecond)
-	r.client.Transport.(*http.Transport).MaxConnsPerHost = 1 // a request is counted before the next on its connection is read
+	keys, secrets := apitest.WithKeys(t, "alice requests-per-minute=3 tokens-per-minute=1000 tokens-per-day=2000 concurrent=3")
+	r := apitest.NewRig(t, &appservertest.Server{Handler: apitest.Answering(apitest.SomeUsage, "x"), Faults: limitedAccount},
+		func(o *apitest.Options) { o.Keys = keys })
+	require.Eventually(t, func() bool { a := r.Pool.Accounts(); return len(a) == 1 && len(a[0].Limits) == 2 },
+		apitest.Bound, time.Millisecond)
+	r.Client.Transport.(*http.Transport).MaxConnsPerHost = 1 // a request is counted before the next on its connection is read
 	bearer := "Bearer " + secrets[0]
-	text(t, r.chatting(t, hello(streaming), "Authorization", bearer))
-	text(t, r.chatting(t, "{", "Authorization", bearer))
-	text(t, r.chatting(t, `{"model":"nothing","messages":[{"role":"user","content":"x"}]}`, "Authorization", bearer))
-	text(t, r.chatting(t, hello(""), "Authorization", bearer))
-	text(t, r.do(t, http.MethodGet, "/nowhere", ""))
-	text(t, r.do(t, "BREW", "/livez", "")) // no label of the client's making
+	apitest.Text(t, r.Chatting(t, apitest.Hello(apitest.Streaming), "Authorization", bearer))
+	apitest.Text(t, r.Chatting(t, "{", "Authorization", bearer))
+	apitest.Text(t, r.Chatting(t, `{"model":"nothing","messages":[{"role":"user","content":"x"}]}`, "Authorization", bearer))
+	apitest.Text(t, r.Chatting(t, apitest.Hello(""), "Authorization", bearer))
+	apitest.Text(t, r.Do(t, http.MethodGet, "/nowhere", ""))
+	apitest.Text(t, r.Do(t, "BREW", "/livez", "")) // no label of the client's making
 	for _, path := range []string{"/v1/models", "/livez", "/metrics"} {
-		text(t, r.do(t, http.MethodGet, path, "", "Authorization", bearer))
+		apitest.Text(t, r.Do(t, http.MethodGet, path, "", "Authorization", bearer))
 	}
-	exposition := text(t, r.do(t, http.MethodGet, "/metrics", ""))
+	exposition := apitest.Text(t, r.Do(t, http.MethodGet, "/metrics", ""))
 	got := sample.ReplaceAllString(exposition, "$1 VALUE")
 
 	golden := filepath.Join("testdata", "metrics.golden")
@@ -98,9 +98,9 @@ func TestMetricsGolden(t *testing.T) {
 
 // Two names are kept for the dashboards that know them.
 func TestMetricsLint(t *testing.T) {
-	r := newRig(t, &appservertest.Server{Handler: appservertest.Reply("x")})
-	text(t, r.chatting(t, hello("")))
-	text(t, r.chatting(t, "{"))
+	r := apitest.NewRig(t, &appservertest.Server{Handler: appservertest.Reply("x")})
+	apitest.Text(t, r.Chatting(t, apitest.Hello("")))
+	apitest.Text(t, r.Chatting(t, "{"))
 	problems, err := testutil.GatherAndLint(r.Registry)
 	require.NoError(t, err)
 	for _, p := range problems {
@@ -112,26 +112,15 @@ func TestMetricsLint(t *testing.T) {
 
 func TestStreamsActive(t *testing.T) {
 	gate := make(chan struct{})
-	r := newRig(t, &appservertest.Server{Handler: gated(gate, "x")})
-	resp := r.chatting(t, hello(streaming), "X-Request-Id", "s")
+	r := apitest.NewRig(t, &appservertest.Server{Handler: apitest.Gated(gate, "x")})
+	resp := r.Chatting(t, apitest.Hello(apitest.Streaming), "X-Request-Id", "s")
 	body := bufio.NewReader(resp.Body)
-	frame(t, body)
-	assert.Equal(t, "1", metric(t, r, "codex_streams_active"))
-	assert.Equal(t, "1", metric(t, r, `codex_worker_inflight{worker="default"}`))
+	apitest.Frame(t, body)
+	assert.Equal(t, "1", apitest.Metric(t, r, "codex_streams_active"))
+	assert.Equal(t, "1", apitest.Metric(t, r, `codex_worker_inflight{worker="default"}`))
 	close(gate)
-	text(t, unread(resp, body))
-	r.log.request(t, "s")
-	assert.Equal(t, "0", metric(t, r, "codex_streams_active"))
-	assert.Equal(t, "0", metric(t, r, `codex_worker_inflight{worker="default"}`))
-}
-
-// metric is the value of a sample now.
-func metric(t *testing.T, r *rig, name string) string {
-	t.Helper()
-	for line := range strings.Lines(text(t, r.do(t, http.MethodGet, "/metrics", ""))) {
-		if v, ok := strings.CutPrefix(line, name+" "); ok {
-			return strings.TrimSpace(v)
-		}
-	}
-	return ""
+	apitest.Text(t, apitest.Unread(resp, body))
+	r.Log.Request(t, "s")
+	assert.Equal(t, "0", apitest.Metric(t, r, "codex_streams_active"))
+	assert.Equal(t, "0", apitest.Metric(t, r, `codex_worker_inflight{worker="default"}`))
 }

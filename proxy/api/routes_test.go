@@ -1,4 +1,4 @@
-package api
+package api_test
 
 import (
 	"cmp"
@@ -17,6 +17,7 @@ import (
 
 	"codex-proxy/codex/appservertest"
 	"codex-proxy/proxy"
+	"codex-proxy/proxy/api/apitest"
 	"codex-proxy/proxy/auth"
 	"codex-proxy/proxy/chat"
 	"codex-proxy/proxy/conversations"
@@ -63,45 +64,45 @@ func TestRoutes(t *testing.T) {
 }
 
 func TestKeys(t *testing.T) {
-	keys, secrets := withKeys(t, "alice", "bob")
-	r := newRig(t, &appservertest.Server{Handler: appservertest.Reply("x")}, func(o *options) { o.Keys = keys })
+	keys, secrets := apitest.WithKeys(t, "alice", "bob")
+	r := apitest.NewRig(t, &appservertest.Server{Handler: appservertest.Reply("x")}, func(o *apitest.Options) { o.Keys = keys })
 	for name, header := range map[string]string{
 		"none": "", "wrong": "Bearer sk-codex-wrong", "empty": "Bearer ", "another scheme": "Basic " + secrets[0],
 		"cut": "Bearer " + secrets[0][:20],
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, resp := range []*http.Response{
-				r.chatting(t, hello(""), "Authorization", header),
-				r.do(t, http.MethodGet, "/v1/models", "", "Authorization", header),
+				r.Chatting(t, apitest.Hello(""), "Authorization", header),
+				r.Do(t, http.MethodGet, "/v1/models", "", "Authorization", header),
 			} {
 				assert.Equal(t, http.StatusUnauthorized, resp.StatusCode)
 				assert.Equal(t, "Bearer", resp.Header.Get("WWW-Authenticate"))
 				assert.Equal(t, "false", resp.Header.Get("X-Should-Retry"))
-				e := failure(t, text(t, resp)).Error
+				e := apitest.Failure(t, apitest.Text(t, resp)).Error
 				assert.Equal(t, "invalid_request_error", e.Type)
 				assert.Equal(t, "invalid_api_key", e.Code)
 			}
 		})
 	}
 	for i, name := range []string{"alice", "bob"} {
-		resp := r.chatting(t, hello(""), "Authorization", "bearer "+secrets[i], "X-Request-Id", name)
+		resp := r.Chatting(t, apitest.Hello(""), "Authorization", "bearer "+secrets[i], "X-Request-Id", name)
 		assert.Equal(t, http.StatusOK, resp.StatusCode)
-		assert.Equal(t, name, r.log.request(t, name)["key"])
+		assert.Equal(t, name, r.Log.Request(t, name)["key"])
 	}
 	for _, path := range []string{"/livez", "/readyz", "/healthz", "/metrics"} {
-		assert.Equal(t, http.StatusOK, r.do(t, http.MethodGet, path, "").StatusCode, path)
+		assert.Equal(t, http.StatusOK, r.Do(t, http.MethodGet, path, "").StatusCode, path)
 	}
 	for _, secret := range secrets {
-		assert.NotContains(t, r.log.String(), secret)
+		assert.NotContains(t, r.Log.String(), secret)
 	}
 }
 
 // A page whose name leads here has this machine's address, and is of the same
 // origin as what it asks for.
 func TestWithoutKeysOnlyThisHostIsAskedFor(t *testing.T) {
-	keys, secrets := withKeys(t, "ann")
-	open, closed := newRig(t, nil), newRig(t, nil, func(o *options) { o.Keys = keys })
-	ask := func(r *rig, method, path, from, host string) *httptest.ResponseRecorder {
+	keys, secrets := apitest.WithKeys(t, "ann")
+	open, closed := apitest.NewRig(t, nil), apitest.NewRig(t, nil, func(o *apitest.Options) { o.Keys = keys })
+	ask := func(r *apitest.Rig, method, path, from, host string) *httptest.ResponseRecorder {
 		req := httptest.NewRequest(method, path, nil)
 		req.RemoteAddr, req.Host = from, host
 		req.Header.Set("Authorization", "Bearer "+secrets[0])
@@ -118,7 +119,7 @@ func TestWithoutKeysOnlyThisHostIsAskedFor(t *testing.T) {
 		for _, path := range []string{"/metrics", "/v1/models", "/v1/responses"} {
 			w := ask(open, http.MethodGet, path, local, host)
 			assert.Equal(t, http.StatusForbidden, w.Code, "%s %s", host, path)
-			e := failure(t, w.Body.String()).Error
+			e := apitest.Failure(t, w.Body.String()).Error
 			assert.Equal(t, "host_not_allowed", e.Code)
 			assert.Contains(t, e.Message, "codex-proxy keys add")
 		}
@@ -133,9 +134,9 @@ func TestWithoutKeysOnlyThisHostIsAskedFor(t *testing.T) {
 // What a reverse proxy passes on is for somebody else, whatever it asks for, and over
 // a unix socket as over TCP.
 func TestWithoutKeysNothingIsPassedOn(t *testing.T) {
-	keys, secrets := withKeys(t, "ann")
-	open, closed := newRig(t, nil), newRig(t, nil, func(o *options) { o.Keys = keys })
-	ask := func(r *rig, path, from, proto, header string) *httptest.ResponseRecorder {
+	keys, secrets := apitest.WithKeys(t, "ann")
+	open, closed := apitest.NewRig(t, nil), apitest.NewRig(t, nil, func(o *apitest.Options) { o.Keys = keys })
+	ask := func(r *apitest.Rig, path, from, proto, header string) *httptest.ResponseRecorder {
 		req := httptest.NewRequest(http.MethodGet, path, nil)
 		req.RemoteAddr, req.Host, req.Proto = from, "127.0.0.1:8787", proto
 		req.ProtoMajor, req.ProtoMinor, _ = http.ParseHTTPVersion(proto)
@@ -155,7 +156,7 @@ func TestWithoutKeysNothingIsPassedOn(t *testing.T) {
 			for _, path := range []string{"/v1/models", "/v1/responses", "/v1/responses/x", "/metrics"} {
 				w := ask(open, path, from, tc[0], tc[1])
 				assert.Equal(t, http.StatusForbidden, w.Code, "%s %s", tc, path)
-				e := failure(t, w.Body.String()).Error
+				e := apitest.Failure(t, w.Body.String()).Error
 				assert.Equal(t, "forwarding_not_allowed", e.Code)
 				assert.Contains(t, strings.ToLower(e.Message), "a request with "+strings.ToLower(cmp.Or(tc[1], tc[0])))
 				assert.Contains(t, e.Message, "codex-proxy keys add")
@@ -169,25 +170,25 @@ func TestWithoutKeysNothingIsPassedOn(t *testing.T) {
 
 // A file that has had a key lets nobody in when none is left.
 func TestClosedWithoutAKey(t *testing.T) {
-	keys, secrets := withKeys(t, "ann")
+	keys, secrets := apitest.WithKeys(t, "ann")
 	require.NoError(t, keys.Replace(auth.ClosedLine()))
-	r := newRig(t, nil, func(o *options) { o.Keys = keys })
+	r := apitest.NewRig(t, nil, func(o *apitest.Options) { o.Keys = keys })
 	for _, path := range []string{"/v1/models", "/v1/responses"} {
-		resp := r.do(t, http.MethodGet, path, "", "Authorization", "Bearer "+secrets[0])
+		resp := r.Do(t, http.MethodGet, path, "", "Authorization", "Bearer "+secrets[0])
 		assert.Equal(t, http.StatusUnauthorized, resp.StatusCode)
-		assert.Contains(t, failure(t, text(t, resp)).Error.Message,
+		assert.Contains(t, apitest.Failure(t, apitest.Text(t, resp)).Error.Message,
 			"there is none, so that nobody is let in until the operator makes one: codex-proxy keys add NAME")
 	}
-	assert.Equal(t, http.StatusOK, r.do(t, http.MethodGet, "/metrics", "").StatusCode, "of this machine itself")
-	assert.Equal(t, http.StatusUnauthorized, r.do(t, http.MethodGet, "/metrics", "", "Via", "1.1 front").StatusCode)
+	assert.Equal(t, http.StatusOK, r.Do(t, http.MethodGet, "/metrics", "").StatusCode, "of this machine itself")
+	assert.Equal(t, http.StatusUnauthorized, r.Do(t, http.MethodGet, "/metrics", "", "Via", "1.1 front").StatusCode)
 	require.NoError(t, keys.Replace("")) // opened
-	assert.Equal(t, http.StatusServiceUnavailable, r.do(t, http.MethodGet, "/v1/models", "").StatusCode)
+	assert.Equal(t, http.StatusServiceUnavailable, r.Do(t, http.MethodGet, "/v1/models", "").StatusCode)
 }
 
 // Who comes through a reverse proxy on this machine has this machine's address.
 func TestMetricsFromElsewhereNeedAKey(t *testing.T) {
-	keys, secrets := withKeys(t, "prometheus")
-	r := newRig(t, nil, func(o *options) { o.Keys = keys })
+	keys, secrets := apitest.WithKeys(t, "prometheus")
+	r := apitest.NewRig(t, nil, func(o *apitest.Options) { o.Keys = keys })
 	for name, tc := range map[string]struct {
 		from, host, proto string
 		header            [2]string
@@ -242,17 +243,17 @@ func TestMetricsFromElsewhereNeedAKey(t *testing.T) {
 
 // Whoever comes through a reverse proxy on this host is not this host.
 func TestMetricsThroughAReverseProxyNeedAKey(t *testing.T) {
-	keys, _ := withKeys(t, "prometheus")
-	r := newRig(t, nil, func(o *options) { o.Keys = keys })
+	keys, _ := apitest.WithKeys(t, "prometheus")
+	r := apitest.NewRig(t, nil, func(o *apitest.Options) { o.Keys = keys })
 	for _, header := range []string{"Forwarded", "Via", "X-Forwarded-For", "X-Real-IP"} {
 		assert.Equal(t, http.StatusUnauthorized,
-			r.do(t, http.MethodGet, "/metrics", "", header, "192.0.2.1").StatusCode, header)
+			r.Do(t, http.MethodGet, "/metrics", "", header, "192.0.2.1").StatusCode, header)
 	}
-	assert.Equal(t, http.StatusOK, r.do(t, http.MethodGet, "/metrics", "").StatusCode)
+	assert.Equal(t, http.StatusOK, r.Do(t, http.MethodGet, "/metrics", "").StatusCode)
 }
 
 func TestRequestIDs(t *testing.T) {
-	r := newRig(t, nil)
+	r := apitest.NewRig(t, nil)
 	for name, tc := range map[string]struct {
 		id   string
 		kept bool
@@ -267,19 +268,19 @@ func TestRequestIDs(t *testing.T) {
 		"not ASCII":   {"é", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := r.do(t, http.MethodGet, "/livez", "", "X-Request-Id", tc.id).Header.Get("X-Request-Id")
+			got := r.Do(t, http.MethodGet, "/livez", "", "X-Request-Id", tc.id).Header.Get("X-Request-Id")
 			if tc.kept {
 				assert.Equal(t, tc.id, got)
 			} else {
 				assert.Regexp(t, `^req_[0-9a-f]{24}$`, got)
 			}
-			r.log.request(t, got)
+			r.Log.Request(t, got)
 		})
 	}
 }
 
 func TestRefusedRequests(t *testing.T) {
-	r := newRig(t, nil, func(o *options) { o.BodyLimit = 1000 })
+	r := apitest.NewRig(t, nil, func(o *apitest.Options) { o.BodyLimit = 1000 })
 	for name, tc := range map[string]struct {
 		method, path, body, contentType string
 		status                          int
@@ -308,13 +309,13 @@ func TestRefusedRequests(t *testing.T) {
 			"unsupported_media_type", "", "br"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			resp := r.do(t, tc.method, tc.path, tc.body, "Content-Type", tc.contentType, "Content-Encoding", tc.coding)
+			resp := r.Do(t, tc.method, tc.path, tc.body, "Content-Type", tc.contentType, "Content-Encoding", tc.coding)
 			assert.Equal(t, tc.status, resp.StatusCode)
 			assert.Equal(t, tc.allow, resp.Header.Get("Allow"))
 			if tc.method == http.MethodHead {
 				return
 			}
-			e := failure(t, text(t, resp)).Error
+			e := apitest.Failure(t, apitest.Text(t, resp)).Error
 			assert.Equal(t, "invalid_request_error", e.Type)
 			assert.Equal(t, tc.code, e.Code)
 		})
@@ -324,7 +325,7 @@ func TestRefusedRequests(t *testing.T) {
 // A path that nearly exists is named; the usual cause is a base URL with /v1 once
 // too often, or without it.
 func TestNearPaths(t *testing.T) {
-	r := newRig(t, nil)
+	r := apitest.NewRig(t, nil)
 	for path, meant := range map[string]string{
 		"/chat/completions":         "/v1/chat/completions",
 		"//v1/chat/completions":     "/v1/chat/completions",
@@ -333,7 +334,7 @@ func TestNearPaths(t *testing.T) {
 		"/readyz/":                  "/readyz",
 		"/v1/readyz":                "/readyz",
 	} {
-		e := failure(t, text(t, r.do(t, http.MethodGet, path, ""))).Error
+		e := apitest.Failure(t, apitest.Text(t, r.Do(t, http.MethodGet, path, ""))).Error
 		assert.Equal(t, "not_found", e.Code, path)
 		assert.Contains(t, e.Message, "did you mean "+meant+"?", path)
 	}
@@ -341,26 +342,26 @@ func TestNearPaths(t *testing.T) {
 
 // Paths of the API may end in a slash, and be those of Azure, whose deployment is the model.
 func TestOtherPaths(t *testing.T) {
-	keys, secrets := withKeys(t, "alice models=demo")
-	r := newRig(t, &appservertest.Server{Handler: thinker}, keeping(t), func(o *options) { o.Keys = keys })
+	keys, secrets := apitest.WithKeys(t, "alice models=demo")
+	r := apitest.NewRig(t, &appservertest.Server{Handler: apitest.Thinker}, apitest.Keeping(t), func(o *apitest.Options) { o.Keys = keys })
 	const chat, version = `"messages":[{"role":"user","content":"hello"}]}`, "?api-version=2024-10-21"
 	for _, tc := range []struct {
 		path, body, route string
 		status            int
 	}{
 		{"/v1/models/", "", "/v1/models", 200},
-		{"/v1/chat/completions//", hello(""), "/v1/chat/completions", 200},
-		{"/v1/responses/", asked("", `"q"`), "/v1/responses", 200},
-		{"/openai/v1/chat/completions", hello(""), "/v1/chat/completions", 200},
+		{"/v1/chat/completions//", apitest.Hello(""), "/v1/chat/completions", 200},
+		{"/v1/responses/", apitest.Asked("", `"q"`), "/v1/responses", 200},
+		{"/openai/v1/chat/completions", apitest.Hello(""), "/v1/chat/completions", 200},
 		{"/openai/v1/models/", "", "/v1/models", 200},
 		{"/openai/v1/responses/resp_1", "", "/v1/responses/{id}", 404},
-		{"/openai/responses" + version, asked("", `"q"`), "/v1/responses", 200},
+		{"/openai/responses" + version, apitest.Asked("", `"q"`), "/v1/responses", 200},
 		{"/openai/deployments/demo/chat/completions" + version, `{` + chat, "/v1/chat/completions", 200},
 		{"/openai/deployments/demo/chat/completions" + version, `{"model":"other",` + chat, "/v1/chat/completions", 200},
-		{"/openai/deployments/other/chat/completions", hello(""), "/v1/chat/completions", 404},
+		{"/openai/deployments/other/chat/completions", apitest.Hello(""), "/v1/chat/completions", 404},
 		{"/openai/deployments/demo/completions", `{"prompt":"q"}`, "/v1/completions", 200},
 		{"/openai/deployments/demo/embeddings", `{"input":"q"}`, "/v1/embeddings", 404},
-		{"/openai/deployments/demo/responses", asked("", `"q"`), "other", 404},
+		{"/openai/deployments/demo/responses", apitest.Asked("", `"q"`), "other", 404},
 		{"/openai/deployments//chat/completions", `{` + chat, "/v1/chat/completions", 400},
 		{"/openai/deployments/demo", "", "other", 404},
 		{"/openai/readyz", "", "other", 404},
@@ -369,9 +370,9 @@ func TestOtherPaths(t *testing.T) {
 		if tc.body != "" {
 			method = http.MethodPost
 		}
-		resp := r.do(t, method, tc.path, tc.body, "api-key", secrets[0])
-		assert.Equal(t, tc.status, resp.StatusCode, "%s: %s", tc.path, text(t, resp))
-		line := r.log.request(t, resp.Header.Get("X-Request-Id"))
+		resp := r.Do(t, method, tc.path, tc.body, "api-key", secrets[0])
+		assert.Equal(t, tc.status, resp.StatusCode, "%s: %s", tc.path, apitest.Text(t, resp))
+		line := r.Log.Request(t, resp.Header.Get("X-Request-Id"))
 		assert.Equal(t, tc.route, line["route"], tc.path)
 		if tc.status == http.StatusOK && tc.body != "" {
 			assert.Equal(t, "demo", line["model"], tc.path)
@@ -380,13 +381,13 @@ func TestOtherPaths(t *testing.T) {
 }
 
 func TestOptions(t *testing.T) {
-	keys, _ := withKeys(t, "alice")
-	r := newRig(t, nil, func(o *options) { o.Keys = keys })
+	keys, _ := apitest.WithKeys(t, "alice")
+	r := apitest.NewRig(t, nil, func(o *apitest.Options) { o.Keys = keys })
 	for path, allow := range map[string]string{
 		"/v1/chat/completions": "OPTIONS, POST", "/v1/models": "GET, HEAD, OPTIONS",
 		"/v1/models/a/b": "GET, HEAD, OPTIONS", "/livez": "GET, HEAD, OPTIONS",
 	} {
-		resp := r.do(t, http.MethodOptions, path, "", "Origin", "https://example.org",
+		resp := r.Do(t, http.MethodOptions, path, "", "Origin", "https://example.org",
 			"Access-Control-Request-Method", "POST")
 		assert.Equal(t, http.StatusNoContent, resp.StatusCode, path)
 		assert.Equal(t, allow, resp.Header.Get("Allow"), path)
@@ -397,22 +398,22 @@ func TestOptions(t *testing.T) {
 }
 
 func TestLongPathsAreNotRepeatedWhole(t *testing.T) {
-	r := newRig(t, nil)
-	e := failure(t, text(t, r.do(t, http.MethodGet, "/"+strings.Repeat("a", 4000), "")))
+	r := apitest.NewRig(t, nil)
+	e := apitest.Failure(t, apitest.Text(t, r.Do(t, http.MethodGet, "/"+strings.Repeat("a", 4000), "")))
 	assert.Less(t, len(e.Error.Message), 300)
 }
 
 func TestProbes(t *testing.T) {
-	unready, ready := newRig(t, nil), newRig(t, &appservertest.Server{})
+	unready, ready := apitest.NewRig(t, nil), apitest.NewRig(t, &appservertest.Server{})
 	for path, status := range map[string]int{"/readyz": 503, "/healthz": 503, "/health": 503, "/livez": 200} {
 		for _, method := range []string{http.MethodGet, http.MethodHead} {
-			resp := unready.do(t, method, path, "")
+			resp := unready.Do(t, method, path, "")
 			assert.Equal(t, status, resp.StatusCode, path)
 			assert.Equal(t, status == 503, resp.Header.Get("Retry-After") != "", path)
-			resp = ready.do(t, method, path, "")
+			resp = ready.Do(t, method, path, "")
 			assert.Equal(t, http.StatusOK, resp.StatusCode, path)
 			assert.Equal(t, "application/json", resp.Header.Get("Content-Type"))
-			body := text(t, resp)
+			body := apitest.Text(t, resp)
 			if method == http.MethodHead {
 				assert.Empty(t, body)
 				continue
@@ -440,36 +441,36 @@ func TestPanicStaysWithinItsRequest(t *testing.T) {
 		}
 		panic("the secret reason")
 	}
-	r := newRig(t, nil, func(o *options) {
-		o.route = &proxy.Route{Method: http.MethodGet, Path: "/panic", Access: proxy.Public, Handler: panics}
+	r := apitest.NewRig(t, nil, func(o *apitest.Options) {
+		o.Route = &proxy.Route{Method: http.MethodGet, Path: "/panic", Access: proxy.Public, Handler: panics}
 	})
-	resp := r.do(t, http.MethodGet, "/panic", "", "X-Request-Id", "early")
+	resp := r.Do(t, http.MethodGet, "/panic", "", "X-Request-Id", "early")
 	assert.Equal(t, http.StatusInternalServerError, resp.StatusCode)
-	e := failure(t, text(t, resp)).Error
+	e := apitest.Failure(t, apitest.Text(t, resp)).Error
 	assert.Equal(t, "server_error", e.Type)
 	assert.Equal(t, "internal_error", e.Code)
 	assert.Contains(t, e.Message, "request_id=early")
 	assert.NotContains(t, e.Message, "secret")
-	line := r.log.request(t, "early")
+	line := r.Log.Request(t, "early")
 	assert.Equal(t, "ERROR", line["level"])
 	assert.InDelta(t, 500, line["status"], 0)
-	assert.Contains(t, r.log.String(), "the secret reason")
-	assert.Contains(t, r.log.String(), "routes_test.go", "the stack names the place")
+	assert.Contains(t, r.Log.String(), "the secret reason")
+	assert.Contains(t, r.Log.String(), "routes_test.go", "the stack names the place")
 
-	resp = r.do(t, http.MethodGet, "/panic?late", "", "X-Request-Id", "late")
+	resp = r.Do(t, http.MethodGet, "/panic?late", "", "X-Request-Id", "late")
 	_, err := io.ReadAll(resp.Body)
 	assert.ErrorIs(t, err, io.ErrUnexpectedEOF, "half an answer must not look whole")
-	assert.Equal(t, "internal_error", r.log.request(t, "late")["outcome"])
-	assert.Equal(t, http.StatusOK, r.do(t, http.MethodGet, "/livez", "").StatusCode)
+	assert.Equal(t, "internal_error", r.Log.Request(t, "late")["outcome"])
+	assert.Equal(t, http.StatusOK, r.Do(t, http.MethodGet, "/livez", "").StatusCode)
 }
 
 func TestRequestLine(t *testing.T) {
-	keys, secrets := withKeys(t, "alice")
-	r := newRig(t, &appservertest.Server{Handler: answering(someUsage, "the", " answer")},
-		func(o *options) { o.Keys = keys })
+	keys, secrets := apitest.WithKeys(t, "alice")
+	r := apitest.NewRig(t, &appservertest.Server{Handler: apitest.Answering(apitest.SomeUsage, "the", " answer")},
+		func(o *apitest.Options) { o.Keys = keys })
 	body := `{"model":"demo","stream":true,"messages":[{"role":"user","content":"the question"}]}`
-	text(t, r.chatting(t, body, "Authorization", "Bearer "+secrets[0], "X-Request-Id", "r1"))
-	line := r.log.request(t, "r1")
+	apitest.Text(t, r.Chatting(t, body, "Authorization", "Bearer "+secrets[0], "X-Request-Id", "r1"))
+	line := r.Log.Request(t, "r1")
 	for key, want := range map[string]any{
 		"level": "INFO", "method": "POST", "route": "/v1/chat/completions", "status": 200.0, "outcome": "ok",
 		"key":   "alice",
@@ -483,19 +484,19 @@ func TestRequestLine(t *testing.T) {
 	assert.Positive(t, ttfb)
 	assert.GreaterOrEqual(t, line["duration_ms"], ttfb)
 
-	r.do(t, http.MethodGet, "/livez", "", "X-Request-Id", "r2")
-	assert.Equal(t, "DEBUG", r.log.request(t, "r2")["level"], "probes do not fill the journal")
+	r.Do(t, http.MethodGet, "/livez", "", "X-Request-Id", "r2")
+	assert.Equal(t, "DEBUG", r.Log.Request(t, "r2")["level"], "probes do not fill the journal")
 	for _, secret := range []string{"question", "answer", secrets[0]} {
-		assert.NotContains(t, r.log.String(), secret)
+		assert.NotContains(t, r.Log.String(), secret)
 	}
 }
 
 // What a failed turn says speaks of the client's own request, and is not logged.
 func TestFailureIsLoggedWithoutContent(t *testing.T) {
-	r := newRig(t, &appservertest.Server{Handler: func(context.Context, *appservertest.Turn) error {
+	r := apitest.NewRig(t, &appservertest.Server{Handler: func(context.Context, *appservertest.Turn) error {
 		return &appservertest.Failure{Message: "cannot digest the word xyzzy", Info: "badRequest"}
 	}})
-	assert.Contains(t, text(t, r.chatting(t, hello(""), "X-Request-Id", "r1")), "xyzzy")
-	assert.Equal(t, "upstream_rejected", r.log.request(t, "r1")["outcome"])
-	assert.NotContains(t, r.log.String(), "xyzzy")
+	assert.Contains(t, apitest.Text(t, r.Chatting(t, apitest.Hello(""), "X-Request-Id", "r1")), "xyzzy")
+	assert.Equal(t, "upstream_rejected", r.Log.Request(t, "r1")["outcome"])
+	assert.NotContains(t, r.Log.String(), "xyzzy")
 }

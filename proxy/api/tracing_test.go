@@ -1,102 +1,34 @@
-package api
+package api_test
 
 import (
-	"context"
 	"encoding/hex"
-	"io"
-	"log/slog"
-	"net"
 	"net/http"
-	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	otlp "go.opentelemetry.io/proto/otlp/trace/v1"
-	"google.golang.org/protobuf/proto"
 
 	"codex-proxy/codex/appservertest"
-	"codex-proxy/proxy/traces"
+	"codex-proxy/proxy/api/apitest"
 )
-
-const clientSpan = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-
-// spans is a tracer whose spans come out of the channel, as they were sent.
-func spans(t *testing.T) (*traces.Tracer, <-chan *otlp.Span) {
-	t.Helper()
-	socket := filepath.Join(t.TempDir(), "s")
-	l, err := net.Listen("unix", socket)
-	require.NoError(t, err)
-	out := make(chan *otlp.Span, 100)
-	s := http.Server{Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(r.Body)
-		assert.NoError(t, err)
-		var request collector.ExportTraceServiceRequest
-		assert.NoError(t, proto.Unmarshal(body, &request))
-		assert.NotContains(t, string(body), "planted", "content in a span")
-		for _, s := range request.ResourceSpans[0].ScopeSpans[0].Spans {
-			out <- s
-		}
-	})}
-	served := make(chan error, 1)
-	go func() { served <- s.Serve(l) }()
-	tracer := traces.New(traces.Settings{Socket: socket, Ratio: 0, Version: "test",
-		Registry: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler)})
-	ctx, cancel := context.WithCancel(context.Background())
-	ran := make(chan error, 1)
-	go func() { ran <- tracer.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		require.NoError(t, <-ran)
-		require.NoError(t, s.Close())
-		require.ErrorIs(t, <-served, http.ErrServerClosed)
-	})
-	return tracer, out
-}
-
-// trace collects spans up to the request's own, by name; several of one name are
-// in the order of their ends.
-func trace(t *testing.T, from <-chan *otlp.Span) (request *otlp.Span, inner map[string][]*otlp.Span) {
-	t.Helper()
-	inner = map[string][]*otlp.Span{}
-	for {
-		s := received(t, from)
-		if s.Kind == otlp.Span_SPAN_KIND_SERVER {
-			return s, inner
-		}
-		inner[s.Name] = append(inner[s.Name], s)
-	}
-}
-
-func attributesOf(s *otlp.Span) map[string]any {
-	all := map[string]any{}
-	for _, a := range s.Attributes {
-		all[a.Key] = a.Value.GetStringValue()
-		if all[a.Key] == "" {
-			all[a.Key] = a.Value.GetIntValue()
-		}
-	}
-	return all
-}
 
 // A stream is a request that waits and has a turn with a first token, in this
 // order, within the client's trace, and codex is told of it.
 func TestTraceOfAStream(t *testing.T) {
 	t.Parallel()
-	tracer, out := spans(t)
-	keys, secrets := withKeys(t, "alice")
+	tracer, out := apitest.Spans(t)
+	keys, secrets := apitest.WithKeys(t, "alice")
 	worker := &appservertest.Server{}
-	r := newRig(t, worker, func(o *options) { o.Traces, o.Keys = tracer, keys })
-	resp := r.chatting(t, strings.Replace(hello(streaming), "hello", "planted", 1),
-		"Traceparent", clientSpan, "Tracestate", "vendor=1", "X-Request-Id", "mine", "Authorization",
+	r := apitest.NewRig(t, worker, func(o *apitest.Options) { o.Traces, o.Keys = tracer, keys })
+	resp := r.Chatting(t, strings.Replace(apitest.Hello(apitest.Streaming), "hello", "planted", 1),
+		"Traceparent", apitest.ClientSpan, "Tracestate", "vendor=1", "X-Request-Id", "mine", "Authorization",
 		"Bearer "+secrets[0])
 	require.Equal(t, http.StatusOK, resp.StatusCode)
-	require.Contains(t, text(t, resp), "[DONE]")
+	require.Contains(t, apitest.Text(t, resp), "[DONE]")
 
-	request, inner := trace(t, out)
+	request, inner := apitest.Trace(t, out)
 	require.Len(t, inner["queue"], 1)
 	require.Len(t, inner["turn"], 1)
 	queue, turn := inner["queue"][0], inner["turn"][0]
@@ -117,7 +49,7 @@ func TestTraceOfAStream(t *testing.T) {
 	}
 	assert.IsNonDecreasing(t, times)
 
-	log := r.log.request(t, "mine")
+	log := r.Log.Request(t, "mine")
 	assert.Equal(t, "0af7651916cd43dd8448eb211c80319c", log["trace_id"])
 	assert.Equal(t, map[string]any{
 		"http.request.method": "POST", "http.route": "/v1/chat/completions", "url.scheme": "http",
@@ -127,9 +59,9 @@ func TestTraceOfAStream(t *testing.T) {
 		"gen_ai.operation.name": "chat", "gen_ai.request.model": "demo",
 		"gen_ai.usage.input_tokens":  int64(log["input_tokens"].(float64)),
 		"gen_ai.usage.output_tokens": int64(log["output_tokens"].(float64)),
-	}, attributesOf(request))
-	assert.Equal(t, int64(1), attributesOf(turn)["codex.attempt"])
-	assert.Equal(t, "completed", attributesOf(turn)["codex.outcome"])
+	}, apitest.AttributesOf(request))
+	assert.Equal(t, int64(1), apitest.AttributesOf(turn)["codex.attempt"])
+	assert.Equal(t, "completed", apitest.AttributesOf(turn)["codex.outcome"])
 	for _, method := range []string{"thread/start", "thread/inject_items", "turn/start"} {
 		told := worker.Traced(method)
 		require.Len(t, told, 1, method)
@@ -142,60 +74,60 @@ func TestTraceOfAStream(t *testing.T) {
 // What fails is marked, if it is our failure.
 func TestTraceOfAFailure(t *testing.T) {
 	t.Parallel()
-	tracer, out := spans(t)
-	keys, secrets := withKeys(t, "alice")
-	r := newRig(t, nil, func(o *options) { o.Traces, o.Keys, o.queue.Timeout = tracer, keys, 1 })
-	authorized := []string{"Traceparent", clientSpan, "Authorization", "Bearer " + secrets[0]}
-	r.chatting(t, hello(""), authorized...)
-	request, inner := trace(t, out)
+	tracer, out := apitest.Spans(t)
+	keys, secrets := apitest.WithKeys(t, "alice")
+	r := apitest.NewRig(t, nil, func(o *apitest.Options) { o.Traces, o.Keys, o.Queue.Timeout = tracer, keys, 1 })
+	authorized := []string{"Traceparent", apitest.ClientSpan, "Authorization", "Bearer " + secrets[0]}
+	r.Chatting(t, apitest.Hello(""), authorized...)
+	request, inner := apitest.Trace(t, out)
 	assert.Equal(t, otlp.Status_STATUS_CODE_ERROR, request.Status.GetCode())
-	assert.Equal(t, "worker_not_ready", attributesOf(request)["error.type"])
-	assert.Equal(t, "not_ready", attributesOf(inner["queue"][0])["error.type"])
+	assert.Equal(t, "worker_not_ready", apitest.AttributesOf(request)["error.type"])
+	assert.Equal(t, "not_ready", apitest.AttributesOf(inner["queue"][0])["error.type"])
 	assert.Empty(t, inner["turn"])
 
-	r.chatting(t, `{"model":"planted`, authorized...)
-	request, _ = trace(t, out)
+	r.Chatting(t, `{"model":"planted`, authorized...)
+	request, _ = apitest.Trace(t, out)
 	assert.Zero(t, request.Status.GetCode(), "the client's error is none of ours")
-	assert.Equal(t, "invalid_json", attributesOf(request)["codex.outcome"])
+	assert.Equal(t, "invalid_json", apitest.AttributesOf(request)["codex.outcome"])
 
-	r.chatting(t, hello(""), "Traceparent", clientSpan, "Authorization", "Bearer planted")
-	request, _ = trace(t, out)
-	assert.Equal(t, int64(401), attributesOf(request)["http.response.status_code"])
+	r.Chatting(t, apitest.Hello(""), "Traceparent", apitest.ClientSpan, "Authorization", "Bearer planted")
+	request, _ = apitest.Trace(t, out)
+	assert.Equal(t, int64(401), apitest.AttributesOf(request)["http.response.status_code"])
 }
 
 // A turn that is lost is a span of its own, and the request did not fail.
 func TestTraceOfALostTurn(t *testing.T) {
 	t.Parallel()
-	tracer, out := spans(t)
-	handler, _ := once(disconnect)
-	r := newRig(t, &appservertest.Server{Handler: handler}, func(o *options) { o.Traces = tracer })
-	require.Equal(t, http.StatusOK, r.chatting(t, hello(streaming), "Traceparent", clientSpan).StatusCode)
-	request, inner := trace(t, out)
+	tracer, out := apitest.Spans(t)
+	handler, _ := apitest.Once(apitest.Disconnect)
+	r := apitest.NewRig(t, &appservertest.Server{Handler: handler}, func(o *apitest.Options) { o.Traces = tracer })
+	require.Equal(t, http.StatusOK, r.Chatting(t, apitest.Hello(apitest.Streaming), "Traceparent", apitest.ClientSpan).StatusCode)
+	request, inner := apitest.Trace(t, out)
 	assert.Zero(t, request.Status.GetCode())
 	require.Len(t, inner["turn"], 2)
 	require.Len(t, inner["queue"], 2)
 	lost, again := inner["turn"][0], inner["turn"][1]
 	assert.Equal(t, otlp.Status_STATUS_CODE_ERROR, lost.Status.GetCode())
-	assert.Equal(t, "lost", attributesOf(lost)["error.type"])
+	assert.Equal(t, "lost", apitest.AttributesOf(lost)["error.type"])
 	assert.Empty(t, lost.Events)
 	assert.Zero(t, again.Status.GetCode())
 	assert.Len(t, again.Events, 1)
-	assert.Equal(t, int64(2), attributesOf(again)["codex.attempt"])
+	assert.Equal(t, int64(2), apitest.AttributesOf(again)["codex.attempt"])
 }
 
 // The responses of a WebSocket are requests within that of the connection.
 func TestTraceOfASocket(t *testing.T) {
 	t.Parallel()
-	tracer, out := spans(t)
-	r := newRig(t, &appservertest.Server{}, func(o *options) { o.Traces = tracer })
-	k := r.socket(t, "Traceparent", clientSpan)
-	k.say(create("", `"planted"`))
-	k.response()
-	response, inner := trace(t, out)
+	tracer, out := apitest.Spans(t)
+	r := apitest.NewRig(t, &appservertest.Server{}, func(o *apitest.Options) { o.Traces = tracer })
+	k := r.Socket(t, "Traceparent", apitest.ClientSpan)
+	k.Say(apitest.Create("", `"planted"`))
+	k.Response()
+	response, inner := apitest.Trace(t, out)
 	assert.Equal(t, "POST /v1/responses", response.Name)
 	assert.Equal(t, response.SpanId, inner["turn"][0].ParentSpanId)
 	require.NoError(t, k.CloseNow())
-	connection, _ := trace(t, out)
+	connection, _ := apitest.Trace(t, out)
 	assert.Equal(t, "GET /v1/responses", connection.Name)
 	assert.Equal(t, connection.SpanId, response.ParentSpanId)
 	assert.Equal(t, "b7ad6b7169203331", hex.EncodeToString(connection.ParentSpanId))
@@ -205,11 +137,11 @@ func TestTraceOfASocket(t *testing.T) {
 // An image is fetched in a span that does not say which.
 func TestTraceOfAnImage(t *testing.T) {
 	t.Parallel()
-	tracer, out := spans(t)
-	r := newRig(t, &appservertest.Server{}, func(o *options) { o.Traces, o.Images = tracer, &gallery{} })
-	r.chatting(t, `{"model":"demo","messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"https://example.com/planted.png"}}]}]}`,
-		"Traceparent", clientSpan)
-	request, inner := trace(t, out)
+	tracer, out := apitest.Spans(t)
+	r := apitest.NewRig(t, &appservertest.Server{}, func(o *apitest.Options) { o.Traces, o.Images = tracer, &apitest.Gallery{} })
+	r.Chatting(t, `{"model":"demo","messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"https://example.com/planted.png"}}]}]}`,
+		"Traceparent", apitest.ClientSpan)
+	request, inner := apitest.Trace(t, out)
 	require.Len(t, inner["image"], 1)
 	assert.Equal(t, request.SpanId, inner["image"][0].ParentSpanId)
 }
@@ -218,13 +150,13 @@ func TestTraceOfAnImage(t *testing.T) {
 // requests that are not sampled are none.
 func TestTraceOfTurns(t *testing.T) {
 	t.Parallel()
-	tracer, out := spans(t)
-	r := newRig(t, &appservertest.Server{}, func(o *options) { o.Traces = tracer })
-	r.do(t, http.MethodGet, "/readyz", "", "Traceparent", clientSpan)
-	r.do(t, http.MethodGet, "/nothing/planted", "", "Traceparent", clientSpan)
-	r.chatting(t, hello(""), "Traceparent", strings.TrimSuffix(clientSpan, "1")+"0")
-	r.chatting(t, hello(`"n":2,`), "Traceparent", clientSpan)
-	request, inner := trace(t, out)
+	tracer, out := apitest.Spans(t)
+	r := apitest.NewRig(t, &appservertest.Server{}, func(o *apitest.Options) { o.Traces = tracer })
+	r.Do(t, http.MethodGet, "/readyz", "", "Traceparent", apitest.ClientSpan)
+	r.Do(t, http.MethodGet, "/nothing/planted", "", "Traceparent", apitest.ClientSpan)
+	r.Chatting(t, apitest.Hello(""), "Traceparent", strings.TrimSuffix(apitest.ClientSpan, "1")+"0")
+	r.Chatting(t, apitest.Hello(`"n":2,`), "Traceparent", apitest.ClientSpan)
+	request, inner := apitest.Trace(t, out)
 	assert.Equal(t, "POST /v1/chat/completions", request.Name)
 	require.Len(t, inner["turn"], 2)
 	assert.NotEqual(t, inner["turn"][0].SpanId, inner["turn"][1].SpanId)
@@ -238,22 +170,22 @@ func TestTraceOfTurns(t *testing.T) {
 // A span names the operation, and the conversation if it is kept.
 func TestTraceOfOperations(t *testing.T) {
 	t.Parallel()
-	tracer, out := spans(t)
-	r := newRig(t, &appservertest.Server{}, keeping(t), func(o *options) { o.Traces = tracer })
-	_, id := r.talk(t, `{"items":[{"role":"user","content":"planted"}]}`)
+	tracer, out := apitest.Spans(t)
+	r := apitest.NewRig(t, &appservertest.Server{}, apitest.Keeping(t), func(o *apitest.Options) { o.Traces = tracer })
+	_, id := r.Talk(t, `{"items":[{"role":"user","content":"planted"}]}`)
 	for _, tc := range []struct{ path, body, operation, conversation string }{
-		{"/v1/responses", asked(`"conversation":"`+id+`",`, `"planted"`), "chat", id},
-		{"/v1/responses", asked(`"conversation":"planted",`, `"planted"`), "chat", ""},
-		{"/v1/responses/input_tokens", asked(`"conversation":"`+id+`",`, `"planted"`), "count_tokens", id},
+		{"/v1/responses", apitest.Asked(`"conversation":"`+id+`",`, `"planted"`), "chat", id},
+		{"/v1/responses", apitest.Asked(`"conversation":"planted",`, `"planted"`), "chat", ""},
+		{"/v1/responses/input_tokens", apitest.Asked(`"conversation":"`+id+`",`, `"planted"`), "count_tokens", id},
 		{"/v1/completions", `{"model":"demo","prompt":"planted"}`, "text_completion", ""},
-		{"/v1/responses/compact", asked("", `"planted"`), "chat", ""},
+		{"/v1/responses/compact", apitest.Asked("", `"planted"`), "chat", ""},
 		{"/v1/messages", `{"model":"demo","max_tokens":9,"messages":[{"role":"user","content":"planted"}]}`, "chat", ""},
 		{"/v1/messages/count_tokens", `{"model":"demo","messages":[{"role":"user","content":"planted"}]}`, "count_tokens", ""},
 	} {
-		text(t, r.do(t, http.MethodPost, tc.path, tc.body, "Traceparent", clientSpan))
-		request, inner := trace(t, out)
+		apitest.Text(t, r.Do(t, http.MethodPost, tc.path, tc.body, "Traceparent", apitest.ClientSpan))
+		request, inner := apitest.Trace(t, out)
 		assert.Equal(t, "POST "+tc.path, request.Name)
-		got := attributesOf(request)
+		got := apitest.AttributesOf(request)
 		assert.Equal(t, tc.operation, got["gen_ai.operation.name"], tc.path)
 		assert.Equal(t, "demo", got["gen_ai.request.model"])
 		if tc.conversation != "" {
@@ -262,14 +194,14 @@ func TestTraceOfOperations(t *testing.T) {
 			assert.NotContains(t, got, "gen_ai.conversation.id")
 		}
 		for _, turn := range inner["turn"] {
-			assert.Equal(t, "chat", attributesOf(turn)["gen_ai.operation.name"])
+			assert.Equal(t, "chat", apitest.AttributesOf(turn)["gen_ai.operation.name"])
 		}
 	}
 	for path, conversation := range map[string]any{"/v1/conversations/" + id: id, "/v1/conversations/planted": nil} {
-		text(t, r.do(t, http.MethodGet, path, "", "Traceparent", clientSpan))
-		request, _ := trace(t, out)
+		apitest.Text(t, r.Do(t, http.MethodGet, path, "", "Traceparent", apitest.ClientSpan))
+		request, _ := apitest.Trace(t, out)
 		assert.Equal(t, "GET /v1/conversations/{conversation}", request.Name)
-		got := attributesOf(request)
+		got := apitest.AttributesOf(request)
 		assert.Equal(t, conversation, got["gen_ai.conversation.id"])
 		assert.NotContains(t, got, "gen_ai.operation.name", "no model takes part")
 	}
