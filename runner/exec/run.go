@@ -161,7 +161,8 @@ func (r *run) follow(c *child, ending func(session.Cause)) *session.Result {
 		}
 	}
 	r.finish()
-	result.Ended = time.Now()
+	// On the clock of the start: one that was stepped meanwhile would make the time wrong that the command took.
+	result.Ended = c.started.Add(time.Since(c.started))
 	// Other processes may hold the pipes. What is in these is read, no more.
 	c.stopStreams()
 	copies.Wait()
