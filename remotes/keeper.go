@@ -75,7 +75,8 @@ func New(o Options) (*Keeper, error) {
 	case err != nil:
 		return nil, err
 	}
-	k.state = newState(l, time.Now())
+	now := time.Now()
+	k.state = newState(l.observed(now), now)
 	switch err := k.save(); {
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT): // a person can attach, and make room
 		k.opts.Logger.Error("a turn that is cut now may not go on", "error", err)

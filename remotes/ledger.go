@@ -60,6 +60,24 @@ type record struct {
 	Quota bool `json:"quota,omitempty"`
 }
 
+// observed has no time ahead of now: that comes from a clock that was wrong, and nothing that happens now would be later.
+func (l ledger) observed(now time.Time) ledger {
+	for _, r := range l.Threads {
+		r.Since = earlier(r.Since, now)
+		for i := range r.Inputs {
+			r.Inputs[i].At = earlier(r.Inputs[i].At, now)
+		}
+	}
+	return l
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
 // anyTurn stands for the turn that starts next.
 const anyTurn = "*"
 

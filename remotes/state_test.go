@@ -320,3 +320,15 @@ func TestCutTurn(t *testing.T) {
 	assert.NoError(t, err)
 	assert.Equal(t, "T1", thread)
 }
+
+// The ledger of a process whose clock was ahead is as old as the next one.
+func TestLedgerFromTheFuture(t *testing.T) {
+	ahead := now.Add(24 * time.Hour)
+	s := newState(ledger{Threads: map[string]*record{
+		"T": {Since: ahead, Inputs: []input{{At: ahead}, {At: now.Add(-time.Hour)}}},
+	}}.observed(now), now)
+	r := s.ledger.Threads["T"]
+	assert.Equal(t, record{Since: now, Inputs: []input{{At: now}, {At: now.Add(-time.Hour)}}}, *r)
+	assert.Empty(t, r.since(now), "nothing has come since")
+	assert.Equal(t, []string{"T"}, s.stale(now.Add(settle+1)))
+}

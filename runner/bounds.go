@@ -48,7 +48,7 @@ func (r *Runner) boundMirrors(ctx context.Context) error {
 	}
 	count := len(all)
 	for _, m := range all {
-		void := m.Fetched.IsZero() && time.Since(m.Used) > unfetched
+		void := m.Fetched.IsZero() && r.clock.Now().Sub(m.Used) > unfetched
 		if count <= r.Repositories.Count && size <= r.Repositories.Disk && !void {
 			continue
 		}

@@ -41,6 +41,10 @@ func (r *Runner) Command(ctx context.Context, v store.Viewer, id string, number 
 
 // Prune removes closed sessions, and all their files.
 func (r *Runner) Prune(ctx context.Context, v store.Viewer, p wire.Prune) (wire.Pruned, error) {
+	return r.prune(ctx, v, p, time.Now())
+}
+
+func (r *Runner) prune(ctx context.Context, v store.Viewer, p wire.Prune, now time.Time) (wire.Pruned, error) {
 	closed, err := r.Store.In(ctx, v, wire.SessionClosed)
 	if err != nil {
 		return wire.Pruned{}, err
@@ -51,7 +55,7 @@ func (r *Runner) Prune(ctx context.Context, v store.Viewer, p wire.Prune) (wire.
 	}
 	pruned := wire.Pruned{Sessions: []string{}}
 	for _, s := range closed {
-		if time.Since(s.Used) >= age {
+		if now.Sub(s.Used) >= age {
 			pruned.Sessions = append(pruned.Sessions, s.ID)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"codex-proxy/internal/steady"
 	"codex-proxy/runner/api/wire"
 	"codex-proxy/runner/artifact"
 	"codex-proxy/runner/logs"
@@ -66,6 +67,7 @@ type Runner struct {
 
 	metrics *metrics
 	since   time.Time
+	clock   steady.Clock  // by which sessions and repositories are old
 	wake    chan struct{} // holds one element if there may be a command or a fetch to start
 	untidy  chan struct{} // holds one element if mirrors or workspaces may be beyond their bounds
 	pings   chan struct{}
@@ -183,7 +185,7 @@ func (r *Runner) Run(ctx context.Context) error {
 		case <-r.pings:
 		case <-tick.C:
 			r.reconcile(ctx)
-			r.expire(ctx, time.Now())
+			r.expire(ctx, r.clock.Now())
 			r.makeRoom(ctx)
 			r.tidy()
 		}

@@ -50,7 +50,10 @@ func (r *Resets) Observe(s State, ready bool) {
 	if d, known := r.delays[s.Unit]; known && d.invocation == s.InvocationID {
 		return
 	}
-	r.delays[s.Unit] = delay{invocation: s.InvocationID, resetAt: s.StateChangedAt.Add(r.after)}
+	// On the monotonic clock: that of systemd's times may be stepped meanwhile.
+	now := time.Now()
+	passed := min(max(0, now.Sub(s.StateChangedAt)), r.after)
+	r.delays[s.Unit] = delay{invocation: s.InvocationID, resetAt: now.Add(r.after - passed)}
 	select {
 	case r.changed <- struct{}{}:
 	default: // the token that is there covers this change, too

@@ -55,6 +55,8 @@ func TestResets(t *testing.T) {
 		assert.Equal(t, []string{"a"}, after(resetAgain))
 		observe("a", "1", 2, true) // systemd announces no reset
 		assert.Empty(t, after(time.Hour), "b was never restarted, c is down, a and d are reset")
+		r.Observe(State{Unit: "e", NRestarts: 1, StateChangedAt: time.Now().Add(time.Hour)}, true)
+		assert.Equal(t, []string{"e"}, after(time.Minute), "the clock was set back since its start")
 		observe("a", "1", 1, false)
 		observe("a", "2", 1, true)
 		observe("d", "1", 0, true)

@@ -139,6 +139,9 @@ func (s *session) run(ctx context.Context, resync time.Duration) error {
 
 // expectStart sets the clock to the next automatic restart.
 func (s *session) expectStart() {
+	if now := time.Now(); s.woken.After(now) { // the clock was set back
+		s.woken = now
+	}
 	if next := s.board.nextStart(s.woken); !next.IsZero() && !next.Equal(s.expected) {
 		s.expected = next
 		s.due.Reset(time.Until(next) + wakeAfter)

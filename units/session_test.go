@@ -2,9 +2,11 @@ package units
 
 import (
 	"context"
+	"math"
 	"net"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 	"unsafe"
 
@@ -119,4 +121,19 @@ func TestAliveOutlivesASetClock(t *testing.T) {
 func setSince(at time.Time, hours int) time.Time {
 	*(*uint64)(unsafe.Pointer(&at)) -= uint64(hours*3600) << 30
 	return at
+}
+
+// After the clock was set back, starts are still expected: those before were later.
+func TestExpectedStartAfterTheClockWasSetBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBoard([]string{"a.service"}, nil)
+		s := &session{board: b, due: time.NewTimer(math.MaxInt64), woken: time.Now().Add(24 * time.Hour)}
+		defer s.due.Stop()
+		next := time.Now().Add(time.Second)
+		b.records[dbus.ObjectPath(unitPath("a.service"))].last.NextRestartAt = next
+		s.expectStart()
+		assert.Equal(t, next, s.expected)
+		<-s.due.C
+		assert.Equal(t, next.Add(wakeAfter), time.Now())
+	})
 }

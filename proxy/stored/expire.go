@@ -33,7 +33,7 @@ func (s *Store) Run(ctx context.Context) error {
 	defer ticker.Stop()
 	failing, swept := false, false
 	for {
-		err := s.sweep(ctx, time.Now())
+		err := s.sweep(ctx, s.clock.Now())
 		if err == nil && !swept {
 			err = s.removeOrphans(ctx)
 			swept = err == nil

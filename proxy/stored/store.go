@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"codex-proxy/internal/sqlite"
+	"codex-proxy/internal/steady"
 	"codex-proxy/proxy/eventlog"
 )
 
@@ -91,6 +92,7 @@ type Store struct {
 	// Events are the logs of streamed background responses.
 	Events *eventlog.Logs
 
+	clock    steady.Clock // by which responses are old
 	locks    *locks
 	failures prometheus.Counter
 	opened   atomic.Pointer[file]

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"codex-proxy/internal/steady"
 )
 
 // Counts are the use of requests, as the workers reported it.
@@ -69,6 +71,7 @@ type Store struct {
 	Settings
 
 	metrics *metrics
+	clock   steady.Clock  // by which usage is old
 	dirty   chan struct{} // holds a token when rows wait to be written
 	db      *sql.DB       // belongs to Load, and then to Run; nil until it could be opened
 	failing bool          // belongs to Load and Run, too: the last write has failed, and that was logged

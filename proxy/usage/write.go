@@ -212,7 +212,7 @@ func (s *Store) exchange(ctx context.Context, tx *sql.Tx, rows map[row]Counts, d
 			return nil, fmt.Errorf("cannot write usage: %w", err)
 		}
 	}
-	last := dayOf(time.Now().AddDate(0, 0, -s.Retention))
+	last := dayOf(s.clock.Now().AddDate(0, 0, -s.Retention))
 	for _, table := range []string{"usage", "account_usage"} {
 		if _, err := tx.ExecContext(ctx, "DELETE FROM "+table+" WHERE day <= ?", last); err != nil {
 			return nil, fmt.Errorf("cannot forget old usage: %w", err)

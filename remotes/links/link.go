@@ -65,8 +65,6 @@ type link struct {
 	client   conn
 	remote   conn
 
-	heard atomic.Int64 // the time of the client's last bytes, in nanoseconds
-
 	mu          sync.Mutex
 	now         order
 	end, reason string // the first one
@@ -132,7 +130,6 @@ func (k *link) passes() bool {
 
 // relay copies in both directions until one side has ended or another order comes.
 func (k *link) relay() {
-	k.heard.Store(time.Now().UnixNano())
 	var up sync.WaitGroup
 	up.Go(k.toRemote)
 	k.toClient()
@@ -159,7 +156,6 @@ func (k *link) toRemote() {
 			return
 		}
 		n, err = k.client.Read(buf)
-		k.heard.Store(time.Now().UnixNano())
 		k.Received.Add(int64(n))
 		data = buf[:n]
 		if err != nil {
@@ -187,7 +183,7 @@ func (k *link) toClient() {
 	buf := make([]byte, bufferSize)
 	data := append(buf[:0], k.ToClient...)
 	k.ToClient = nil
-	var asked time.Time // when the first ping was sent that has no answer
+	var asked question
 	for {
 		// A client that takes nothing for so long is gone.
 		if k.arm(k.client.SetWriteDeadline, time.Now().Add(k.settings.Dead)) != running {
@@ -209,7 +205,7 @@ func (k *link) toClient() {
 		k.follow(data)
 		switch {
 		case err == nil:
-			asked = time.Time{}
+			asked = question{}
 		case errors.Is(err, os.ErrDeadlineExceeded) && n == 0:
 			if data, asked = k.ping(asked); k.gone(asked) {
 				k.lost(false)
@@ -234,22 +230,30 @@ func (k *link) follow(data []byte) {
 	}
 }
 
-// ping returns a ping, if no frame is open, and the time of the first one that has no answer.
-func (k *link) ping(asked time.Time) ([]byte, time.Time) {
-	if !asked.IsZero() && k.heard.Load() > asked.UnixNano() {
-		asked = time.Time{}
+// question is the first ping that has no answer; zero: there is none. Any bytes are an answer. They are counted, because
+// the times of two goroutines can be compared only by the clock of the day, which may be stepped.
+type question struct {
+	at       time.Time
+	received int64 // until then
+}
+
+// ping returns a ping, if no frame is open, and the first one that has no answer.
+func (k *link) ping(asked question) ([]byte, question) {
+	received := k.Received.Load()
+	if received > asked.received {
+		asked = question{}
 	}
 	if !k.whole() || k.Closed {
 		return nil, asked
 	}
-	if asked.IsZero() {
-		asked = time.Now()
+	if asked.at.IsZero() {
+		asked = question{time.Now(), received}
 	}
 	return []byte{pingFrame, 0}, asked
 }
 
-func (k *link) gone(asked time.Time) bool {
-	return !asked.IsZero() && time.Since(asked) > k.settings.Dead
+func (k *link) gone(asked question) bool {
+	return !asked.at.IsZero() && time.Since(asked.at) > k.settings.Dead
 }
 
 // lost ends the link because the client is gone, unless the link has ended or has an order.

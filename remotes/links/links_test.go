@@ -425,3 +425,18 @@ func appendFrame(b []byte, size int) []byte {
 	}
 	return append(b, make([]byte, size)...)
 }
+
+// Whether a client has answered does not depend on the clock, which may be stepped between the ping and its answer.
+func TestPingsWhileTheClockIsStepped(t *testing.T) {
+	k := &link{passport: &passport{}, settings: Settings{Dead: time.Minute}}
+	_, asked := k.ping(question{})
+	asked.at = asked.at.Round(0).Add(24 * time.Hour) // the clock is set back by a day
+	_, again := k.ping(asked)
+	assert.Equal(t, asked, again, "there is no answer")
+	k.Received.Add(2)
+	before := time.Now()
+	_, next := k.ping(asked)
+	assert.WithinDuration(t, before, next.at, time.Hour, "a new ping")
+	asked.at = time.Now().Round(0).Add(-2 * time.Minute)
+	assert.True(t, k.gone(asked))
+}

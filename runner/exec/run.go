@@ -161,7 +161,8 @@ func (r *run) follow(c *child, ending func(session.Cause)) *session.Result {
 		}
 	}
 	r.finish()
-	result.Ended = time.Now()
+	// On the clock of the start: one that was stepped meanwhile would make the time of the command wrong.
+	result.Ended = c.started.Add(time.Since(c.started))
 	// Other processes may hold the pipes: read only the bytes that are in them now.
 	c.stopStreams()
 	copies.Wait()

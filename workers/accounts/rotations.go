@@ -42,13 +42,12 @@ func (b *Book) Rotation(conversation string) Conversation {
 	return Conversation{Account: last.Account, Rotated: last.At, Switches: b.switches}
 }
 
-// restoreRotations takes over those of another process. A time that lies ahead comes from a
-// clock that was wrong.
+// restoreRotations takes over those of another process, on the monotonic clock of this one:
+// a clock that is set back makes no pause longer. A time that lies ahead comes from a clock
+// that was wrong.
 func (b *Book) restoreRotations(saved map[string]Rotated, now time.Time) {
 	for conversation, before := range saved {
-		if before.At.After(now) {
-			before.At = now
-		}
+		before.At = now.Add(min(0, before.At.Sub(now)))
 		if before.At.After(b.rotations[conversation].At) {
 			b.rotations[conversation] = before
 		}

@@ -33,6 +33,10 @@ func TestRotationsOutliveTheirProcess(t *testing.T) {
 	early := NewBook(Policy{Rotation: Ordered}, []string{"a", "b"}, func() {})
 	early.Restore(saved, noon.Add(-time.Hour))
 	assert.Equal(t, noon.Add(-time.Hour), early.Rotation("paused").Rotated, "the clock was ahead")
+
+	now := time.Now()
+	early.Restore(Saved{Rotations: map[string]Rotated{"now": {"b", now.Round(0)}}}, now.Add(time.Second))
+	assert.Contains(t, early.Rotation("now").Rotated.String(), " m=", "on the monotonic clock")
 }
 
 func TestRotationsAreBounded(t *testing.T) {

@@ -26,7 +26,8 @@ func (q Quota) NextReading(p Policy, last, now time.Time) time.Time {
 	}
 	next := last.Add(ExhaustedInterval)
 	for _, reset := range q.resets() {
-		if due := reset.Add(afterReset); due.After(last) && due.Before(next) {
+		// Like last, due is on the monotonic clock: the wait for it is not longer after the clock is set back.
+		if due := last.Add(reset.Add(afterReset).Sub(last)); due.After(last) && due.Before(next) {
 			next = later(due, last.Add(LeastInterval))
 		}
 	}

@@ -112,3 +112,13 @@ func TestNextReading(t *testing.T) {
 		assert.Equal(t, c.want, c.quota.NextReading(policy, last, noon.Add(time.Minute)), name)
 	}
 }
+
+// No time of the next reading is on the clock of the day, which may be set back while the account waits for it.
+func TestNextReadingOnTheMonotonicClock(t *testing.T) {
+	last := time.Now()
+	q := with(quota(1), func(q *Quota) { q.Windows[0].ResetsAt = last.Add(30 * time.Second).Round(0) })
+	for name, c := range map[string]Quota{"a reset": q, "none": quota(1), "available": quota(0.5)} {
+		assert.Contains(t, c.NextReading(policy, last, last).String(), " m=", name)
+	}
+	assert.Equal(t, 31*time.Second, q.NextReading(policy, last, last).Sub(last))
+}
