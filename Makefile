@@ -182,7 +182,7 @@ test: ## run every check: unit tests, the real thing in booted machines, and lin
 	@nice -n 19 $(MAKE) --no-print-directory lint >build/lint.log 2>&1 & lint=$$!; \
 	status=0; $(call INTEGRATION,alone) -run '$(MEASURING)' || status=$$?; \
 	nice $(TOOLS)/gotestsum --format pkgname-and-test-fails -- -race -timeout 30m $$(go list ./... | grep -v /test/integration) >build/unit.log 2>&1 & unit=$$!; \
-	$(call INTEGRATION,together) -parallel 8 -skip '$(MEASURING)' || status=$$?; \
+	$(call INTEGRATION,together) -parallel 6 -skip '$(MEASURING)' || status=$$?; \
 	wait $$unit || status=$$?; cat build/unit.log; \
 	wait $$lint || status=$$?; cat build/lint.log; \
 	echo "the slowest tests in booted machines:"; \

@@ -209,7 +209,8 @@ func TestOutputLimit(t *testing.T) {
 }
 
 func TestFileSize(t *testing.T) {
-	spec := shell("trap '' XFSZ; head -c 2000 /dev/zero >file 2>&-; wc -c <file; ulimit -H -f")
+	// The hard limit follows the start of the command.
+	spec := shell("trap '' XFSZ; head -c 2000 /dev/zero >file 2>&-; wc -c <file; until [ $(ulimit -H -f) = 2 ]; do :; done; ulimit -H -f")
 	spec.FileSize = 1024
 	var before unix.Rlimit
 	require.NoError(t, unix.Getrlimit(unix.RLIMIT_FSIZE, &before))
