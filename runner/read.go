@@ -39,12 +39,8 @@ func (r *Runner) Command(ctx context.Context, v store.Viewer, id string, number 
 	return s.Commands[i], nil
 }
 
-// Prune removes closed sessions, and all their files.
-func (r *Runner) Prune(ctx context.Context, v store.Viewer, p wire.Prune) (wire.Pruned, error) {
-	return r.prune(ctx, v, p, time.Now())
-}
-
-func (r *Runner) prune(ctx context.Context, v store.Viewer, p wire.Prune, now time.Time) (wire.Pruned, error) {
+// Prune removes closed sessions, and all their files. Their age is measured at now.
+func (r *Runner) Prune(ctx context.Context, v store.Viewer, p wire.Prune, now time.Time) (wire.Pruned, error) {
 	closed, err := r.Store.In(ctx, v, wire.SessionClosed)
 	if err != nil {
 		return wire.Pruned{}, err

@@ -187,7 +187,7 @@ func (r *Runner) expire(ctx context.Context, now time.Time) {
 		}
 	}
 	if err == nil {
-		_, err = r.prune(ctx, everybody, wire.Prune{}, now)
+		_, err = r.Prune(ctx, everybody, wire.Prune{}, now)
 	}
 	if err != nil {
 		r.Logger.Error("cannot find the sessions that have expired", "error", err)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"time"
 
 	"codex-proxy/runner/api/wire"
 	"codex-proxy/runner/paths"
@@ -200,7 +201,7 @@ func (s *Server) prune(w http.ResponseWriter, r *http.Request, c caller) error {
 		return &wire.Error{Code: wire.Forbidden, Message: "only administrators remove the sessions of all users",
 			Remedy: "leave out all"}
 	}
-	pruned, err := s.Runner.Prune(r.Context(), store.Viewer{UID: c.UID, All: body.All}, body)
+	pruned, err := s.Runner.Prune(r.Context(), store.Viewer{UID: c.UID, All: body.All}, body, time.Now())
 	if err == nil {
 		answer(w, http.StatusOK, pruned)
 	}
