@@ -35,7 +35,7 @@ import (
 	"codex-proxy/workers/control"
 )
 
-// Settings are what a Daemon starts with.
+// Settings are the initial settings of a Daemon.
 type Settings struct {
 	Config      *config.Config
 	Version     string
@@ -84,7 +84,7 @@ type Daemon struct {
 	loans     *loans
 	usage     *usage.Store
 	responses *stored.Store  // nil: none is kept
-	traces    *traces.Tracer // nil: there are none
+	traces    *traces.Tracer // nil without any
 	links     *links.Links
 	server    *api.API
 }
@@ -143,12 +143,12 @@ func (d *Daemon) connect(process *handoff.Predecessor) {
 	d.loads.Connect(d.ledger, d.pool)
 }
 
-// load is what this process has in flight.
+// load is the load of this process.
 func (d *Daemon) load() inflight.Load {
 	return inflight.Load{Workers: d.pool.Loads(), Keys: d.server.Limiter.KeyUses(), Waiting: d.pool.Waiting() > 0}
 }
 
-// setElsewhere counts what other processes have in flight.
+// setElsewhere counts the load of other processes.
 func (d *Daemon) setElsewhere(l inflight.Load) {
 	d.pool.SetPeerLoads(l.Workers)
 	d.server.Limiter.KeysElsewhere(l.Keys)

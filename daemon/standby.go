@@ -34,7 +34,7 @@ type planner struct {
 	memory map[string]remembered
 }
 
-// remembered is what the planner knows of one account from its earlier plans.
+// remembered is the planner's state of one account from its earlier plans.
 type remembered struct {
 	neededAt  time.Time // a plan last had a need for the worker
 	resumedAt time.Time // an operator ended a pause

@@ -70,7 +70,7 @@ func (e *ending) drain(ctx, grace context.Context) {
 }
 
 // retire ends a process that has a successor: it leaves its clients to the successor and
-// finishes what they have begun.
+// finishes the requests that they have begun.
 func (e *ending) retire(ctx, grace context.Context, hasten func()) {
 	var orders sync.WaitGroup
 	defer orders.Wait()

@@ -12,7 +12,7 @@ import (
 	"codex-proxy/workers/accounts"
 )
 
-// ErrNotConnected is a worker without a connection, whose account cannot be read now.
+// ErrNotConnected means that the account cannot be read now: the worker has no connection.
 var ErrNotConnected = errors.New("the worker is not connected")
 
 // account reads the account of one worker: one reading at a time, whoever asks.

@@ -10,7 +10,7 @@ import (
 	"codex-proxy/probes"
 )
 
-// Ask is what a request wants of the pool.
+// Ask is the demand of a request on the pool.
 type Ask struct {
 	Model string
 	// Key is the name of the request's API key. All requests without a name share

@@ -7,10 +7,10 @@ import (
 	"codex-proxy/workers/accounts"
 )
 
-// maxConversations bounds the conversations whose account is remembered, of about 200 bytes.
+// maxConversations bounds the conversations with a remembered account, of about 200 bytes each.
 const maxConversations = 10000
 
-// rotation is what the choice by the quota of accounts needs. All of it is touched under
+// rotation is the state of the choice by the quota of accounts. All of it is touched under
 // the queue's lock.
 type rotation struct {
 	policy        accounts.Policy
@@ -105,7 +105,7 @@ func (r *rotation) served(conversation string, i int) {
 	r.conversations.Put(conversation, next)
 }
 
-// find returns what is known of a conversation. The book has the pause of one that an
+// find returns the known state of a conversation. The book has the pause of one that an
 // earlier process served.
 func (r *rotation) find(id string) accounts.Conversation {
 	if known := r.conversations.Find(id); id == "" || known.Account != "" {

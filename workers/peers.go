@@ -1,6 +1,6 @@
 package workers
 
-// Loads are what this process has in flight on each worker that has any.
+// Loads are the loads of this process, of each worker with a turn in flight.
 func (r roster) Loads() map[string]Load {
 	loads := map[string]Load{}
 	for _, w := range r {

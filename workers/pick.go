@@ -84,7 +84,7 @@ func (d *dispatcher) timed(l *Lease) *Lease {
 	return l
 }
 
-// nearer is the error of the worker that came closer to being picked.
+// nearer is the error of the worker that was closer to being picked.
 func nearer(a, b error) error {
 	order := []error{errGivenUp, ErrNotReady, ErrNoModel, ErrPaused, ErrLogins, errExhausted, errAway, ErrBusy,
 		ErrDecoding, errHeld}

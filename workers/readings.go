@@ -18,7 +18,7 @@ type readings struct {
 	total *prometheus.CounterVec // by account and result
 
 	mu     sync.Mutex
-	quotas map[string]*lastReading // by what identifies the quota
+	quotas map[string]*lastReading // by the identity of the quota
 }
 
 // lastReading is the last reading of one quota.

@@ -21,7 +21,7 @@ type SavedWorker struct {
 	UsedAt   time.Time     `json:"used_at,omitzero"`  // when the last turn ended
 }
 
-// Save returns what Restore of the next process takes over.
+// Save returns the state for Restore in the next process.
 func (r roster) Save() Saved {
 	saved := Saved{}
 	for _, w := range r {
@@ -34,7 +34,7 @@ func (r roster) Save() Saved {
 	return saved
 }
 
-// Restore takes over what another process has saved. Both processes have counted
+// Restore takes over the saved state of another process. Both processes have counted
 // what happened since this one began, so each counter takes the larger value.
 func (r roster) Restore(saved Saved) {
 	for _, w := range r {

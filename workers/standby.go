@@ -35,7 +35,7 @@ var (
 	minKickPause = 2 * time.Second
 )
 
-// Role is what the plan of the accounts has decided for a worker.
+// Role is the decision of the plan of the accounts for a worker.
 type Role int
 
 // The roles of a worker.
@@ -121,7 +121,7 @@ func knock(socket string) error {
 	return err
 }
 
-// SetRole takes over what the plan has decided for the worker. The error wraps ErrUnknown.
+// SetRole sets the decision of the plan for the worker. The error wraps ErrUnknown.
 func (r roster) SetRole(name string, role Role) error {
 	w, err := r.find(name)
 	if err != nil {

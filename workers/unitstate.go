@@ -15,7 +15,7 @@ const (
 	busNone               // there is no bus here at all
 )
 
-// unitState is the part of a worker's state that comes from systemd.
+// unitState is the part of a worker's state that systemd reports.
 type unitState struct {
 	bus  bus
 	unit units.State
