@@ -18,7 +18,7 @@ var (
 type RPCError = rpc.Error
 
 var (
-	// ErrSlowConsumer ends a turn whose events were not read fast enough.
+	// ErrSlowConsumer ends a turn if its reader is too slow.
 	ErrSlowConsumer = errors.New("turn cancelled: its events were not read fast enough")
 	// ErrTurnClosed is the error of Next after Close.
 	ErrTurnClosed = errors.New("turn closed")

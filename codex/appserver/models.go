@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// maxModelPages bounds a list whose cursor never ends.
+// maxModelPages bounds a list with a cursor that never ends.
 const maxModelPages = 100
 
 // Model is a model that the worker can run.

@@ -109,7 +109,7 @@ func (e *TurnError) TryAgain() string {
 }
 
 // ResetsAt is TryAgain as a time, which codex writes in the time zone of the machine, without the date on the same day.
-// It is zero if there is none.
+// It is zero without one.
 func (e *TurnError) ResetsAt(now time.Time) time.Time {
 	words := ordinal.ReplaceAllString(e.TryAgain(), "$1")
 	if at, err := time.ParseInLocation("Jan 2, 2006 3:04 PM", words, now.Location()); err == nil {

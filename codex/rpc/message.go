@@ -11,7 +11,7 @@ import (
 )
 
 // Message is any message of the peer; the members that are present distinguish a request, a reply and a notification.
-// Its values lie in the read buffer: a handler copies what outlives it.
+// Its values lie in the read buffer: a handler copies the values that outlive it.
 type Message struct {
 	ID     json.RawMessage
 	Method string

@@ -67,7 +67,7 @@ func (c *Conn) writeAll(b [][]byte, timeout *time.Timer) (err error) {
 	return c.out.flushAndStop()
 }
 
-// queued returns the next messages without waiting, control messages first; nil if there are none.
+// queued returns the next messages without waiting, control messages first; nil without any.
 func (c *Conn) queued() (b [][]byte) {
 	if one, ok := c.nextControl(); ok {
 		return [][]byte{one}

@@ -17,7 +17,7 @@ var (
 	ErrNotAvailable = errors.New("the account is not available now")
 )
 
-// Book has what is known of each account. Its methods are safe for concurrent use. A nil
+// Book has the known state of each account. Its methods are safe for concurrent use. A nil
 // Book decides nothing and records nothing.
 type Book struct {
 	policy   Policy
@@ -37,7 +37,7 @@ type Book struct {
 	rotations map[string]Rotated
 }
 
-// entry is what belongs to one account alone, whatever shares its quota.
+// entry is the state of one account alone, whatever shares its quota.
 type entry struct {
 	login     Login
 	quotaID   string // empty: not known
@@ -154,7 +154,7 @@ func (b *Book) Identify(name string, login Login) {
 	})
 }
 
-// Doubt asks for a reading soon: what is known may be old. It changes no state.
+// Doubt asks for a reading soon: the known state may be old. It changes no state.
 func (b *Book) Doubt(name string, at time.Time) {
 	b.change(name, at, func(e *entry) {
 		q := b.quotas[e.key(name)]
@@ -244,7 +244,7 @@ func (b *Book) change(name string, now time.Time, do func(*entry)) {
 	}
 }
 
-// settle follows a change of what is known.
+// settle follows a change of the known state.
 func (b *Book) settle() {
 	b.choose()
 	b.revision++

@@ -31,7 +31,7 @@ func (c Candidate) Serves() bool { return c.State.Serves() && !c.Paused }
 // Available reports whether the account serves and is not low.
 func (c Candidate) Available() bool { return c.Serves() && c.State != Low }
 
-// CandidateOf is the account of the view, without what only its worker knows.
+// CandidateOf is the account of the view, without the fields that only its worker knows.
 func CandidateOf(v *View) Candidate {
 	return Candidate{
 		Name: v.Name, Quota: v.QuotaID, State: v.State, Paused: v.Paused, Left: v.Left,

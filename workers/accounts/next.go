@@ -41,7 +41,7 @@ func after(views []View, current string, others bool) string {
 // lastRank is that of a low account; what does not serve has none.
 const lastRank = 2
 
-// rank is 0 for the best. What is not known is no reason to leave an account, nor to go to it.
+// rank is 0 for the best. An unknown value is no reason to leave an account, nor to go to it.
 func (v *View) rank(current string) int {
 	switch {
 	case v.Paused || !v.State.Serves():

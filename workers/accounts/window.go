@@ -82,7 +82,7 @@ func sortWindows(windows []Window) []Window {
 	return windows
 }
 
-// lengthOf is the length of the window of that name; 0 if it is none.
+// lengthOf is the length of the window of that name; 0 for another name.
 func lengthOf(name string) time.Duration {
 	var n int64
 	var unit string

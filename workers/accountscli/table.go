@@ -13,7 +13,7 @@ import (
 	"codex-proxy/workers/codexhome"
 )
 
-// loginWords are what people read for the words of the JSON.
+// loginWords are the table's texts for the words of the JSON.
 var loginWords = map[string]string{
 	string(codexhome.ChatGPT): "ChatGPT", string(codexhome.APIKey): "API key", string(codexhome.OtherLogin): "other",
 	loginNotNeeded: "not needed", loginMissing: "missing", loginUnknown: "unknown",

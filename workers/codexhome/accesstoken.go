@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// AccessToken is what a ChatGPT login sends with its requests. It prints nothing of the token.
+// AccessToken is the token that a ChatGPT login sends with its requests. It prints nothing of the token.
 type AccessToken struct {
 	Token   string
 	Account string // the account's id at OpenAI
@@ -23,7 +23,7 @@ func (t AccessToken) String() string { return "the token of " + t.Account }
 // GoString implements fmt.GoStringer.
 func (t AccessToken) GoString() string { return t.String() }
 
-// ErrNoToken is a home whose login, if there is one, has no access token, such as an API key.
+// ErrNoToken is a home without an access token: it has no login, or one such as an API key.
 var ErrNoToken = errors.New("there is no ChatGPT login")
 
 // ReadAccessToken reads the access token of the login in a home. It does not ask the server whether that is valid.

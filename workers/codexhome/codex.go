@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// oldest is the first minor version of codex 0.x whose app-server this project works with.
+// oldest is the first minor version of codex 0.x with an app-server that this project supports.
 const oldest = 140
 
 // OldestAttended is that for remotes: the first one whose own clients come back after a cut.

@@ -14,7 +14,7 @@ import (
 // requests. No worker file has it.
 const Attended Mode = "attended"
 
-// Remote is what the home of a remote is made of.
+// Remote has the settings of the home of a remote.
 type Remote struct {
 	File      string // of the remote
 	Text      []byte // of the file, or a hash of it

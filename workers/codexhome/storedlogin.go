@@ -30,7 +30,7 @@ const (
 type StoredLogin struct {
 	Login   Login
 	Account string // of a ChatGPT login: the account's id at OpenAI, and the user's in it; empty: unknown
-	Refresh string // a digest of the refresh token; empty: there is none
+	Refresh string // a digest of the refresh token; empty without one
 }
 
 // authDocument is codex's auth.json (0.169). Older versions have no auth_mode.

@@ -27,7 +27,7 @@ const (
 		" BEFORE INSERT ON logs BEGIN SELECT RAISE(IGNORE); END"
 )
 
-// noTraces turns the trace log of codex off, and removes what it has collected. Nothing else may use the home. A
+// noTraces turns the trace log of codex off, and removes its content. Nothing else may use the home. A
 // failure does not prevent the start: the operator gets a note.
 func (h *Home) noTraces(ctx context.Context, w *Worker, c codex) {
 	dir := h.databases(w)

@@ -21,7 +21,7 @@ const (
 	// the end of those before them.
 	maxPeers    = 256
 	maxOfRemote = 4
-	// helloBound is for a peer to show who it is.
+	// helloBound is the time for a peer to identify itself.
 	helloBound = 5 * time.Second
 	// asksPerSecond bounds the messages of one connection: the next ones wait.
 	asksPerSecond = 20
@@ -49,7 +49,7 @@ type Server struct {
 	Peer func(ctx context.Context, pid int32) (Peer, error)
 	// Lend answers an Ask. An error that is no *Error is Unavailable.
 	Lend func(ctx context.Context, remote string, ask Ask) (Loan, error)
-	// Reading takes over what a remote reports of the limits of an account that it holds.
+	// Reading takes over a remote's report of the limits of an account that it holds.
 	Reading func(account string, limits json.RawMessage)
 	Logger  *slog.Logger
 
