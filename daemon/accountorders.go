@@ -16,7 +16,7 @@ import (
 	"codex-proxy/workers/control"
 )
 
-// accountTable is what operators see and order of the accounts. It is the
+// accountTable is the operators' view of the accounts, and their orders. It is the
 // control.AccountTable.
 type accountTable struct {
 	book        *accounts.Book

@@ -124,7 +124,7 @@ func New(s Settings) (*Daemon, error) {
 	return d, nil
 }
 
-// connect makes what connects this process to those before and after it.
+// connect connects this process to the processes before and after it.
 func (d *Daemon) connect(process *handoff.Predecessor) {
 	d.predecessor = succession.NewPredecessor(process, d.started)
 	d.loads = succession.NewLoads(d.predecessor, d.successor)
@@ -279,7 +279,7 @@ func (d *Daemon) Run(ctx context.Context, signals <-chan os.Signal) error {
 	return errors.Join(cause, g.Wait())
 }
 
-// end finishes what clients have begun. stopped reports whether the service was to stop:
+// end finishes the requests of clients. stopped reports whether the service was to stop:
 // with a successor, the signal was meant for that.
 func (d *Daemon) end(background, grace context.Context, stopped bool, hasten func()) {
 	e := &ending{

@@ -221,7 +221,7 @@ func (l *loans) choose(remote string, ask logins.Ask, out []string,
 	return cs, accounts.Lend(l.book.Policy(), cs, b, l.book.Switches(), now)
 }
 
-// conversation is that of the remote. The book has the pause of one that an earlier process served.
+// conversation is the remote's conversation. The book has the pause of one that an earlier process served.
 func (l *loans) conversation(remote string, ask logins.Ask) accounts.Conversation {
 	known := l.borrowers[remote]
 	c := known.now

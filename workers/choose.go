@@ -19,7 +19,7 @@ type rotation struct {
 	conversations *accounts.Conversations
 	now           func() time.Time
 
-	// known is what the book had of each worker at readAt and that revision. A pick touches
+	// known is the book's state of each worker at readAt and that revision. A pick touches
 	// much less memory by it.
 	known    []known
 	readAt   time.Time
@@ -131,7 +131,7 @@ func (r *rotation) gather(a Ask, now time.Time) {
 	c.confine()
 }
 
-// read takes over what the book has, if that may be another than before.
+// read takes over the state of the book, if it may have changed.
 func (r *rotation) read(now time.Time) {
 	revision := r.book.Revision()
 	if age := now.Sub(r.readAt); revision == r.revision && age >= 0 && age < knownFor {

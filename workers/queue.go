@@ -130,7 +130,7 @@ func (q *queue) look(now time.Time) (depth int, oldest time.Duration) {
 	return q.depth(), oldest
 }
 
-// report is what the probes publish of the queue.
+// report is the state of the queue that the probes publish.
 func (q *queue) report(now time.Time) probes.Queue {
 	depth, oldest := q.look(now)
 	return probes.Queue{Depth: depth, Limit: q.Limit, OldestWaitMS: float64(oldest.Microseconds()) / 1000}

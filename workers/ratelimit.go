@@ -28,7 +28,7 @@ func windowsOf(l appserver.RateLimits) []accounts.Window {
 	return windows
 }
 
-// changedWindows are the windows of an update, with what it omits.
+// changedWindows are the windows of an update, with the values that it omits.
 func changedWindows(known, update appserver.RateLimits) []accounts.Window {
 	if !known.Covers(update) {
 		return nil

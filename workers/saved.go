@@ -35,7 +35,7 @@ func (r roster) Save() Saved {
 }
 
 // Restore takes over the saved state of another process. Both processes have counted
-// what happened since this one began, so each counter takes the larger value.
+// the events since this one began, so each counter takes the larger value.
 func (r roster) Restore(saved Saved) {
 	for _, w := range r {
 		before, ok := saved[w.name]

@@ -53,7 +53,7 @@ type standby struct {
 	role     Role
 	wantedAt time.Time // when a request last waited for this worker to be started; zero once it is
 
-	resting string    // InvocationID of the run whose shim was asked to end it
+	resting string    // InvocationID of the run that its shim was asked to end
 	restBy  time.Time // the end of restBound
 	// awakeUntil is until when Rest does nothing, after a run that it did not end.
 	awakeUntil time.Time

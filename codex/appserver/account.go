@@ -86,7 +86,7 @@ type RateLimitWindow struct {
 
 // AccountLimits is codex's last reading from the account's server.
 type AccountLimits struct {
-	// RateLimits are those of the limit codex, or of the first one if there is none of that name.
+	// RateLimits are the limits under the name codex, or under the first name if codex is absent.
 	RateLimits RateLimits `json:"rateLimits"`
 	// AccountID is the account that the server names; empty if it names none.
 	AccountID string `json:"accountId"`

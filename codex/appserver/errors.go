@@ -22,7 +22,7 @@ var (
 	ErrSlowConsumer = errors.New("turn cancelled: its events were not read fast enough")
 	// ErrTurnClosed is the error of Next after Close.
 	ErrTurnClosed = errors.New("turn closed")
-	// ErrSilent is the error of NextWithin when no event has come for so long.
+	// ErrSilent is the error of NextWithin when no event has arrived for so long.
 	ErrSilent = errors.New("codex app-server is silent")
 )
 

@@ -41,7 +41,7 @@ type modelListResponse struct {
 	NextCursor string  `json:"nextCursor"`
 }
 
-// Models lists all models, the hidden ones too (see Model.Hidden), in codex's own order. The list comes from the
+// Models lists all models, the hidden ones too (see Model.Hidden), in codex's own order. The list is from the
 // worker's catalogue and does not depend on the login, so it proves no working account.
 func (c *Conn) Models(ctx context.Context) ([]Model, error) {
 	var models []Model

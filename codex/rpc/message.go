@@ -19,7 +19,7 @@ type Message struct {
 	// Fields are the values of the members of Params that Options.Fields names, in that order; nil where a member is
 	// missing.
 	Fields [fieldCount][]byte
-	// At is when the message came.
+	// At is when the message arrived.
 	At     time.Time
 	Result json.RawMessage
 	Error  *Error

@@ -65,7 +65,7 @@ func (c *Conn) handle(m Message) error {
 	return nil
 }
 
-// LastReceived is when the last message of any kind came.
+// LastReceived is when the last message of any kind arrived.
 func (c *Conn) LastReceived() time.Time { return began.Add(time.Duration(c.received.Load())) }
 
 // Alive is an error when the reading loop has handled one message for longer than bound. Handling never blocks, so

@@ -20,7 +20,7 @@ import (
 	"codex-proxy/workers/control"
 )
 
-// Editor is what one command line of keys works on. Locate has to be called first.
+// Editor is the state of one command line of keys. Locate has to be called first.
 type Editor struct {
 	File   File
 	Socket string // the daemon's control socket

@@ -1,4 +1,4 @@
-// Package inflight counts what the processes of a row of reloads have in flight. Together
+// Package inflight counts the load of the processes of a row of reloads. Together
 // they hold max_inflight of a worker and the limits of an API key, by these rules:
 //
 //   - The new process gets the load of the old ones with take, so that it counts them

@@ -45,7 +45,7 @@ type entry struct {
 	paused    bool
 }
 
-// key is that of the quota.
+// key is the key of the quota.
 func (e *entry) key(name string) string {
 	if e.quotaID == "" {
 		return "worker " + name
@@ -279,7 +279,7 @@ func (b *Book) choose() {
 	}
 }
 
-// quota is that of the account, with the state of its own login.
+// quota is the account's quota, with the state of its own login.
 func (b *Book) quota(name string) Quota {
 	e := b.entries[name]
 	q := b.quotas[e.key(name)]

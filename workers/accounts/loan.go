@@ -13,7 +13,7 @@ type Borrower struct {
 
 // Loan is the choice for a Borrower.
 type Loan struct {
-	// Index is that of the candidate; -1 if none lends now.
+	// Index is the index of the candidate; -1 if none lends now.
 	Index int
 	// Until is when an account may lend that may not before, because of RotationPause; zero without one.
 	Until time.Time

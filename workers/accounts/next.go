@@ -38,7 +38,7 @@ func after(views []View, current string, others bool) string {
 	return current
 }
 
-// lastRank is that of a low account; what does not serve has none.
+// lastRank is the rank of a low account; an account that does not serve has none.
 const lastRank = 2
 
 // rank is 0 for the best. An unknown value is no reason to leave an account, nor to go to it.

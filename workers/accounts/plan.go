@@ -171,7 +171,7 @@ func (pl *plan) byRotation(a, b member, start int, inUse View) int {
 // ranks order the states by how gladly an account takes turns.
 var ranks = map[State]int{Available: 1, Unknown: 2, Low: 3}
 
-// rankOf is that of the state; the account in use is before all, and accounts with its
+// rankOf is the rank of the state; the account in use is before all, and accounts with its
 // quota are after all.
 func rankOf(m member, inUse View) int {
 	switch {

@@ -35,7 +35,7 @@ type Quota struct {
 	// SpendReached means that a limit on spending is used up: credits do not help.
 	SpendReached bool `json:"spend_reached,omitempty"`
 	// Source and At are of the windows; a zero At means that none were read. At is when
-	// the reading began, or the update came.
+	// the reading began, or the update arrived.
 	Source Source    `json:"source,omitempty"`
 	At     time.Time `json:"at,omitzero"`
 	// RefusedAt is when the model endpoint last refused a turn for this quota; zero after a

@@ -59,7 +59,7 @@ func windowName(minutes int64) string {
 	return fmt.Sprintf("%dm", minutes)
 }
 
-// mergeWindows are the windows with those of an update, by length. A reset that the update
+// mergeWindows are the windows with the windows of an update, by length. A reset that the update
 // omits stays.
 func mergeWindows(known, update []Window) []Window {
 	merged := slices.Clone(known)

@@ -12,7 +12,7 @@ import (
 	"codex-proxy/workers/homelock"
 )
 
-// aside is a home for one login, beside that of the worker.
+// aside is a home for one login, next to the worker's home.
 type aside struct {
 	path string
 	lock *homelock.Lock

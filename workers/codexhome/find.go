@@ -20,7 +20,7 @@ var target = map[string][2]string{
 	"arm64": {"codex-linux-arm64", "aarch64-unknown-linux-musl"},
 }[runtime.GOARCH]
 
-// npmPrefixes are the directories of `npm install -g`: its own default, and that of distributions.
+// npmPrefixes are the directories of `npm install -g`: its own default, and the default of distributions.
 var npmPrefixes = []string{"/usr/local/lib/node_modules", "/usr/lib/node_modules"}
 
 // errScript means that a file is neither the native codex nor the npm package's start script.

@@ -101,7 +101,7 @@ func within(path, dir string) bool {
 	return err == nil && rest != ".." && !strings.HasPrefix(rest, "../")
 }
 
-// lookFor prints those of its arguments that exist.
+// lookFor prints its arguments that exist.
 const lookFor = `for file; do if [ -e "$file" ]; then echo "$file"; fi; done`
 
 // requireHidden runs a command in codex's sandbox, under the accepted settings, and fails if it sees a secret: other

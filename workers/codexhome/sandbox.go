@@ -13,7 +13,7 @@ import (
 // codex itself does not take beside a permission profile.
 type sandbox struct {
 	write   bool
-	roots   []string // writable directories beside the workspace
+	roots   []string // writable directories in addition to the workspace
 	tmp     bool     // whether /tmp is writable
 	network bool
 }

@@ -65,7 +65,7 @@ func TraceLogs(dir string) []string {
 	})
 }
 
-// IsTraceLog reports whether a file of that name in a home is one of them, or a journal of SQLite beside it.
+// IsTraceLog reports whether a file of that name in a home is one of them, or a journal of SQLite next to it.
 func IsTraceLog(name string) bool {
 	ours, _ := filepath.Match(traceLogs+"*", name) // the pattern is well-formed
 	return ours

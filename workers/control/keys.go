@@ -13,7 +13,7 @@ import (
 // Keys is the body of /v1/keys: the API keys in force.
 type Keys struct {
 	Count int `json:"count"`
-	// File is the key file that they come from.
+	// File is the key file that has them.
 	File string `json:"file,omitempty"`
 	// Digest is auth.Keys.Digest.
 	Digest string `json:"digest"`
@@ -37,7 +37,7 @@ type KeyTable interface {
 // does already, and is to get the command.
 var ErrMoved = errors.New("another process has taken over; ask again")
 
-// ErrOtherFile means that the daemon's keys come from another file.
+// ErrOtherFile means that the daemon's keys are in another file.
 var ErrOtherFile = errors.New("systemctl reload codex-proxy makes it go by what config.toml names")
 
 // movedPause is how long a client waits before it turns to the other process.

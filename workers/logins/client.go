@@ -330,7 +330,7 @@ func (c *Client) ask(ctx context.Context, ask Ask) (arrived, error) {
 			delete(l.waiting, id)
 			l.mu.Unlock()
 			select {
-			case a := <-answered: // it came meanwhile
+			case a := <-answered: // it arrived meanwhile
 				closeFile(a.file)
 			default:
 			}
@@ -366,7 +366,7 @@ func (l *link) send(r request) error {
 	return send(l.conn, r, -1)
 }
 
-// Reading tells the service what codex reported of the account's limits, the object rateLimits of
+// Reading sends the service codex's report of the account's limits, the object rateLimits of
 // account/rateLimits/updated. Without
 // a connection it is lost: the next one has all.
 func (c *Client) Reading(account string, limits json.RawMessage) {

@@ -45,7 +45,7 @@ type Loan struct {
 
 // Server answers remotes. Its functions are called from many goroutines.
 type Server struct {
-	// Peer says which remote has the process as its main process.
+	// Peer returns which remote has the process as its main process.
 	Peer func(ctx context.Context, pid int32) (Peer, error)
 	// Lend answers an Ask. An error that is no *Error is Unavailable.
 	Lend func(ctx context.Context, remote string, ask Ask) (Loan, error)

@@ -23,7 +23,7 @@ import (
 	"codex-proxy/units/restartdelay"
 )
 
-// relayLimit is far above what the few clients of one socket need.
+// relayLimit is far above the need of the few clients of one socket.
 const relayLimit = 64
 
 // ExitResting is the exit status of a worker that the proxy has ended because it has
@@ -40,7 +40,7 @@ type Shim struct {
 	Relay        string // the name of the inherited socket; empty: none
 	RelayTo      string // the path of the command's socket
 	Certificates string // the file for SSL_CERT_FILE=
-	BlockSIGTERM string // the file whose presence blocks SIGTERM
+	BlockSIGTERM string // the file that blocks SIGTERM while it exists
 	Waited       bool   // the unit has waited for its restart delay
 	Owner        Owner  // keeps COMMAND the only process of its kind
 	Command      notify.Command
