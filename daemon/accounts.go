@@ -144,7 +144,7 @@ type accountEvents struct {
 	blocked bool
 }
 
-// begin takes what an earlier process has left for reported.
+// begin takes the state of an earlier process for reported.
 func (e *accountEvents) begin(b *accounts.Book) {
 	now := time.Now()
 	e.states = map[string]accounts.State{}

@@ -192,7 +192,7 @@ func (d *Daemon) observe(registry prometheus.Registerer) *metrics {
 	return m
 }
 
-// operate makes what operators change while the service runs.
+// operate makes the tables that operators change while the service runs.
 func (d *Daemon) operate() {
 	gate := &gate{}
 	d.keys = &keyTable{
@@ -209,7 +209,7 @@ func (d *Daemon) operate() {
 	d.changes.control = server.Changed
 }
 
-// plan makes what starts and stops the workers by the quota of their accounts.
+// plan makes the planner that starts and stops the workers by the quota of their accounts.
 func (d *Daemon) plan(registry prometheus.Registerer) {
 	registry.MustRegister(workers.NewInUseCollector(d.book))
 	d.standby = &planner{

@@ -21,7 +21,7 @@ type health struct {
 	changed func() // the report has changed
 	// dependencies are the dependencies of the report.
 	dependencies func() []probes.Dependency
-	remotes      func() []probes.Remote // likewise
+	remotes      func() []probes.Remote // of the report
 	logger       *slog.Logger
 
 	loops []func(context.Context) error // each returns when its loop has made a pass

@@ -44,7 +44,7 @@ type keyTable struct {
 	named       string   // api_keys in the settings; empty: the credential of the unit
 	gate        *gate
 	predecessor *succession.Predecessor
-	revised     func() // ends the requests that a key may not have any more
+	revised     func() // closes the links that the keys do not allow any more
 	logger      *slog.Logger
 
 	mu      sync.Mutex // one change at a time; it guards changed
@@ -96,7 +96,7 @@ func (t *keyTable) follow(raw json.RawMessage) {
 	t.predecessor.Pass(handoff.Keys, text)
 }
 
-// logUnusable logs what holds while there is no key, and each key whose accounts are gone:
+// logUnusable logs the effect of a missing key, and each key without any of its accounts:
 // every request with it fails.
 func (t *keyTable) logUnusable() {
 	for _, key := range t.keys.All() {

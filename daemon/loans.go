@@ -21,7 +21,7 @@ import (
 	"codex-proxy/workers/logins"
 )
 
-// tellEvery is how often remotes are told of a choice that changes by time alone, and tellPause the least time between
+// tellEvery is the interval of notices of a choice that changes by time alone, and tellPause the least time between
 // two looks.
 const (
 	tellEvery = time.Second

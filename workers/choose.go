@@ -59,7 +59,7 @@ type choice struct {
 	now          time.Time
 	switches     uint64
 	candidates   []accounts.Candidate
-	options      []option // what belongs to each candidate
+	options      []option // the values of each candidate
 	conversation accounts.Conversation
 	held         time.Time // until when the conversation may not rotate; zero: it may
 }

@@ -279,7 +279,7 @@ func laneOf(a Ask) lane {
 	return lane{a.Model, "\n" + strings.Join(a.Accounts, "\n")} // no account is not all
 }
 
-// kind is what a refusal depends on: a drain refuses no lost turn, and images need
+// kind is the basis of a refusal: a drain refuses no lost turn, and images need
 // room of their own.
 type kind struct {
 	lane

@@ -6,8 +6,8 @@ import (
 	"codex-proxy/probes"
 )
 
-// Saved is what a reload passes on of each worker by its name: what systemd does
-// not report to a new process.
+// Saved is the state of each worker, by its name, that a reload passes on: systemd does
+// not report it to a new process.
 type Saved map[string]SavedWorker
 
 // SavedWorker is the part of one worker.

@@ -137,7 +137,7 @@ func (r roster) SetRole(name string, role Role) error {
 var ErrBusyOrGone = errors.New("the worker has turns in flight, or is not ready")
 
 // Rest ends a ready worker that has no turns, in any process: it takes no new ones, its shim
-// ends codex, and its unit stays stopped. It does not wait for the end. A request that comes
+// ends codex, and its unit stays stopped. It does not wait for the end. A request that arrives
 // meanwhile goes elsewhere, or starts the worker again. why is for the journal.
 func (r roster) Rest(name, why string) error {
 	w, err := r.find(name)
@@ -197,8 +197,8 @@ func (c *choice) summon(p accounts.Policy) {
 	}
 }
 
-// want has the worker started for a request. It wakes no queue, whose lock the caller may
-// hold.
+// want has the worker started for a request. It wakes no queue, because the caller may
+// hold the queue's lock.
 func (w *Worker) want() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -207,7 +207,7 @@ func (w *Worker) want() {
 	w.changed = make(chan struct{})
 }
 
-// planned is the worker as the plan of the accounts sees it. The plan adds what it knows itself.
+// planned is the worker in the form for the plan of the accounts. The plan adds what it knows itself.
 func (w *Worker) planned(now time.Time) accounts.Unit {
 	s, _ := w.view()
 	u := accounts.Unit{

@@ -26,8 +26,8 @@ var (
 	ErrSilent = errors.New("codex app-server is silent")
 )
 
-// JSON-RPC error codes that codex app-server 0.169 uses. Unknown methods, unknown threads and bad parameters all come
-// as CodeInvalidRequest.
+// JSON-RPC error codes that codex app-server 0.169 uses. Unknown methods, unknown threads and bad parameters all arrive
+// CodeInvalidRequest.
 const (
 	CodeInvalidRequest = -32600
 	codeMethodNotFound = -32601

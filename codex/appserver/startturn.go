@@ -42,7 +42,7 @@ func (c *Conn) startTurn(
 	return c.runTurn(ctx, threadID, Usage{}, start, r, o)
 }
 
-// runTurn injects r's items into the thread, whose earlier turns used the tokens in before, and starts the turn. next
+// runTurn injects r's items into the thread (its earlier turns used the tokens in before) and starts the turn. next
 // has the parameters with which a thread may be prestarted; nil prestarts none.
 func (c *Conn) runTurn(
 	ctx context.Context, threadID string, before Usage, next *threadStart, r TurnRequest, o *outstanding,

@@ -37,7 +37,7 @@ import (
 //
 // (*) The message begins with "stream disconnected before completion: ".
 //
-// Only response.incomplete between items comes with usage. A broken line of JSON
+// Only response.incomplete between items has usage. A broken line of JSON
 // inside a healthy stream is skipped and the turn completes. While codex retries
 // (Retrying), the kind is responseStreamDisconnected and the reason is in
 // AdditionalDetails.

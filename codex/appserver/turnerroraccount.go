@@ -16,7 +16,7 @@ type AccountFault string
 const (
 	NoFault         AccountFault = ""
 	UsageLimit      AccountFault = "usage_limit"      // the endpoint refused the request for the account's quota
-	UsageLimitLate  AccountFault = "in_stream"        // likewise, in a stream that it had begun
+	UsageLimitLate  AccountFault = "in_stream"        // the same, in a stream that it had begun
 	PaymentRequired AccountFault = "payment_required" // it answered with 402
 	// the plan lacks this model, or a limit of this model alone is used up
 	ModelRefused AccountFault = "model_refused"

@@ -11,7 +11,7 @@ import (
 type UpstreamError struct {
 	Message string // empty: codex reports a sentence of its own instead
 	Code    string // error.code, empty unless codex passes the JSON on, as it does for most 400s
-	Param   string // error.param, likewise
+	Param   string // error.param, empty in the same cases as Code
 	Phase   Phase
 }
 

@@ -18,7 +18,7 @@ const (
 	maxControl = 4096
 )
 
-// write sends the queued messages until the connection closes. It is the only writer, so a caller whose context ends
+// write sends the queued messages until the connection closes. It is the only writer, so a caller with an ended context
 // can return at once without cutting a message in half (which would end the connection for everyone).
 func (c *Conn) write() {
 	timeout := time.AfterFunc(math.MaxInt64, func() {

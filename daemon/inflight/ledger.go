@@ -82,7 +82,7 @@ func (l *Ledger) await(claim uint64) {
 	}
 }
 
-// update changes what claims wait for.
+// update changes the state that claims wait for.
 func (l *Ledger) update(change func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -54,7 +54,7 @@ func (e *entry) key(name string) string {
 }
 
 // NewBook makes the book of the named accounts, in the order of the policy; accounts that
-// the policy does not order come last. onChange is called after each change of a state, a
+// the policy does not order are last. onChange is called after each change of a state, a
 // pause, an identity or the account in use, from any goroutine and without a lock.
 func NewBook(p Policy, names []string, onChange func()) *Book {
 	b := &Book{
@@ -94,7 +94,7 @@ func (b *Book) Read(name, quotaID string, q Quota) {
 	})
 }
 
-// move makes the account one that has the identified quota. What was known of it before it
+// move makes the account one that has the identified quota. Its known state from before it
 // had an identity stays.
 func (b *Book) move(name, quotaID string) {
 	e := b.entries[name]
@@ -140,7 +140,7 @@ func (b *Book) Invalidate(name string, at time.Time) {
 	})
 }
 
-// Identify takes over the login that codex reports. What was known of a missing one stays,
+// Identify takes over the login that codex reports. The known state of a missing one stays,
 // for operators.
 func (b *Book) Identify(name string, login Login) {
 	b.change(name, login.At, func(e *entry) {

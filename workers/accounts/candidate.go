@@ -1,6 +1,6 @@
 package accounts
 
-// Candidate is one account as the choice sees it. Candidates come in the order of the policy.
+// Candidate is one account as the choice sees it. Candidates are in the order of the policy.
 type Candidate struct {
 	Name string // of the account's worker
 	// Quota identifies the quota; candidates of one account at OpenAI have the same.

@@ -138,7 +138,7 @@ func (pl *plan) isNext(n int, line []member) bool {
 }
 
 // line has the accounts that may serve, the first choice first. Accounts with a worker that fails
-// come last: the next candidate is started in place of each.
+// are last: the next candidate is started in place of each.
 func (pl *plan) line() []member {
 	line := slices.DeleteFunc(slices.Clone(pl.members), func(m member) bool {
 		return m.view.Paused || !m.view.State.Serves() || m.unit.Phase == Held

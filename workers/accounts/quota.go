@@ -28,7 +28,7 @@ type Quota struct {
 	Credits *Credits `json:"credits,omitempty"`
 	Plan    string   `json:"plan,omitempty"`
 	// Allowed is the account's server's own verdict on use within the windows; nil: it gave
-	// none. It outweighs the windows, whose shares are rounded.
+	// none. It outweighs the windows, because their shares are rounded.
 	Allowed *bool `json:"allowed,omitempty"`
 	// Reached is codex's rateLimitReachedType: the limit that is used up.
 	Reached string `json:"reached,omitempty"`

@@ -42,7 +42,7 @@ func (b *Book) Rotation(conversation string) Conversation {
 	return Conversation{Account: last.Account, Rotated: last.At, Switches: b.switches}
 }
 
-// restoreRotations takes over those of another process. A time that lies ahead comes from a
+// restoreRotations takes over the rotations of another process. A time that lies ahead is from a
 // clock that was wrong.
 func (b *Book) restoreRotations(saved map[string]Rotated, now time.Time) {
 	for conversation, before := range saved {

@@ -49,7 +49,7 @@ func (b *Book) Restore(saved Saved, now time.Time) {
 }
 
 // observed has the times of observations on the clock of this process. One that lies ahead
-// comes from a clock that was wrong: nothing that is observed now would be newer.
+// is from a clock that was wrong: nothing that is observed now would be newer.
 func (s SavedAccount) observed(now time.Time) SavedAccount {
 	for _, at := range []*time.Time{&s.Login.At, &s.Quota.At, &s.Quota.RefusedAt, &s.Quota.InvalidAt} {
 		if !at.IsZero() {

@@ -48,7 +48,7 @@ func (a *Accounts) saved(file string, names []string) (control.Accounts, error) 
 	return known, nil
 }
 
-// warn prints a line for people, once however often a watch comes to it.
+// warn prints a line for people, once however often a watch repeats it.
 func (a *Accounts) warn(format string, args ...any) {
 	if a.Watch {
 		if a.warned[format] {

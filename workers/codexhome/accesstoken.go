@@ -58,7 +58,7 @@ func ReadAccessToken(home string) (AccessToken, error) {
 	return AccessToken{Token: auth.Tokens.Access, Account: account, Expires: expiryOf(auth.Tokens.Access)}, nil
 }
 
-// expiryOf is the end of a token, which says so itself; 0 if it does not.
+// expiryOf is the end of a token, as the token states it; 0 if it does not.
 func expiryOf(token string) int64 {
 	var claims struct {
 		Expiry float64 `json:"exp"`

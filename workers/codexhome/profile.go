@@ -16,7 +16,7 @@ const profileName = "worker"
 // toolsHome is HOME of tools: codex's own is hidden from them, and a shell ends without a word there.
 const toolsHome = "/tmp"
 
-// shownToTools are the directories that tools may read beside the workspace. ":minimal" is codex's name for the
+// shownToTools are the directories that tools may read in addition to the workspace. ":minimal" is codex's name for the
 // programs and settings of the system, such as /usr and /etc.
 var shownToTools = []string{":minimal", "/opt", "/srv", "/tmp"}
 

@@ -32,7 +32,7 @@ type Remote struct {
 }
 
 // PrepareRemote makes the home of a remote ready for codex. Runtime/codex becomes a link to the program to run. Errors
-// are those of Prepare.
+// are the same as for Prepare.
 func (h *Home) PrepareRemote(ctx context.Context, r Remote) error {
 	if err := h.checkOwner(); err != nil {
 		return err

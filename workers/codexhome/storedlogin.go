@@ -44,7 +44,7 @@ type authDocument struct {
 	} `json:"tokens"`
 }
 
-// ReadLogin reads the login in a home, whose owner is not trusted. It runs no program, and does not ask the server
+// ReadLogin reads the login in a home of an untrusted owner. It runs no program, and does not ask the server
 // whether the login is valid. The error wraps fs.ErrNotExist if there is no such home.
 func ReadLogin(home string) (StoredLogin, error) {
 	root, err := os.OpenRoot(home)

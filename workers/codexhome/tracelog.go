@@ -55,7 +55,7 @@ func (h *Home) databases(w *Worker) string {
 	return h.Dir
 }
 
-// TraceLogs are codex's files of traces in a directory. What is no file is not one of them: a directory of that name
+// TraceLogs are codex's files of traces in a directory. Only regular files count: a directory of that name
 // turns the log off, too.
 func TraceLogs(dir string) []string {
 	files, _ := filepath.Glob(filepath.Join(dir, traceLogs)) // the pattern is well-formed
@@ -117,7 +117,7 @@ func (c codex) makeDatabases(ctx context.Context) error {
 }
 
 // MostTraces is the size in bytes above which the log of a remote is removed at its next start. A remote keeps its
-// threads, so codex itself bounds what it logs of each, and a person may look for a fault of codex there.
+// threads, so codex itself bounds its log of each, and a person may look for a fault of codex there.
 const MostTraces = 64 << 20
 
 // boundTraces bounds the log of a remote. It reads nothing of the file, which tools of the remote can write.

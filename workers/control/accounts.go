@@ -83,7 +83,7 @@ func (c *Client) Accounts(ctx context.Context) (Accounts, error) {
 
 // OrderAccount carries out an order, and returns the accounts after it.
 func (c *Client) OrderAccount(ctx context.Context, order AccountOrder) (a Accounts, err error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*answerTimeout) // a hand-off that is under way comes first
+	ctx, cancel := context.WithTimeout(ctx, 2*answerTimeout) // a hand-off that is under way is first
 	defer cancel()
 	body, err := json.Marshal(order)
 	if err != nil {

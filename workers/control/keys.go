@@ -72,7 +72,7 @@ func (s *Server) putKeys(w http.ResponseWriter, r *http.Request) {
 // SetKeys puts a key file into force in the running daemon, for every later request.
 // The daemon's key file must be the one at path, unless path is empty.
 func (c *Client) SetKeys(ctx context.Context, path, file string) (keys Keys, err error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*answerTimeout) // a hand-off that is under way comes first
+	ctx, cancel := context.WithTimeout(ctx, 2*answerTimeout) // a hand-off that is under way is first
 	defer cancel()
 	err = untilSettled(ctx, func() error {
 		_, err := c.ask(ctx, http.MethodPut, "/v1/keys?path="+url.QueryEscape(path), []byte(file), &keys)

@@ -17,7 +17,7 @@ import (
 	"codex-proxy/internal/unixtime"
 )
 
-// Login is what a worker lends: an access token, which is of use to nobody after ExpiresAt. The refresh token stays
+// Login is the loan of a worker: an access token, which is of use to nobody after ExpiresAt. The refresh token stays
 // with the worker.
 type Login struct {
 	AccessToken string `json:"access_token"`

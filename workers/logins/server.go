@@ -293,8 +293,8 @@ func (p *peer) send(a answer, fd int) error {
 	return send(p.conn, a, fd)
 }
 
-// Tell tells the remotes whose next ask would get another account. other gets the last ask of a remote, with the
-// account that it holds. A remote that was told is not told again before it has asked.
+// Tell notifies each remote if its next ask would get another account. other gets the last ask of a remote, with the
+// account that it holds. A notified remote is not notified again before it has asked.
 func (s *Server) Tell(other func(remote string, held Ask) bool) {
 	s.mu.Lock()
 	var untold []*peer

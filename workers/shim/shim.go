@@ -146,7 +146,7 @@ func orderly(status syscall.WaitStatus) bool {
 	return status.Exited() && status.ExitStatus() == 0 || status.Signaled() && status.Signal() == syscall.SIGHUP
 }
 
-// inherit takes the socket of the relay, and checks the options against what the
+// inherit takes the socket of the relay, and checks the options against those that the
 // service manager passed.
 func (s *Shim) inherit(watchdog time.Duration) error {
 	if err := s.fits(watchdog); err != nil {
