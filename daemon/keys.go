@@ -96,7 +96,7 @@ func (t *keyTable) follow(raw json.RawMessage) {
 	t.predecessor.Pass(handoff.Keys, text)
 }
 
-// logUnusable logs the effect of a missing key, and each key without any of its accounts:
+// logUnusable logs the access while there is no key, and each key without any of its accounts:
 // every request with it fails.
 func (t *keyTable) logUnusable() {
 	for _, key := range t.keys.All() {

@@ -26,7 +26,7 @@ var (
 	ErrSilent = errors.New("codex app-server is silent")
 )
 
-// JSON-RPC error codes that codex app-server 0.169 uses. Unknown methods, unknown threads and bad parameters all arrive
+// JSON-RPC error codes of codex app-server 0.169. Unknown methods, unknown threads and bad parameters all arrive as
 // CodeInvalidRequest.
 const (
 	CodeInvalidRequest = -32600

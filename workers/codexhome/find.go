@@ -89,7 +89,7 @@ func native(path string) (string, error) {
 }
 
 // packaged finds the binary of the npm package at root as node finds the platform package: nested in root, then
-// hoisted beside it or further up; then in root itself, for packages without platform packages.
+// hoisted next to it or further up; then in root itself, for packages without platform packages.
 func packaged(root string) (string, error) {
 	for dir := root; ; dir = filepath.Dir(dir) {
 		file := filepath.Join(dir, "node_modules/@openai", target[0], "vendor", target[1], "bin/codex")

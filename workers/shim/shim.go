@@ -138,7 +138,7 @@ func (s *Shim) end(status syscall.WaitStatus, logger *slog.Logger) error {
 }
 
 // final reports whether the unit does not restart after this exit status (RestartPreventExitStatus= of
-// codex-dependency@.service). It is that of a refused start or an invalid file; a server that exits with it has failed.
+// codex-dependency@.service). It means a refused start or an invalid file; a server that exits with it has failed.
 func final(status int) bool { return status == cli.TempFail || status == cli.Config }
 
 // orderly reports whether the command has ended as it was asked to.
