@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// AccessToken is the token that a ChatGPT login sends with its requests. It prints nothing of the token.
+// AccessToken has the values that a ChatGPT login sends with its requests. It prints nothing of the token.
 type AccessToken struct {
 	Token   string
 	Account string // the account's id at OpenAI
