@@ -16,7 +16,7 @@ import (
 	"codex-proxy/workers/control"
 )
 
-// accountTable is what operators see and order of the accounts. It is the
+// accountTable is the operators' view of the accounts, and their orders. It is the
 // control.AccountTable.
 type accountTable struct {
 	book        *accounts.Book
@@ -52,7 +52,7 @@ func (t *accountTable) Accounts() control.Accounts {
 	return all
 }
 
-// why is what is planned for an account. With all workers warm, nothing is planned for one.
+// why is the plan for an account. With all workers warm, nothing is planned for one.
 func (t *accountTable) why(step accounts.Step, inUse string) string {
 	var words []string
 	if step.Next {
@@ -96,7 +96,7 @@ func (t *accountTable) switchTo(name string) error {
 	return err
 }
 
-// remedy is what an operator can do about an account that is not available.
+// remedy is the advice to an operator about an account that is not available.
 func (t *accountTable) remedy(name string) string {
 	v, _ := t.book.View(name, time.Now())
 	switch {

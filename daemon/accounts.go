@@ -14,11 +14,11 @@ import (
 	"codex-proxy/workers/accounts"
 )
 
-// accountsInterval is the longest that what is known of the accounts is only in memory.
-// Changes of states are written at once: what else changes may change with each turn.
+// accountsInterval is the longest time that a change of the accounts is only in memory.
+// Changes of states are written at once: all other fields may change with each turn.
 const accountsInterval = 10 * time.Second
 
-// accountKeeper keeps what is known of the accounts in a file, and reports its changes.
+// accountKeeper keeps the known state of the accounts in a file, and reports its changes.
 type accountKeeper struct {
 	book      *accounts.Book
 	path      string          // empty: there is no file
@@ -35,14 +35,14 @@ type accountKeeper struct {
 	failed  bool     // the last attempt to write
 }
 
-// urgent is the part of an account whose change is written at once.
+// urgent is the part of an account that is written at once when it changes.
 type urgent struct {
 	name, quotaID string
 	state         accounts.State
 	paused, inUse bool
 }
 
-// newAccountKeeper makes the book of the accounts, with what the file has.
+// newAccountKeeper makes the book of the accounts, with the content of the file.
 func newAccountKeeper(policy accounts.Policy, names []string, logger *slog.Logger) *accountKeeper {
 	k := &accountKeeper{changes: make(chan struct{}, 1), logger: logger, events: accountEvents{logger: logger}}
 	k.book = accounts.NewBook(policy, names, k.changed)
@@ -144,7 +144,7 @@ type accountEvents struct {
 	blocked bool
 }
 
-// begin takes what an earlier process has left for reported.
+// begin takes the state of an earlier process for reported.
 func (e *accountEvents) begin(b *accounts.Book) {
 	now := time.Now()
 	e.states = map[string]accounts.State{}
@@ -157,7 +157,7 @@ func (e *accountEvents) begin(b *accounts.Book) {
 	e.blocked, _ = b.Blocked(now)
 }
 
-// report logs what has changed since the last call.
+// report logs the changes since the last call.
 func (e *accountEvents) report(views []accounts.View, blocked bool) {
 	for _, v := range views {
 		before := e.states[v.Name]

@@ -9,7 +9,7 @@ type changes struct {
 	// after each turn would make turns dearer the more workers there are.
 	awaitingTurns atomic.Bool
 	loads         func()   // the neighbours must get the load
-	control       func()   // what operators see may have changed
+	control       func()   // the state that operators see may have changed
 	others        []func() // the report may have changed
 }
 

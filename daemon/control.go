@@ -55,7 +55,7 @@ func (o operators) serve(l net.Listener) {
 	}
 }
 
-// leave leaves operators to the successor, whose workers are drained from now on.
+// leave leaves operators to the successor: from now on, drains apply to its workers.
 func (o operators) leave(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
 	defer cancel()

@@ -35,7 +35,7 @@ import (
 	"codex-proxy/workers/control"
 )
 
-// Settings are what a Daemon starts with.
+// Settings are the initial settings of a Daemon.
 type Settings struct {
 	Config      *config.Config
 	Version     string
@@ -84,7 +84,7 @@ type Daemon struct {
 	loans     *loans
 	usage     *usage.Store
 	responses *stored.Store  // nil: none is kept
-	traces    *traces.Tracer // nil: there are none
+	traces    *traces.Tracer // nil without any
 	links     *links.Links
 	server    *api.API
 }
@@ -124,7 +124,7 @@ func New(s Settings) (*Daemon, error) {
 	return d, nil
 }
 
-// connect makes what connects this process to those before and after it.
+// connect connects this process to the processes before and after it.
 func (d *Daemon) connect(process *handoff.Predecessor) {
 	d.predecessor = succession.NewPredecessor(process, d.started)
 	d.loads = succession.NewLoads(d.predecessor, d.successor)
@@ -143,12 +143,12 @@ func (d *Daemon) connect(process *handoff.Predecessor) {
 	d.loads.Connect(d.ledger, d.pool)
 }
 
-// load is what this process has in flight.
+// load is the load of this process.
 func (d *Daemon) load() inflight.Load {
 	return inflight.Load{Workers: d.pool.Loads(), Keys: d.server.Limiter.KeyUses(), Waiting: d.pool.Waiting() > 0}
 }
 
-// setElsewhere counts what other processes have in flight.
+// setElsewhere counts the load of other processes.
 func (d *Daemon) setElsewhere(l inflight.Load) {
 	d.pool.SetPeerLoads(l.Workers)
 	d.server.Limiter.KeysElsewhere(l.Keys)
@@ -192,7 +192,7 @@ func (d *Daemon) observe(registry prometheus.Registerer) *metrics {
 	return m
 }
 
-// operate makes what operators change while the service runs.
+// operate makes the tables that operators change while the service runs.
 func (d *Daemon) operate() {
 	gate := &gate{}
 	d.keys = &keyTable{
@@ -209,7 +209,7 @@ func (d *Daemon) operate() {
 	d.changes.control = server.Changed
 }
 
-// plan makes what starts and stops the workers by the quota of their accounts.
+// plan makes the planner that starts and stops the workers by the quota of their accounts.
 func (d *Daemon) plan(registry prometheus.Registerer) {
 	registry.MustRegister(workers.NewInUseCollector(d.book))
 	d.standby = &planner{
@@ -279,7 +279,7 @@ func (d *Daemon) Run(ctx context.Context, signals <-chan os.Signal) error {
 	return errors.Join(cause, g.Wait())
 }
 
-// end finishes what clients have begun. stopped reports whether the service was to stop:
+// end finishes the requests of clients. stopped reports whether the service was to stop:
 // with a successor, the signal was meant for that.
 func (d *Daemon) end(background, grace context.Context, stopped bool, hasten func()) {
 	e := &ending{

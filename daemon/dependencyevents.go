@@ -21,7 +21,7 @@ type dependencyEvents struct {
 
 // loggedEnd is the last end of a dependency that was logged.
 type loggedEnd struct {
-	at     time.Time // of the exit; zero: there was none
+	at     time.Time // of the exit; zero before the first
 	reason probes.DependencyReason
 	since  time.Time // when the dependency was last ready; zero: it is ready, or was never
 }

@@ -20,7 +20,7 @@ import (
 // offers to serve in any case.
 const handoffMargin = 5 * time.Second
 
-// ErrAlone is the failure of a reload in a process whose successor nobody would follow. The
+// ErrAlone is the failure of a reload in a process with a successor that nothing would follow. The
 // first process of a container takes the successor with it when it ends.
 var ErrAlone = errors.New("no service manager would learn of the new process; restart the service")
 

@@ -19,13 +19,13 @@ type health struct {
 	tracker *probes.Tracker
 	metrics *metrics
 	changed func() // the report has changed
-	// dependencies are those of the report.
+	// dependencies are the dependencies of the report.
 	dependencies func() []probes.Dependency
-	remotes      func() []probes.Remote // likewise
+	remotes      func() []probes.Remote // of the report
 	logger       *slog.Logger
 
 	loops []func(context.Context) error // each returns when its loop has made a pass
-	stuck atomic.Pointer[string]        // what the last pass found; nil: nothing
+	stuck atomic.Pointer[string]        // the findings of the last pass; nil: nothing
 }
 
 func (h *health) report() probes.Report { return h.tracker.Observe(h.snapshot()) }

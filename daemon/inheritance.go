@@ -25,11 +25,11 @@ type inheritance struct {
 	FailedHandoffs uint64 `json:"failed_handoffs"`
 	// HandoffBegan is the time at which this reload was requested.
 	HandoffBegan time.Time `json:"handoff_began,omitzero"`
-	// Load is what this process and its predecessors have in flight; nil in 0.1.0.
+	// Load is the load of this process and its predecessors; nil in 0.1.0.
 	Load *inflight.Load `json:"load,omitempty"`
 	// KeyLevels are how much of their limits per minute the keys have used up.
 	KeyLevels map[string]limits.KeyLevel `json:"key_levels,omitempty"`
-	// Accounts is what is known of the accounts. The file has it, too, but may be older.
+	// Accounts is the known state of the accounts. The file has it, too, but may be older.
 	Accounts *accounts.Saved `json:"accounts,omitempty"`
 	// Dependencies are the counts of the dependencies.
 	Dependencies dependencies.Saved `json:"dependencies,omitempty"`

@@ -19,7 +19,7 @@ import (
 	"codex-proxy/workers/control"
 )
 
-// keyState is what a successor must know of the keys before it could serve.
+// keyState is the state that a successor needs of the keys before it could serve.
 type keyState struct {
 	// Keys is the key file in force, if it is not the one of the start: systemd reads
 	// credentials once, when the service starts, and not when it is reloaded
@@ -44,14 +44,14 @@ type keyTable struct {
 	named       string   // api_keys in the settings; empty: the credential of the unit
 	gate        *gate
 	predecessor *succession.Predecessor
-	revised     func() // ends what a key may not have any more
+	revised     func() // closes the links that the keys do not allow any more
 	logger      *slog.Logger
 
 	mu      sync.Mutex // one change at a time; it guards changed
 	changed bool       // since the start of the service
 }
 
-// keyFileOf returns the file of the keys: that of the unit's credential, if none is named.
+// keyFileOf returns the file of the keys: the unit's credential, if none is named.
 func keyFileOf(named string) string { return filepath.Clean(cmp.Or(named, paths.KeyFile)) }
 
 // InForce implements control.KeyTable.
@@ -96,7 +96,7 @@ func (t *keyTable) follow(raw json.RawMessage) {
 	t.predecessor.Pass(handoff.Keys, text)
 }
 
-// logUnusable logs what holds while there is no key, and each key whose accounts are gone:
+// logUnusable logs the access while there is no key, and each key without any of its accounts:
 // every request with it fails.
 func (t *keyTable) logUnusable() {
 	for _, key := range t.keys.All() {

@@ -16,7 +16,7 @@ func LimitProcessors() {
 	}
 }
 
-// idleHeap is about what Go's heap has without requests, in bytes.
+// idleHeap is about the size of Go's heap without requests, in bytes.
 const idleHeap = 16 << 20
 
 // limitHeap has the garbage of requests collected before the process is twice as large as

@@ -21,7 +21,7 @@ import (
 	"codex-proxy/workers/logins"
 )
 
-// tellEvery is how often remotes are told of a choice that changes by time alone, and tellPause the least time between
+// tellEvery is the interval of notices of a choice that changes by time alone, and tellPause the least time between
 // two looks.
 const (
 	tellEvery = time.Second
@@ -51,10 +51,10 @@ type loanWorkers interface {
 	Reported(worker string, limits json.RawMessage)
 }
 
-// borrower is what is remembered of a remote.
+// borrower is the remembered state of a remote.
 type borrower struct {
 	now accounts.Conversation
-	// before is the conversation before its account became that of now: it counts if the new one has lent nothing.
+	// before is the conversation before the current account: it counts if the new one has lent nothing.
 	before accounts.Conversation
 }
 
@@ -82,7 +82,7 @@ func newLoans(book *accounts.Book, workers loanWorkers, systemd *units.Manager, 
 	return l
 }
 
-// peer says which remote the process is.
+// peer returns which remote the process is.
 func (l *loans) peer(ctx context.Context, pid int32) (logins.Peer, error) {
 	main, err := l.main(ctx, uint32(pid))
 	if err != nil && !errors.Is(err, units.ErrNotMain) {
@@ -97,7 +97,7 @@ func (l *loans) peer(ctx context.Context, pid int32) (logins.Peer, error) {
 	return logins.Peer{Remote: name, Run: main.Run}, nil
 }
 
-// serve answers remotes on the listener, and tells them of changes, until ctx ends.
+// serve answers remotes on the listener, and notifies them of changes, until ctx ends.
 func (l *loans) serve(ctx context.Context, listener net.Listener) error {
 	telling := make(chan struct{})
 	go func() { defer close(telling); l.tell(ctx) }()
@@ -221,7 +221,7 @@ func (l *loans) choose(remote string, ask logins.Ask, out []string,
 	return cs, accounts.Lend(l.book.Policy(), cs, b, l.book.Switches(), now)
 }
 
-// conversation is that of the remote. The book has the pause of one that an earlier process served.
+// conversation is the remote's conversation. The book has the pause of one that an earlier process served.
 func (l *loans) conversation(remote string, ask logins.Ask) accounts.Conversation {
 	known := l.borrowers[remote]
 	c := known.now
@@ -240,7 +240,7 @@ func (l *loans) conversation(remote string, ask logins.Ask) accounts.Conversatio
 // conversationOf is the name of a remote's turns in the book. No conversation of the API has such a name.
 func conversationOf(remote string) string { return "remote " + remote }
 
-// record keeps what was lent. It is under the lock.
+// record keeps the loan. The caller holds the lock.
 func (l *loans) record(remote string, ask logins.Ask, loan accounts.Loan, now time.Time) {
 	before := l.conversation(remote, ask)
 	if loan.Next.Account != before.Account && loan.Next.Rotated.Equal(now) {

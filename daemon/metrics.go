@@ -12,7 +12,7 @@ import (
 	"codex-proxy/probes"
 )
 
-// metrics are those of the process, readiness, hand-offs and watchdog.
+// metrics are the metrics of the process, readiness, hand-offs and watchdog.
 type metrics struct {
 	flips    *prometheus.CounterVec
 	handoffs struct{ done, failed atomic.Uint64 }
@@ -20,11 +20,11 @@ type metrics struct {
 	passed   atomic.Pointer[time.Time] // the last pass of the watchdog's check, by the monotonic clock
 }
 
-// metricsSettings are what the metrics report beside their own counts.
+// metricsSettings holds the values that metrics report in addition to their own counts.
 type metricsSettings struct {
 	version  string
 	active   func() bool   // a predecessor runs
-	watchdog time.Duration // the interval; 0: there is none
+	watchdog time.Duration // the interval; 0 without a watchdog
 }
 
 // newMetrics registers the metrics.

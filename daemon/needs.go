@@ -52,7 +52,7 @@ func watchdogOf(name string) time.Duration {
 	return s.Probe.Watchdog()
 }
 
-// required is what each dependency is required by.
+// required names, for each dependency, its requirers: units and the service.
 func required(d config.Dependencies) (all []dependencies.Required) {
 	for _, name := range d.Names() {
 		r := dependencies.Required{Name: name, By: requires.Of(d.Requires, name)}
@@ -73,7 +73,7 @@ func (n *needs) units() (all []string) {
 	return all
 }
 
-// assign sets what each worker waits for. A dependency without which the service is not ready
+// assign sets the dependencies that each worker waits for. A dependency without which the service is not ready
 // keeps turns from all workers.
 func (n *needs) assign() {
 	if len(n.settings.Requires) == 0 {

@@ -14,10 +14,10 @@ import (
 	"codex-proxy/internal/paths"
 )
 
-// greetBound is for what the daemon answers at once.
+// greetBound is for a request that the daemon answers at once.
 const greetBound = 5 * time.Second
 
-// ReloadPath returns the socket of RequestReload: that of the unit, for a command of
+// ReloadPath returns the socket of RequestReload: the unit's socket, for a command of
 // the unit.
 func ReloadPath() string {
 	dir := os.Getenv("RUNTIME_DIRECTORY")

@@ -25,7 +25,7 @@ const resetBound = 5 * time.Second
 // the healthy time that a worker needs for it. systemd resets no delay while a unit runs.
 // While systemd is busy, or the bus away, it tries again.
 func resetRestartDelay(ctx context.Context, after time.Duration, systemd *units.Manager, logger *slog.Logger) error {
-	for level := slog.LevelWarn; ; level = slog.LevelDebug { // the warning comes once
+	for level := slog.LevelWarn; ; level = slog.LevelDebug { // the warning is logged once
 		select {
 		case <-time.After(after):
 		case <-ctx.Done():

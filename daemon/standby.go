@@ -34,7 +34,7 @@ type planner struct {
 	memory map[string]remembered
 }
 
-// remembered is what the planner knows of one account from its earlier plans.
+// remembered is the planner's state of one account from its earlier plans.
 type remembered struct {
 	neededAt  time.Time // a plan last had a need for the worker
 	resumedAt time.Time // an operator ended a pause
@@ -128,7 +128,7 @@ func (p *planner) carryOut(now time.Time) (due time.Time) {
 	return due
 }
 
-// recall adds to the units what earlier plans have found, and since when operators have
+// recall adds to the units the findings of earlier plans, and since when operators have
 // ended a pause.
 func (p *planner) recall(views []accounts.View, units []accounts.Unit, now time.Time) {
 	p.mu.Lock()

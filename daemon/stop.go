@@ -70,7 +70,7 @@ func (e *ending) drain(ctx, grace context.Context) {
 }
 
 // retire ends a process that has a successor: it leaves its clients to the successor and
-// finishes what they have begun.
+// finishes the requests that they have begun.
 func (e *ending) retire(ctx, grace context.Context, hasten func()) {
 	var orders sync.WaitGroup
 	defer orders.Wait()
@@ -113,7 +113,7 @@ func (e *ending) cutOff() {
 }
 
 // leaveLinks passes the connections to remotes on to the successor, which has them in a moment. They may go on for
-// days; what could not be passed on ends with this process, and its client connects again.
+// days; a connection that is not passed on ends with this process, and its client reconnects.
 func (e *ending) leaveLinks(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, shutdownTimeout)
 	defer cancel()
@@ -122,7 +122,7 @@ func (e *ending) leaveLinks(ctx context.Context) {
 	}
 }
 
-// close ends what has no reason to go on. The connections to remotes are the last: a client that connects again at
+// close ends all that has no reason to go on. The connections to remotes are the last: a client that connects again at
 // once finds the next process.
 func (e *ending) close(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, shutdownTimeout)
@@ -141,7 +141,7 @@ func (e *ending) close(ctx context.Context) {
 }
 
 // awaitIdle waits within the grace for the last turn, of this process or of a predecessor,
-// and for the last request, which has no turn yet while its body comes or its images are
+// and for the last request, which has no turn yet while its body arrives or its images are
 // fetched. It does not wait for requests that are refused: while they keep coming, there
 // may always be one.
 func (e *ending) awaitIdle(grace context.Context) bool {

@@ -12,10 +12,10 @@ import (
 	"codex-proxy/workers/accounts"
 )
 
-// ErrNotConnected is a worker without a connection, whose account cannot be read now.
+// ErrNotConnected means that the account cannot be read now: the worker has no connection.
 var ErrNotConnected = errors.New("the worker is not connected")
 
-// account reads the account of one worker: one reading at a time, whoever asks.
+// account reads the account of one worker: one reading at a time for all callers.
 type account struct {
 	wake chan struct{} // capacity 1: it may be time for a reading
 
@@ -113,7 +113,7 @@ func (a *account) finish(tried time.Time, err error) (beginsToFail bool) {
 	return beginsToFail
 }
 
-// read takes over what a reading has found.
+// read takes over the result of a reading.
 func (a *account) read(limits appserver.RateLimits) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -136,7 +136,7 @@ func (a *account) changed(n appserver.Notification) []accounts.Window {
 	return windows
 }
 
-// notified takes over what codex reports by itself.
+// notified takes over a notification of codex.
 func (w *Worker) notified(n appserver.Notification) {
 	if windows := w.account.changed(n); len(windows) > 0 {
 		w.book.Update(w.name, windows, time.Now())

@@ -6,7 +6,7 @@ import (
 	"codex-proxy/workers/accounts"
 )
 
-// Account is what is known of a worker's account.
+// Account is the known state of a worker's account.
 type Account struct {
 	Worker string `json:"worker"`
 	// Login is chatgpt, apiKey or another word of codex's; empty without one. Required means
@@ -33,16 +33,16 @@ type Account struct {
 	RefusedAt time.Time         `json:"refused_at,omitzero"`
 	InvalidAt time.Time         `json:"invalid_at,omitzero"`
 	Credits   *accounts.Credits `json:"credits,omitempty"`
-	// SharedWith are the workers whose logins are the same account at OpenAI.
+	// SharedWith are the workers with a login of the same account at OpenAI.
 	SharedWith []string `json:"shared_with,omitempty"`
 	Paused     bool     `json:"paused,omitempty"`
 	InUse      bool     `json:"in_use,omitempty"`
 }
 
-// Book has what is known of the workers' accounts.
+// Book has the known state of the workers' accounts.
 func (p *Pool) Book() *accounts.Book { return p.book }
 
-// Accounts are those of which something is known, also those of workers that do not run.
+// Accounts are the accounts with a known state, also of workers that do not run.
 func (p *Pool) Accounts() []Account { return AccountsOf(p.book, time.Now()) }
 
 // AccountsOf are the accounts of a Book of which something is known.

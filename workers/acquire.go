@@ -10,7 +10,7 @@ import (
 	"codex-proxy/probes"
 )
 
-// Ask is what a request wants of the pool.
+// Ask is the demand of a request on the pool.
 type Ask struct {
 	Model string
 	// Key is the name of the request's API key. All requests without a name share
@@ -66,7 +66,7 @@ type dispatcher struct {
 
 // Acquire returns a lease on a ready worker with the model, after a wait in the
 // queue if need be. The error is one of the sentinels, the reason why there was no
-// slot, ctx's cause, or that of OnSilence; then the request has left the queue.
+// slot, ctx's cause, or the cause of OnSilence; then the request has left the queue.
 func (d *dispatcher) Acquire(ctx context.Context, a Ask) (*Lease, error) {
 	w := d.queue.enter(a)
 	if a.again() {

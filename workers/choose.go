@@ -7,10 +7,10 @@ import (
 	"codex-proxy/workers/accounts"
 )
 
-// maxConversations bounds the conversations whose account is remembered, of about 200 bytes.
+// maxConversations bounds the conversations with a remembered account, of about 200 bytes each.
 const maxConversations = 10000
 
-// rotation is what the choice by the quota of accounts needs. All of it is touched under
+// rotation is the state of the choice by the quota of accounts. All of it is touched under
 // the queue's lock.
 type rotation struct {
 	policy        accounts.Policy
@@ -19,7 +19,7 @@ type rotation struct {
 	conversations *accounts.Conversations
 	now           func() time.Time
 
-	// known is what the book had of each worker at readAt and that revision. A pick touches
+	// known is the book's state of each worker at readAt and that revision. A pick touches
 	// much less memory by it.
 	known    []known
 	readAt   time.Time
@@ -59,7 +59,7 @@ type choice struct {
 	now          time.Time
 	switches     uint64
 	candidates   []accounts.Candidate
-	options      []option // what belongs to each candidate
+	options      []option // the values of each candidate
 	conversation accounts.Conversation
 	held         time.Time // until when the conversation may not rotate; zero: it may
 }
@@ -105,7 +105,7 @@ func (r *rotation) served(conversation string, i int) {
 	r.conversations.Put(conversation, next)
 }
 
-// find returns what is known of a conversation. The book has the pause of one that an
+// find returns the known state of a conversation. The book has the pause of one that an
 // earlier process served.
 func (r *rotation) find(id string) accounts.Conversation {
 	if known := r.conversations.Find(id); id == "" || known.Account != "" {
@@ -131,7 +131,7 @@ func (r *rotation) gather(a Ask, now time.Time) {
 	c.confine()
 }
 
-// read takes over what the book has, if that may be another than before.
+// read takes over the state of the book, if it may have changed.
 func (r *rotation) read(now time.Time) {
 	revision := r.book.Revision()
 	if age := now.Sub(r.readAt); revision == r.revision && age >= 0 && age < knownFor {

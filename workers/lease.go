@@ -34,7 +34,7 @@ func (l *Lease) Release() {
 // called from any goroutine, and does not wait.
 func (l *Lease) Hold() (release func()) { return l.slot.hold() }
 
-// Decoded releases the room for images, once codex has decoded those of the request.
+// Decoded releases the room for images, once codex has decoded the images of the request.
 func (l *Lease) Decoded() { l.slot.decoded() }
 
 // Suspect reports that codex has left a turn without a message for too long. A

@@ -88,7 +88,7 @@ func (l *line) removeKey(key string) {
 
 // victim is the newest request of the key that has the most waiting, of the
 // newcomer's key if there are several: a key that floods the queue loses its own
-// requests, not those of others.
+// requests, not the requests of others.
 func (l *line) victim(newcomer *waiter) *waiter {
 	longest := l.byKey[newcomer.ask.Key]
 	for _, key := range l.keys {

@@ -19,7 +19,7 @@ const (
 	afterLossWait = time.Second
 )
 
-// link is the part of a worker's state that comes from its socket.
+// link is the part of a worker's state that its socket determines.
 type link struct {
 	conn      *appserver.Conn // non-nil only after a complete handshake
 	handshake *probes.Handshake

@@ -2,7 +2,7 @@ package workers
 
 import "time"
 
-// Load is what turns take up of a worker.
+// Load is the part of a worker's capacity that turns use.
 type Load struct {
 	Turns    int   `json:"turns,omitempty"`    // in flight, and those that codex has yet to end
 	Decoding int64 `json:"decoding,omitempty"` // bytes of images that codex may be decoding
@@ -28,7 +28,7 @@ func (l Load) decodes(bytes int64) bool {
 // slots is the part of a worker's state that turns change.
 type slots struct {
 	inflight  int
-	lingering int       // turns whose request has ended, and that codex has yet to end
+	lingering int       // turns without a request, which codex has yet to end
 	decoding  int64     // bytes of images that codex may be decoding
 	peers     Load      // of the other processes of the service
 	usedAt    time.Time // when the last turn ended
@@ -37,7 +37,7 @@ type slots struct {
 // turns are those in flight, and those that codex has yet to end.
 func (s *slots) turns() int { return s.inflight + s.lingering }
 
-// load is what the turns of this process take up, total those of all processes.
+// load counts the turns of this process, total the turns of all processes.
 func (s *slots) load() Load  { return Load{s.turns(), s.decoding} }
 func (s *slots) total() Load { return s.load().Plus(s.peers) }
 

@@ -45,7 +45,7 @@ func among(names []string, worker string) bool {
 	return len(names) == 0 || slices.Contains(names, worker)
 }
 
-// Models are the models of those of the named workers that are ready or on standby, or of
+// Models are the models of each named worker that is ready or on standby, or of
 // all if none is named; each once, in the workers' order. Those of a standby are the ones
 // that it listed when it was last ready.
 func (p *Pool) Models(names ...string) []string {

@@ -10,7 +10,7 @@ import (
 // manyRestarts in a row are no accident.
 const manyRestarts = 3
 
-// outage is what was logged of the current outage, so that each line is logged once.
+// outage records the logged lines of the current outage, so that each is logged once.
 type outage struct {
 	loopLogged  bool // cleared by ResetAfter of health
 	limitLogged bool // cleared when the unit is no longer failed

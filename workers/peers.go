@@ -1,6 +1,6 @@
 package workers
 
-// Loads are what this process has in flight on each worker that has any.
+// Loads are the loads of this process, of each worker with a turn in flight.
 func (r roster) Loads() map[string]Load {
 	loads := map[string]Load{}
 	for _, w := range r {
@@ -14,8 +14,8 @@ func (r roster) Loads() map[string]Load {
 	return loads
 }
 
-// SetPeerLoads takes over what other processes have in flight on each worker: it
-// counts against MaxInflight like that of this process. It does not wait for
+// SetPeerLoads takes over the load of other processes on each worker: it
+// counts against MaxInflight like the load of this process. It does not wait for
 // Settings.Claim. The caller calls Wake next, which may wait for it.
 func (r roster) SetPeerLoads(loads map[string]Load) {
 	for _, w := range r {

@@ -84,7 +84,7 @@ func (d *dispatcher) timed(l *Lease) *Lease {
 	return l
 }
 
-// nearer is the error of the worker that came closer to being picked.
+// nearer is the error of the worker that was closer to being picked.
 func nearer(a, b error) error {
 	order := []error{errGivenUp, ErrNotReady, ErrNoModel, ErrPaused, ErrLogins, errExhausted, errAway, ErrBusy,
 		ErrDecoding, errHeld}
@@ -151,7 +151,7 @@ func (s *state) vacancy(a Ask, maxInflight int) error {
 	return s.full(a.Decoding, maxInflight)
 }
 
-// absence is what a worker that is not ready means to a request for the model. A
+// absence is the effect of a worker that is not ready on a request for the model. A
 // worker that was never connected may have any model once it starts, also if
 // systemd is just about to try again.
 func (s *state) absence(model string) error {

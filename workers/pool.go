@@ -23,7 +23,7 @@ type Pool struct {
 	readings  *readings
 }
 
-// NewPool groups workers whose settings share the same OnChange.
+// NewPool groups workers. Their settings share the same OnChange.
 func NewPool(workers []*Worker, waiting Queue, onChange func()) *Pool {
 	p := &Pool{roster: workers, dispatcher: dispatcher{workers: workers, onChange: onChange}}
 	p.queue = newQueue(waiting, p.pick)

@@ -130,7 +130,7 @@ func (q *queue) look(now time.Time) (depth int, oldest time.Duration) {
 	return q.depth(), oldest
 }
 
-// report is what the probes publish of the queue.
+// report is the state of the queue that the probes publish.
 func (q *queue) report(now time.Time) probes.Queue {
 	depth, oldest := q.look(now)
 	return probes.Queue{Depth: depth, Limit: q.Limit, OldestWaitMS: float64(oldest.Microseconds()) / 1000}
@@ -279,7 +279,7 @@ func laneOf(a Ask) lane {
 	return lane{a.Model, "\n" + strings.Join(a.Accounts, "\n")} // no account is not all
 }
 
-// kind is what a refusal depends on: a drain refuses no lost turn, and images need
+// kind is the basis of a refusal: a drain refuses no lost turn, and images need
 // room of their own.
 type kind struct {
 	lane

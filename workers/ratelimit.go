@@ -15,7 +15,7 @@ type Limit struct {
 	ResetsAt  time.Time `json:"resets_at,omitzero"`
 }
 
-// windowsOf are the windows of limits. A window whose length codex does not know is left out.
+// windowsOf are the windows of limits. A window of unknown length is left out.
 func windowsOf(l appserver.RateLimits) []accounts.Window {
 	var windows []accounts.Window
 	for _, w := range []*appserver.RateLimitWindow{l.Primary, l.Secondary} {
@@ -28,7 +28,7 @@ func windowsOf(l appserver.RateLimits) []accounts.Window {
 	return windows
 }
 
-// changedWindows are the windows of an update, with what it omits.
+// changedWindows are the windows of an update, with the values that it omits.
 func changedWindows(known, update appserver.RateLimits) []accounts.Window {
 	if !known.Covers(update) {
 		return nil

@@ -10,7 +10,7 @@ import (
 
 // unreachable records since when an active unit's socket has refused connections.
 // Only a failure before the worker could accept counts. A worker that accepts and
-// does not answer hangs, and so does one whose backlog is full (EAGAIN, unix(7));
+// does not answer hangs, and so does one with a full backlog (EAGAIN, unix(7));
 // its own watchdog handles both.
 func (l *link) unreachable(err error, now time.Time) {
 	switch {

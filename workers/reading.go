@@ -20,7 +20,7 @@ const readingTimeout = 30 * time.Second
 var errLoginInvalid = errors.New("the account's server does not accept the login")
 
 // read reads the account of the session's worker, and returns when the reading of the
-// account's quota began that it rests on. On an error, what is known stays.
+// account's quota began that it rests on. On an error, the known state stays.
 func (s *session) read(ctx context.Context) (begun time.Time, err error) {
 	ctx, cancel := context.WithTimeout(ctx, readingTimeout)
 	defer cancel()
@@ -90,7 +90,7 @@ func loginOf(a appserver.Account, at time.Time) accounts.Login {
 	return login
 }
 
-// quotaID identifies the quota: an account at ChatGPT may be a workspace, whose users have
+// quotaID identifies the quota: an account at ChatGPT may be a workspace, and its users have
 // limits of their own. It is a hash, so that no file and no answer has the ids. It is empty
 // without an account.
 func quotaID(accountID string, a appserver.Account) string {

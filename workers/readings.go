@@ -18,7 +18,7 @@ type readings struct {
 	total *prometheus.CounterVec // by account and result
 
 	mu     sync.Mutex
-	quotas map[string]*lastReading // by what identifies the quota
+	quotas map[string]*lastReading // by the identity of the quota
 }
 
 // lastReading is the last reading of one quota.
@@ -122,7 +122,7 @@ func (l *lastReading) set(begun time.Time, by *session, err error) {
 	l.begun, l.by, l.err = begun, by, err
 }
 
-// holds reports whether the result is also that of the session: a failure may be one of
+// holds reports whether the result also applies to the session: a failure may be one of
 // another worker, and another worker's login proves nothing about one that was refused.
 func (l *lastReading) holds(s *session, invalid bool) bool {
 	l.mu.Lock()

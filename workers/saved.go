@@ -6,8 +6,8 @@ import (
 	"codex-proxy/probes"
 )
 
-// Saved is what a reload passes on of each worker by its name: what systemd does
-// not report to a new process.
+// Saved is the state of each worker, by its name, that a reload passes on: systemd does
+// not report it to a new process.
 type Saved map[string]SavedWorker
 
 // SavedWorker is the part of one worker.
@@ -21,7 +21,7 @@ type SavedWorker struct {
 	UsedAt   time.Time     `json:"used_at,omitzero"`  // when the last turn ended
 }
 
-// Save returns what Restore of the next process takes over.
+// Save returns the state for Restore in the next process.
 func (r roster) Save() Saved {
 	saved := Saved{}
 	for _, w := range r {
@@ -34,8 +34,8 @@ func (r roster) Save() Saved {
 	return saved
 }
 
-// Restore takes over what another process has saved. Both processes have counted
-// what happened since this one began, so each counter takes the larger value.
+// Restore takes over the saved state of another process. Both processes have counted
+// the events since this one began, so each counter takes the larger value.
 func (r roster) Restore(saved Saved) {
 	for _, w := range r {
 		before, ok := saved[w.name]

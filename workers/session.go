@@ -12,7 +12,7 @@ import (
 	"codex-proxy/internal/fault"
 )
 
-// session is what runs beside the turns on one connection, from its handshake to
+// session runs in addition to the turns on one connection, from its handshake to
 // its end.
 type session struct {
 	worker    *Worker

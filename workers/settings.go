@@ -26,8 +26,8 @@ type Settings struct {
 	// ResetFailed is ResetFailedUnit of org.freedesktop.systemd1.Manager; nil
 	// where there is no systemd.
 	ResetFailed func(ctx context.Context, unit string) error
-	// Book has what is known of the accounts of all workers of the pool, which calls
-	// Pool.AccountsChanged on each change. Nil: the pool makes one whose rotation is off.
+	// Book has the known state of the accounts of all workers of the pool, which calls
+	// Pool.AccountsChanged on each change. Nil: the pool makes one with rotation off.
 	Book *accounts.Book
 	// OnChange is called after every change of any worker, from any goroutine.
 	OnChange func()

@@ -7,12 +7,12 @@ import (
 	"codex-proxy/probes"
 )
 
-// slot is what a lease takes up of its worker. All of it is touched under the
+// slot is the part of its worker's capacity that a lease uses. All of it is touched under the
 // worker's lock.
 type slot struct {
 	worker   *Worker
 	decoding int64 // bytes of images
-	holds    int   // calls of hold whose release was not called yet
+	holds    int   // calls of hold without a call of release yet
 	released bool
 }
 

@@ -35,7 +35,7 @@ var (
 	minKickPause = 2 * time.Second
 )
 
-// Role is what the plan of the accounts has decided for a worker.
+// Role is the decision of the plan of the accounts for a worker.
 type Role int
 
 // The roles of a worker.
@@ -53,7 +53,7 @@ type standby struct {
 	role     Role
 	wantedAt time.Time // when a request last waited for this worker to be started; zero once it is
 
-	resting string    // InvocationID of the run whose shim was asked to end it
+	resting string    // InvocationID of the run that its shim was asked to end
 	restBy  time.Time // the end of restBound
 	// awakeUntil is until when Rest does nothing, after a run that it did not end.
 	awakeUntil time.Time
@@ -121,7 +121,7 @@ func knock(socket string) error {
 	return err
 }
 
-// SetRole takes over what the plan has decided for the worker. The error wraps ErrUnknown.
+// SetRole sets the decision of the plan for the worker. The error wraps ErrUnknown.
 func (r roster) SetRole(name string, role Role) error {
 	w, err := r.find(name)
 	if err != nil {
@@ -137,7 +137,7 @@ func (r roster) SetRole(name string, role Role) error {
 var ErrBusyOrGone = errors.New("the worker has turns in flight, or is not ready")
 
 // Rest ends a ready worker that has no turns, in any process: it takes no new ones, its shim
-// ends codex, and its unit stays stopped. It does not wait for the end. A request that comes
+// ends codex, and its unit stays stopped. It does not wait for the end. A request that arrives
 // meanwhile goes elsewhere, or starts the worker again. why is for the journal.
 func (r roster) Rest(name, why string) error {
 	w, err := r.find(name)
@@ -197,8 +197,8 @@ func (c *choice) summon(p accounts.Policy) {
 	}
 }
 
-// want has the worker started for a request. It wakes no queue, whose lock the caller may
-// hold.
+// want has the worker started for a request. It wakes no queue, because the caller may
+// hold the queue's lock.
 func (w *Worker) want() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -207,7 +207,7 @@ func (w *Worker) want() {
 	w.changed = make(chan struct{})
 }
 
-// planned is the worker as the plan of the accounts sees it. The plan adds what it knows itself.
+// planned is the worker in the form for the plan of the accounts. The plan adds what it knows itself.
 func (w *Worker) planned(now time.Time) accounts.Unit {
 	s, _ := w.view()
 	u := accounts.Unit{

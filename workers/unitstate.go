@@ -15,7 +15,7 @@ const (
 	busNone               // there is no bus here at all
 )
 
-// unitState is the part of a worker's state that comes from systemd.
+// unitState is the part of a worker's state that systemd reports.
 type unitState struct {
 	bus  bus
 	unit units.State
@@ -78,7 +78,7 @@ func (s *unitState) countFailure(u units.State, limited bool) {
 
 // startCancelled reports whether a unit that has failed was starting before, and has
 // not waited for another start since: an operator stopped it. systemd records
-// nothing else of a start that has not come to its main process.
+// nothing else of a start that has no main process yet.
 func (s *unitState) startCancelled(u units.State) bool {
 	if s.unit.Unit == "" || u.Result == "start-limit-hit" || !u.LeftInactiveAt.Equal(s.unit.LeftInactiveAt) {
 		return false

@@ -6,10 +6,10 @@ import (
 	"codex-proxy/probes"
 )
 
-// Unmet is what a worker waits for: dependencies that are not ready.
+// Unmet are the dependencies that a worker waits for: they are not ready.
 type Unmet struct {
 	Names []string
-	// Reason is that of one of them, a final one if there is one; empty: the worker waits for none.
+	// Reason is the reason of one of them, a final one if there is one; empty: the worker waits for none.
 	Reason probes.DependencyReason
 	// Bound: the worker's unit does not run without them (BindsTo=, systemd.unit(5)).
 	Bound bool
@@ -19,7 +19,7 @@ func (u Unmet) equal(other Unmet) bool {
 	return u.Reason == other.Reason && u.Bound == other.Bound && slices.Equal(u.Names, other.Names)
 }
 
-// SetUnmet takes over what the worker waits for. Turns in flight go on. The error wraps
+// SetUnmet sets the dependencies that the worker waits for. Turns in flight go on. The error wraps
 // ErrUnknown.
 func (r roster) SetUnmet(name string, unmet Unmet) error {
 	w, err := r.find(name)

@@ -53,7 +53,7 @@ func (s *session) examine(ctx context.Context) {
 }
 
 // examined takes over the result of a call that began at began; received is when the
-// last message of codex came. It reports whether the worker is now found wedged.
+// last message of codex arrived. It reports whether the worker is now found wedged.
 func (s *state) examined(silent bool, began, received time.Time, bound time.Duration) (found bool) {
 	if received.After(s.wedge.since) { // the silence before has ended
 		s.wedge.strikes, s.wedge.since = 0, began

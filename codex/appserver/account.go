@@ -70,7 +70,7 @@ type RateLimits struct {
 	SpendReached bool `json:"spendControlReached"`
 }
 
-// Credits are what an account may use beyond its windows.
+// Credits are the amount that an account may use beyond its windows.
 type Credits struct {
 	Has       bool   `json:"hasCredits"`
 	Unlimited bool   `json:"unlimited"`
@@ -84,9 +84,9 @@ type RateLimitWindow struct {
 	ResetsAt           int64 `json:"resetsAt"`           // Unix time in seconds; 0: unknown
 }
 
-// AccountLimits is what codex read from the account's server.
+// AccountLimits is codex's last reading from the account's server.
 type AccountLimits struct {
-	// RateLimits are those of the limit codex, or of the first one if there is none of that name.
+	// RateLimits are the limits under the name codex, or under the first name if codex is absent.
 	RateLimits RateLimits `json:"rateLimits"`
 	// AccountID is the account that the server names; empty if it names none.
 	AccountID string `json:"accountId"`

@@ -18,7 +18,7 @@ const (
 )
 
 // Backlog bounds the sum of the bytes that the turns of several connections have waiting for their consumers: slow
-// clients are many or none. Beyond the limit the turns whose consumers have been idle for longest are ended with
+// clients are many or none. Beyond the limit the turns with the longest idle consumers are ended with
 // ErrSlowConsumer. All goroutines may use it.
 type Backlog struct {
 	limit   int64

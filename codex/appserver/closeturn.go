@@ -23,7 +23,7 @@ func (t *Turn) Close(ctx context.Context) error {
 	}
 }
 
-// Leave is Close for a turn whose worker need not confirm it. It does not wait.
+// Leave is Close for a turn that its worker need not confirm. It does not wait.
 func (t *Turn) Leave() { t.closeAsync(nil) }
 
 // closeAsync is Close without waiting. It interrupts the turn if need be and then unsubscribes, because the turn of an

@@ -25,7 +25,7 @@ type Conn struct {
 type state struct {
 	threads  map[string]*mailbox
 	prestart prestart
-	closed   bool // the connection has closed: no turn/started will come
+	closed   bool // the connection has closed: no turn/started will arrive
 }
 
 // Notification is a message of codex without a reply.
@@ -64,7 +64,7 @@ func (c *Conn) update(f func(*state)) {
 	f(&c.state)
 }
 
-// runStartWaiters runs the functions that wait for a turn/started that will not come.
+// runStartWaiters runs the functions that wait for a turn/started that will not arrive.
 func (c *Conn) runStartWaiters() {
 	var waiting []func()
 	c.update(func(s *state) {

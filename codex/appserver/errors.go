@@ -18,16 +18,16 @@ var (
 type RPCError = rpc.Error
 
 var (
-	// ErrSlowConsumer ends a turn whose events were not read fast enough.
+	// ErrSlowConsumer ends a turn if its reader is too slow.
 	ErrSlowConsumer = errors.New("turn cancelled: its events were not read fast enough")
 	// ErrTurnClosed is the error of Next after Close.
 	ErrTurnClosed = errors.New("turn closed")
-	// ErrSilent is the error of NextWithin when no event has come for so long.
+	// ErrSilent is the error of NextWithin when no event has arrived for so long.
 	ErrSilent = errors.New("codex app-server is silent")
 )
 
-// JSON-RPC error codes that codex app-server 0.169 uses. Unknown methods, unknown threads and bad parameters all come
-// as CodeInvalidRequest.
+// JSON-RPC error codes of codex app-server 0.169. Unknown methods, unknown threads and bad parameters all arrive as
+// CodeInvalidRequest.
 const (
 	CodeInvalidRequest = -32600
 	codeMethodNotFound = -32601

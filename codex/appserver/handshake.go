@@ -51,7 +51,7 @@ var unused = []string{
 	"mcpServer/startupStatus/updated",
 }
 
-// Initialize performs the handshake: initialize, then the notification initialized. It must come first on a connection,
+// Initialize performs the handshake: initialize, then the notification initialized. It must be first on a connection,
 // once.
 func (c *Conn) Initialize(ctx context.Context) (InitializeResponse, error) {
 	var r InitializeResponse

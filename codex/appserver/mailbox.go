@@ -37,13 +37,13 @@ type mailbox struct {
 	lastItem  string                    // the item of the last text
 	delivered map[string]*deliveredText // by item
 	end       error                     // why it accepts no more entries
-	started   bool                      // turn/started has come
-	completed bool                      // turn/completed has come
+	started   bool                      // turn/started has arrived
+	completed bool                      // turn/completed has arrived
 	closed    bool                      // the turn has been closed
 	tools     bool                      // the client has tools: calls of them stay open
 	openCalls []json.RawMessage         // ids of the requests item/tool/call
-	received  time.Time                 // when the last notification came
-	onStart   func()                    // runs at turn/started, or at turn/completed if that never came
+	received  time.Time                 // when the last notification arrived
+	onStart   func()                    // runs at turn/started, or at turn/completed if that never arrived
 	ready     chan struct{}             // capacity 1: something has changed
 	idleSince atomic.Int64              // since when the consumer has taken none of the waiting entries, in ticks
 }
@@ -86,7 +86,7 @@ func (m *mailbox) put(n *rpc.Message, turnID []byte, o Options) bool {
 	return true
 }
 
-// finishMessage adds the text of a message that did not come as deltas, if any.
+// finishMessage adds the text of a message that was not sent as deltas, if any.
 func (m *mailbox) finishMessage(item, text []byte) (added bool) {
 	rest, ok := text, true
 	if d := m.delivered[string(item)]; d != nil {

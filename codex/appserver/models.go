@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// maxModelPages bounds a list whose cursor never ends.
+// maxModelPages bounds a list with a cursor that never ends.
 const maxModelPages = 100
 
 // Model is a model that the worker can run.
@@ -41,7 +41,7 @@ type modelListResponse struct {
 	NextCursor string  `json:"nextCursor"`
 }
 
-// Models lists all models, the hidden ones too (see Model.Hidden), in codex's own order. The list comes from the
+// Models lists all models, the hidden ones too (see Model.Hidden), in codex's own order. The list is from the
 // worker's catalogue and does not depend on the login, so it proves no working account.
 func (c *Conn) Models(ctx context.Context) ([]Model, error) {
 	var models []Model

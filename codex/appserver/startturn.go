@@ -42,7 +42,7 @@ func (c *Conn) startTurn(
 	return c.runTurn(ctx, threadID, Usage{}, start, r, o)
 }
 
-// runTurn injects r's items into the thread, whose earlier turns used the tokens in before, and starts the turn. next
+// runTurn injects r's items into the thread (its earlier turns used the tokens in before) and starts the turn. next
 // has the parameters with which a thread may be prestarted; nil prestarts none.
 func (c *Conn) runTurn(
 	ctx context.Context, threadID string, before Usage, next *threadStart, r TurnRequest, o *outstanding,
@@ -61,7 +61,7 @@ func (c *Conn) runTurn(
 	switch {
 	case err == nil:
 		return t, nil
-	case late: // the reply to turn/start has yet to come, and closes the turn
+	case late: // the reply to turn/start is outstanding, and closes the turn
 		c.update(func(*state) { t.box.shut(ErrTurnClosed) })
 	default:
 		t.closeAsync(nil)
@@ -119,7 +119,7 @@ func (c *Conn) startThread(ctx context.Context, start *threadStart, o *outstandi
 }
 
 // begin sends thread/inject_items and turn/start together, as codex handles the requests of a connection in order, and
-// repeats those that codex is too busy for. late means that the reply to turn/start has yet to come.
+// repeats those that codex is too busy for. late means that the reply to turn/start is outstanding.
 func (t *Turn) begin(ctx context.Context, r TurnRequest) (late bool, err error) {
 	var missed error
 	injected := false

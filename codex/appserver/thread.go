@@ -6,7 +6,7 @@ import (
 	"codex-proxy/codex/rpc"
 )
 
-// Thread is a thread whose turn has ended and that stays loaded in codex, with its history, until StartTurn or Close.
+// Thread is a thread without a running turn that stays loaded in codex, with its history, until StartTurn or Close.
 // One goroutine may use it.
 type Thread struct {
 	conn  *Conn

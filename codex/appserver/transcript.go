@@ -143,7 +143,7 @@ func (t *transcript) addReasoning(id string, part int, text string) []Event {
 	return []Event{ReasoningDelta{id, part, text}}
 }
 
-// finish delivers the summary of reasoning that has not come as deltas. The mailbox handles messages.
+// finish delivers the summary of reasoning that was not sent as deltas. The mailbox handles messages.
 func (t *transcript) finish(item threadItem) (events []Event) {
 	if item.Type != "reasoning" {
 		return nil

@@ -63,7 +63,7 @@ func (t *Turn) NextWithin(ctx context.Context, timeout time.Duration) (Event, er
 	return e, nil
 }
 
-// LastReceived is when the last message of the turn came, whether it made an event or not.
+// LastReceived is when the last message of the turn arrived, whether it made an event or not.
 func (t *Turn) LastReceived() (at time.Time) {
 	t.conn.update(func(*state) { at = t.box.received })
 	return at
@@ -90,7 +90,7 @@ func (t *Turn) finish() {
 	}
 }
 
-// receive waits for the next entry until the timer fires. Entries that came before the connection was lost come before
+// receive waits for the next entry until the timer fires. Entries received before the connection was lost precede
 // its error.
 func (t *Turn) receive(ctx context.Context) (e entry, err error) {
 	for ok := false; ; {

@@ -37,7 +37,7 @@ import (
 //
 // (*) The message begins with "stream disconnected before completion: ".
 //
-// Only response.incomplete between items comes with usage. A broken line of JSON
+// Only response.incomplete between items has usage. A broken line of JSON
 // inside a healthy stream is skipped and the turn completes. While codex retries
 // (Retrying), the kind is responseStreamDisconnected and the reason is in
 // AdditionalDetails.
@@ -66,7 +66,7 @@ func (e *TurnError) Incomplete() (reason string, ok bool) {
 	return reason, ok
 }
 
-// ErrorInfo is codexErrorInfo, which comes as a string or as an object whose only key is the kind.
+// ErrorInfo is codexErrorInfo, which is a string or an object with the kind as its only key.
 type ErrorInfo struct {
 	// Kind is one of the Error… constants, or another kind of codex, or empty.
 	Kind string

@@ -16,7 +16,7 @@ type AccountFault string
 const (
 	NoFault         AccountFault = ""
 	UsageLimit      AccountFault = "usage_limit"      // the endpoint refused the request for the account's quota
-	UsageLimitLate  AccountFault = "in_stream"        // likewise, in a stream that it had begun
+	UsageLimitLate  AccountFault = "in_stream"        // the same, in a stream that it had begun
 	PaymentRequired AccountFault = "payment_required" // it answered with 402
 	// the plan lacks this model, or a limit of this model alone is used up
 	ModelRefused AccountFault = "model_refused"
@@ -109,7 +109,7 @@ func (e *TurnError) TryAgain() string {
 }
 
 // ResetsAt is TryAgain as a time, which codex writes in the time zone of the machine, without the date on the same day.
-// It is zero if there is none.
+// It is zero without one.
 func (e *TurnError) ResetsAt(now time.Time) time.Time {
 	words := ordinal.ReplaceAllString(e.TryAgain(), "$1")
 	if at, err := time.ParseInLocation("Jan 2, 2006 3:04 PM", words, now.Location()); err == nil {

@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// UpstreamError is a failure in the words of the model endpoint, without what codex adds to them.
+// UpstreamError is a failure in the words of the model endpoint, without the additions of codex.
 type UpstreamError struct {
 	Message string // empty: codex reports a sentence of its own instead
 	Code    string // error.code, empty unless codex passes the JSON on, as it does for most 400s
-	Param   string // error.param, likewise
+	Param   string // error.param, empty in the same cases as Code
 	Phase   Phase
 }
 
@@ -162,7 +162,7 @@ func ofBody(body string) UpstreamError {
 			break
 		}
 	}
-	if json.Valid([]byte(u.Message)) { // of a gateway, whose message is another body
+	if json.Valid([]byte(u.Message)) { // of a gateway, with another body as its message
 		within := ofBody(u.Message)
 		u.Message, u.Code, u.Param = within.Message, cmp.Or(within.Code, u.Code), cmp.Or(within.Param, u.Param)
 	}

@@ -33,7 +33,7 @@ func (u Usage) plus(v Usage, sign int64) Usage {
 	}
 }
 
-// maxTokens is more than any turn has. codex passes on what the model endpoint says: a number below 0 would give an API
+// maxTokens is more than any turn has. codex passes on the model endpoint's number: a number below 0 would give an API
 // key tokens back, and the sum of two large ones is below 0.
 const maxTokens = 1 << 40
 

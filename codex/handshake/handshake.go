@@ -10,7 +10,7 @@ import (
 // With passes a connection after its handshake to use, and returns the user agent
 // that codex reports. The connection is new, since an old one would not prove that
 // codex still accepts; a handshake costs codex half a millisecond. The client's
-// name is that of the proxy, since codex may remember the first one for its
+// name is the proxy's name, since codex may remember the first one for its
 // upstream.
 func With(ctx context.Context, socket, version string, use func(*appserver.Conn) error) (userAgent string, err error) {
 	conn, err := appserver.Dial(ctx, socket, appserver.Options{ClientName: "codex-proxy", ClientVersion: version})

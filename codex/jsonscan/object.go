@@ -2,7 +2,7 @@ package jsonscan
 
 import "errors"
 
-// ErrSyntax is the error of an Object whose bytes are not JSON.
+// ErrSyntax is the error of an Object that is not JSON.
 var ErrSyntax = errors.New("not valid JSON")
 
 // Object reads the members of a JSON object one after another. It examines a value only as far as needed to find

@@ -1,5 +1,5 @@
 // Package probe is the grammar of probes: the KIND:TARGET of `notify-exec --probe` and of a dependency's file, and the
-// options beside it.
+// options next to it.
 package probe
 
 import (

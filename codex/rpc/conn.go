@@ -29,7 +29,7 @@ type Conn struct {
 	mu    sync.Mutex
 	state state
 
-	received atomic.Int64 // when the last message came, in ticks
+	received atomic.Int64 // when the last message arrived, in ticks
 	handling atomic.Int64 // since when Run handles a message, in ticks; 0 while it waits for one
 }
 

@@ -27,7 +27,7 @@ type response struct {
 	Error  *Error          `json:"error,omitempty"`
 }
 
-// Params are parameters that encode themselves, because they come with every turn or hold a whole history.
+// Params are parameters that encode themselves, because they are sent with every turn or hold a whole history.
 type Params interface {
 	// AppendJSON appends the parameters to b.
 	AppendJSON(b []byte) []byte

@@ -37,7 +37,7 @@ func (e *Error) ShuttingDown() bool {
 	return json.Unmarshal(e.Data, &data) == nil && data.Reason == "serverShuttingDown"
 }
 
-// WaitError is the error of a request that was sent, and whose caller stopped waiting before its reply.
+// WaitError is the error of a sent request if its caller stops waiting before the reply.
 type WaitError struct {
 	method string
 	cause  error

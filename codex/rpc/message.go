@@ -11,7 +11,7 @@ import (
 )
 
 // Message is any message of the peer; the members that are present distinguish a request, a reply and a notification.
-// Its values lie in the read buffer: a handler copies what outlives it.
+// Its values lie in the read buffer: a handler copies the values that outlive it.
 type Message struct {
 	ID     json.RawMessage
 	Method string
@@ -19,7 +19,7 @@ type Message struct {
 	// Fields are the values of the members of Params that Options.Fields names, in that order; nil where a member is
 	// missing.
 	Fields [fieldCount][]byte
-	// At is when the message came.
+	// At is when the message arrived.
 	At     time.Time
 	Result json.RawMessage
 	Error  *Error

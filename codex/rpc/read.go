@@ -65,11 +65,11 @@ func (c *Conn) handle(m Message) error {
 	return nil
 }
 
-// LastReceived is when the last message of any kind came.
+// LastReceived is when the last message of any kind arrived.
 func (c *Conn) LastReceived() time.Time { return began.Add(time.Duration(c.received.Load())) }
 
 // Alive is an error when the reading loop has handled one message for longer than bound. Handling never blocks, so
-// that is a fault of this process; the silence of a worker is none.
+// that is a fault of this process; the silence of a worker is not.
 func (c *Conn) Alive(bound time.Duration) error {
 	since := c.handling.Load()
 	if since == 0 {

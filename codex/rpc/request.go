@@ -28,7 +28,7 @@ func (c *Conn) Call(ctx context.Context, method string, params, result any) erro
 	return c.CallLate(ctx, method, params, result, nil)
 }
 
-// CallLate is Call with a function for the reply that comes after a *WaitError. The function must not block.
+// CallLate is Call with a function for a reply received after a *WaitError. The function must not block.
 func (c *Conn) CallLate(ctx context.Context, method string, params, result any, late func(Reply)) error {
 	r, err := c.NewRequest(ctx, method, params)
 	if err != nil {
@@ -88,7 +88,7 @@ func (c *Conn) Await(ctx context.Context, r Request, result any, late func(Reply
 		late = func(Reply) {} // the reply is still expected
 	}
 	switch detached, err := c.detach(r, late); {
-	case !detached: // the reply came at the same moment
+	case !detached: // the reply arrived at the same moment
 		return (<-r.reply).Decode(result)
 	case err != nil:
 		return err
@@ -97,7 +97,7 @@ func (c *Conn) Await(ctx context.Context, r Request, result any, late func(Reply
 	}
 }
 
-// Post sends a request before the bulk without waiting. then, if not nil, runs once, when the reply comes or the
+// Post sends a request before the bulk without waiting. then, if not nil, runs once, when the reply arrives or the
 // connection closes; it must not block.
 func (c *Conn) Post(method string, params any, then func(Reply)) {
 	id, err := c.register(&pending{method: method, late: then})

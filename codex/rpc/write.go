@@ -18,7 +18,7 @@ const (
 	maxControl = 4096
 )
 
-// write sends the queued messages until the connection closes. It is the only writer, so a caller whose context ends
+// write sends the queued messages until the connection closes. It is the only writer, so a caller with an ended context
 // can return at once without cutting a message in half (which would end the connection for everyone).
 func (c *Conn) write() {
 	timeout := time.AfterFunc(math.MaxInt64, func() {
@@ -67,7 +67,7 @@ func (c *Conn) writeAll(b [][]byte, timeout *time.Timer) (err error) {
 	return c.out.flushAndStop()
 }
 
-// queued returns the next messages without waiting, control messages first; nil if there are none.
+// queued returns the next messages without waiting, control messages first; nil without any.
 func (c *Conn) queued() (b [][]byte) {
 	if one, ok := c.nextControl(); ok {
 		return [][]byte{one}

@@ -28,7 +28,7 @@ func (e *Editor) change(ctx context.Context, edit change, written func()) error 
 	return e.printOutcome(got, err)
 }
 
-// printOutcome prints what the running service did with the change.
+// printOutcome prints the running service's outcome of the change.
 func (e *Editor) printOutcome(keys control.Keys, err error) error {
 	switch {
 	case errors.Is(err, control.ErrOtherFile) && !e.applying:

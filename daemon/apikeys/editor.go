@@ -20,7 +20,7 @@ import (
 	"codex-proxy/workers/control"
 )
 
-// Editor is what one command line of keys works on. Locate has to be called first.
+// Editor is the state of one command line of keys. Locate has to be called first.
 type Editor struct {
 	File   File
 	Socket string // the daemon's control socket
@@ -33,7 +33,7 @@ type Editor struct {
 	pages    config.Pages // that may use the API with a key
 	workers  []string     // that the keys may name as accounts
 	remotes  []string     // likewise
-	checked  bool         // the file is that of the service with these workers and remotes
+	checked  bool         // the file is the service's, with these workers and remotes
 	applying bool         // the file itself does not change
 }
 

@@ -123,7 +123,7 @@ func (f File) Read() ([]byte, *auth.Keys, error) {
 }
 
 // write replaces the file in one step: a reader sees the old keys or the new
-// ones, and a crash loses none. A symbolic link stays what it is.
+// ones, and a crash loses none. A symbolic link stays a symbolic link.
 func (f File) write(text []byte) error {
 	if file, err := filepath.EvalSymlinks(string(f)); err == nil {
 		f = File(file)

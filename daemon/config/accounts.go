@@ -64,7 +64,7 @@ func (r raw) policy(workers []string, dir string) (accounts.Policy, error) {
 	return p, nil
 }
 
-// whole is the order of all workers: those that the file does not name come last.
+// whole is the order of all workers: workers that the file does not name are last.
 func (a rawAccounts) whole(workers []string) []string {
 	order := slices.Clone(a.Order)
 	for _, name := range workers {

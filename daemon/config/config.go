@@ -53,7 +53,7 @@ type Config struct {
 	QueueTimeout       time.Duration
 	ReadyTimeout       time.Duration
 	IdleTimeout        time.Duration
-	RequestTimeout     time.Duration // 0 is none
+	RequestTimeout     time.Duration // 0 means no limit
 	Keepalive          time.Duration
 	ThreadCache        int           // threads; 0 is off
 	ResponseRetention  time.Duration // 0: none is kept

@@ -10,11 +10,11 @@ import (
 	"codex-proxy/units/requires"
 )
 
-// Dependencies are the programs that systemd keeps running beside the workers.
+// Dependencies are the programs that systemd keeps running next to the workers.
 type Dependencies struct {
 	// Files are the names of those with a file, sorted.
 	Files []string
-	// Requires is what the service and its workers require, the service first.
+	// Requires are the requirements of the service and its workers, the service first.
 	Requires []requires.By
 }
 

@@ -13,7 +13,7 @@ var headerLine = regexp.MustCompile("^([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([\t -
 
 // ReadHeaders reads HTTP headers, one "Name: value" a line, and skips empty lines
 // and those that begin with #. The values are secrets: other users must not be able
-// to read the file, and no error shows a value. Without a file there are none.
+// to read the file, and no error shows a value. Without a file there are no headers.
 func ReadHeaders(file string) (http.Header, error) {
 	header := http.Header{}
 	if file == "" {

@@ -6,7 +6,7 @@ import (
 	"net/url"
 )
 
-// tracesPath is that of OTLP/HTTP.
+// tracesPath is the path of OTLP/HTTP.
 const tracesPath = "/v1/traces"
 
 // Traces is the table [traces].

@@ -27,7 +27,7 @@ func checkDatabases(ctx context.Context, s *survey) []Finding {
 		path := stateDir + "/" + db.name
 		err := db.check(ctx, s.path(path))
 		switch {
-		case err == nil, errors.Is(err, fs.ErrNotExist): // it comes with the first use
+		case err == nil, errors.Is(err, fs.ErrNotExist): // the first use makes it
 		case errors.Is(err, fs.ErrPermission):
 			found = append(found, unprivileged(path, "read it"))
 		default:

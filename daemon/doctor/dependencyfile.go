@@ -20,7 +20,7 @@ const generated = "/run/systemd/generator"
 
 var systemPath = []string{"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"}
 
-// judgeDependencyFile checks the file and what it names.
+// judgeDependencyFile checks the file and the paths in it.
 func (s *survey) judgeDependencyFile(d dependent) []Finding {
 	switch {
 	case d.missing:

@@ -23,7 +23,7 @@ func (s *survey) sharedLocks() []Finding {
 		"systemctl disable --now one of them; with data of its own, remove lock from its file")
 }
 
-// shared finds what two dependencies have. It is a failure if both are to run.
+// shared finds the values that two dependencies share. It is a failure if both are to run.
 func (s *survey) shared(what string, of func(dependent) []string, remedy string) []Finding {
 	var found []Finding
 	users := map[string][]dependent{}

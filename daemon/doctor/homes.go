@@ -52,7 +52,7 @@ func (s *survey) judgeHome(ctx context.Context, subject, dir, unit string) []Fin
 		use.largest()), remedy)}
 }
 
-// homeUse is what the files of a home take.
+// homeUse is the disk space of the files of a home.
 type homeUse struct {
 	bytes, traces int64            // traces: of codex's log
 	tops          map[string]int64 // by the first name below the home

@@ -28,7 +28,7 @@ type Host struct {
 	Account func(name string) (reach.Account, error)
 	Status  func(ctx context.Context, socket string) (probes.Report, error)
 	Keys    func(ctx context.Context, socket string) (control.Keys, error) // the keys in force
-	// Accounts are what the daemon knows of the accounts.
+	// Accounts are the daemon's state of the accounts.
 	Accounts func(ctx context.Context, socket string) ([]workers.Account, error)
 
 	Get   func(ctx context.Context, url string) (status int, body []byte, err error)
@@ -37,7 +37,7 @@ type Host struct {
 	Command func(ctx context.Context, socket string, command []string) (appserver.CommandResult, error)
 	// Probe asks a dependency once whether it works, and returns a few words about it.
 	Probe func(ctx context.Context, p dependency.Probe) (detail string, err error)
-	// RemoteFaults are what is missing on this machine for a start of a remote, each with its remedy.
+	// RemoteFaults are the things missing on this machine for a start of a remote, each with its remedy.
 	RemoteFaults func(r *remote.Settings) []string
 	Clock        func() (Clock, error)
 	Free         func(dir string) (uint64, error) // bytes free for other users than root

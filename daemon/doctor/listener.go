@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// listener names the process whose socket excludes one on host:port.
+// listener names the process with a socket that excludes one on host:port.
 func (h Host) listener(host, port string) (who string, taken bool) {
 	inode, taken := h.listeningInode(net.ParseIP(host), port)
 	if !taken {

@@ -148,7 +148,7 @@ func (s *survey) owner(r rule) (reach.Account, error) {
 }
 
 // workerID is the number of a worker's user: systemd's while the worker runs, and else
-// that of the home, which systemd gives to the worker at its start.
+// the owner of the home, which systemd gives to the worker at its start.
 func (s *survey) workerID(worker string) string {
 	if d, known := s.units[units.Worker(worker)]; known && d.UID != units.NoUID {
 		return strconv.FormatUint(uint64(d.UID), 10)

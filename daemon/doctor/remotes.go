@@ -173,7 +173,7 @@ func (s *survey) judgeRemoteRun(r distant) (found []Finding) {
 	return found
 }
 
-// remoteWords say how a remote does that is well.
+// remoteWords describe the state of a remote without a fault.
 func (s *survey) remoteWords(r distant) string {
 	if !s.units[r.unit()].Active() {
 		return "asleep, an attach starts it"

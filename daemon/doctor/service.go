@@ -53,7 +53,7 @@ func checkService(_ context.Context, s *survey) []Finding {
 	return orOK(found, s.readyLine())
 }
 
-// readyLine describes a service whose workers are as they should be.
+// readyLine describes a service with all workers as they should be.
 func (s *survey) readyLine() string {
 	spare := 0
 	for _, w := range s.report.Workers {

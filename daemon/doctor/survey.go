@@ -75,7 +75,7 @@ func (s *survey) controlSocket() string {
 	return paths.FindControlSocket(s.Root, s.config.ControlSocket)
 }
 
-// workerNames are those of the configuration or, if that is invalid, of the worker
+// workerNames are the workers in the configuration or, if that is invalid, of the worker
 // files.
 func (s *survey) workerNames() []string {
 	if s.config != nil {

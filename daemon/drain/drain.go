@@ -17,7 +17,7 @@ import (
 	"codex-proxy/workers/control"
 )
 
-// DefaultWait is that of drain_timeout in config.toml.
+// DefaultWait is the default of drain_timeout in config.toml.
 const DefaultWait = 5 * time.Minute
 
 // stopSlice is the longest that a stop waits for one answer. Then it asks again: it

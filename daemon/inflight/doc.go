@@ -1,4 +1,4 @@
-// Package inflight counts what the processes of a row of reloads have in flight. Together
+// Package inflight counts the load of the processes of a row of reloads. Together
 // they hold max_inflight of a worker and the limits of an API key, by these rules:
 //
 //   - The new process gets the load of the old ones with take, so that it counts them
@@ -6,7 +6,7 @@
 //     left of that load.
 //   - The process without a successor takes a place at once. Any other process counts the
 //     place first, sends it as a claim with a number, and waits until its successor has
-//     confirmed that claim. The successor's own load comes with the confirmation. If that
+//     confirmed that claim. The confirmation has the successor's own load. If that
 //     leaves no room, the claimer gives the place back. So two processes that take the last
 //     place at the same time never both keep it.
 //   - A process forwards a claim of its predecessor to its successor as one of its own.

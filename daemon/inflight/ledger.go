@@ -12,9 +12,9 @@ const claimBound = 5 * time.Second
 
 // Settings connect a Ledger to the process.
 type Settings struct {
-	// Own returns what this process has in flight, without any claim.
+	// Own returns the load of this process, without any claim.
 	Own func() Load
-	// Elsewhere takes over the sum of what other processes have in flight. Calls of it do
+	// Elsewhere takes over the sum of the loads of other processes. Calls of it do
 	// not overlap.
 	Elsewhere func(Load)
 	// Changed reports that a neighbour must get the load. It must not block.
@@ -82,7 +82,7 @@ func (l *Ledger) await(claim uint64) {
 	}
 }
 
-// update changes what claims wait for.
+// update changes the state that claims wait for.
 func (l *Ledger) update(change func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 	"codex-proxy/workers"
 )
 
-// Load is what one process of a row has in flight, together with those farther away from
+// Load is the load of one process of a row, together with processes farther away from
 // the receiver.
 type Load struct {
 	Workers map[string]workers.Load  `json:"workers,omitempty"`

@@ -10,8 +10,8 @@ import (
 	"codex-proxy/probes"
 )
 
-// writeTable writes the report as people read it at now, whose zone its times are
-// in.
+// writeTable writes the report as people read it at now, with times in
+// the zone of now.
 func writeTable(w io.Writer, r probes.Report, now time.Time) {
 	ready, live := r.Health.Readiness, r.Health.Liveness
 	readiness, liveness := "not ready", "not live ("+string(live.Reason)+")"

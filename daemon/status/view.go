@@ -28,7 +28,7 @@ type View struct {
 	JSON   bool // the report as the daemon sends it, one line
 	// Terminal redraws one page in Watch.
 	Terminal bool
-	// Keyless returns a sentence for keys that are none.
+	// Keyless returns a sentence for missing keys.
 	Keyless func(control.Keys) string
 }
 

@@ -38,10 +38,10 @@ func (s *Successor) Serving() <-chan struct{} { return s.serving }
 // Serves reports whether the successor serves.
 func (s *Successor) Serves() bool { return isClosed(s.serving) }
 
-// Stop asks the successor to stop: a signal for the main process came to this one.
+// Stop asks the successor to stop: this process received a signal for the main process.
 func (s *Successor) Stop() { s.process.Stop() }
 
-// SendTurns reports what this process and its predecessors have in flight.
+// SendTurns reports the load of this process and its predecessors.
 func (s *Successor) SendTurns(turns map[string]int, l inflight.Load) {
 	s.process.Send(handoff.Turns, Turns{Changes: s.changes.Load(), Inflight: turns, Load: &l})
 }
@@ -51,7 +51,7 @@ func (s *Successor) PassLink(about any, fds ...int) error {
 	return s.process.Pass(handoff.Link, about, fds...)
 }
 
-// Orders are what a successor has a process do.
+// Orders are the orders of a successor to a process.
 type Orders struct {
 	Load   func(inflight.Load)   // counts the successor's load; it must not block
 	Drain  func()                // takes no new turns, as the unit stops
@@ -101,7 +101,7 @@ func countLoad(body json.RawMessage, count func(inflight.Load)) {
 	}
 }
 
-// order returns what m orders; nil if its kind is unknown.
+// order returns the order in m; nil if its kind is unknown.
 func (s *Successor) order(m handoff.Message, o Orders) func() {
 	switch m.Kind {
 	case handoff.Drain:

@@ -10,8 +10,8 @@ type Turns struct {
 	// Changes is the number of changes that the sender has put into force: drains and key
 	// files.
 	Changes uint64 `json:"drains"`
-	// Inflight is the number of turns on each worker, those of the processes before the
-	// sender included.
+	// Inflight is the number of turns on each worker, including the processes before the
+	// sender.
 	Inflight map[string]int `json:"inflight"`
 	// Load is nil from codex-proxy 0.1.0.
 	Load *inflight.Load `json:"load,omitempty"`

@@ -8,7 +8,7 @@ import (
 	"codex-proxy/probes"
 )
 
-// The names differ from those of /metrics: a scraper of both would count twice.
+// The names differ from the names in /metrics: a scraper of both would count twice.
 var ofService = []struct {
 	desc  *prometheus.Desc
 	value func(probes.Report) float64

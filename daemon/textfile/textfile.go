@@ -1,4 +1,4 @@
-// Package textfile has what codex-proxy writes for the textfile collector of node exporter.
+// Package textfile has the metrics that codex-proxy writes for the textfile collector of node exporter.
 package textfile
 
 import (
@@ -17,7 +17,7 @@ func New(path, version string, report func() probes.Report, logger *slog.Logger)
 	return promfile.New(path, registry, func() []string { return stateOf(report()) }, logger)
 }
 
-// stateOf is the part of the report whose change causes a write at once.
+// stateOf is the part of the report that causes a write at once if it changes.
 func stateOf(r probes.Report) []string {
 	state := []string{string(r.Health.Readiness.Reason)}
 	for _, w := range r.Workers {

@@ -24,7 +24,7 @@ import (
 	"codex-proxy/workers/control"
 )
 
-// New returns this machine as doctor.Examine sees it. version is that of the program,
+// New returns this machine as doctor.Examine sees it. version is the version of the program,
 // for handshakes.
 func New(version string) doctor.Host {
 	h := host{version}

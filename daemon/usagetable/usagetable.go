@@ -1,4 +1,4 @@
-// Package usagetable shows what API keys have used.
+// Package usagetable shows the usage of API keys.
 package usagetable
 
 import (

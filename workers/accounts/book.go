@@ -17,7 +17,7 @@ var (
 	ErrNotAvailable = errors.New("the account is not available now")
 )
 
-// Book has what is known of each account. Its methods are safe for concurrent use. A nil
+// Book has the known state of each account. Its methods are safe for concurrent use. A nil
 // Book decides nothing and records nothing.
 type Book struct {
 	policy   Policy
@@ -37,7 +37,7 @@ type Book struct {
 	rotations map[string]Rotated
 }
 
-// entry is what belongs to one account alone, whatever shares its quota.
+// entry is the state of one account alone, whatever shares its quota.
 type entry struct {
 	login     Login
 	quotaID   string // empty: not known
@@ -45,7 +45,7 @@ type entry struct {
 	paused    bool
 }
 
-// key is that of the quota.
+// key is the key of the quota.
 func (e *entry) key(name string) string {
 	if e.quotaID == "" {
 		return "worker " + name
@@ -54,7 +54,7 @@ func (e *entry) key(name string) string {
 }
 
 // NewBook makes the book of the named accounts, in the order of the policy; accounts that
-// the policy does not order come last. onChange is called after each change of a state, a
+// the policy does not order are last. onChange is called after each change of a state, a
 // pause, an identity or the account in use, from any goroutine and without a lock.
 func NewBook(p Policy, names []string, onChange func()) *Book {
 	b := &Book{
@@ -94,7 +94,7 @@ func (b *Book) Read(name, quotaID string, q Quota) {
 	})
 }
 
-// move makes the account one that has the identified quota. What was known of it before it
+// move makes the account one that has the identified quota. Its known state from before it
 // had an identity stays.
 func (b *Book) move(name, quotaID string) {
 	e := b.entries[name]
@@ -140,7 +140,7 @@ func (b *Book) Invalidate(name string, at time.Time) {
 	})
 }
 
-// Identify takes over the login that codex reports. What was known of a missing one stays,
+// Identify takes over the login that codex reports. The known state of a missing one stays,
 // for operators.
 func (b *Book) Identify(name string, login Login) {
 	b.change(name, login.At, func(e *entry) {
@@ -154,7 +154,7 @@ func (b *Book) Identify(name string, login Login) {
 	})
 }
 
-// Doubt asks for a reading soon: what is known may be old. It changes no state.
+// Doubt asks for a reading soon: the known state may be old. It changes no state.
 func (b *Book) Doubt(name string, at time.Time) {
 	b.change(name, at, func(e *entry) {
 		q := b.quotas[e.key(name)]
@@ -244,7 +244,7 @@ func (b *Book) change(name string, now time.Time, do func(*entry)) {
 	}
 }
 
-// settle follows a change of what is known.
+// settle follows a change of the known state.
 func (b *Book) settle() {
 	b.choose()
 	b.revision++
@@ -279,7 +279,7 @@ func (b *Book) choose() {
 	}
 }
 
-// quota is that of the account, with the state of its own login.
+// quota is the account's quota, with the state of its own login.
 func (b *Book) quota(name string) Quota {
 	e := b.entries[name]
 	q := b.quotas[e.key(name)]

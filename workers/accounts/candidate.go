@@ -1,6 +1,6 @@
 package accounts
 
-// Candidate is one account as the choice sees it. Candidates come in the order of the policy.
+// Candidate is one account as the choice sees it. Candidates are in the order of the policy.
 type Candidate struct {
 	Name string // of the account's worker
 	// Quota identifies the quota; candidates of one account at OpenAI have the same.
@@ -31,7 +31,7 @@ func (c Candidate) Serves() bool { return c.State.Serves() && !c.Paused }
 // Available reports whether the account serves and is not low.
 func (c Candidate) Available() bool { return c.Serves() && c.State != Low }
 
-// CandidateOf is the account of the view, without what only its worker knows.
+// CandidateOf is the account of the view, without the fields that only its worker knows.
 func CandidateOf(v *View) Candidate {
 	return Candidate{
 		Name: v.Name, Quota: v.QuotaID, State: v.State, Paused: v.Paused, Left: v.Left,

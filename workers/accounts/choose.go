@@ -76,7 +76,7 @@ func mostLeft(cs []Candidate) float64 {
 	return most
 }
 
-// left is what the candidate has left. One without windows is level with the best, so that
+// left is the quota that the candidate has left. One without windows is level with the best, so that
 // it takes its part of the turns, by load, and neither all of them nor none.
 func (c *Candidate) left(most float64) float64 {
 	if c.Limitless {

@@ -9,7 +9,7 @@ import (
 type Conversation struct {
 	// Account ran the last turn; empty if none is known.
 	Account string
-	// Rotated is when the last rotation was; zero if there was none.
+	// Rotated is the time of the last rotation; zero before the first.
 	Rotated time.Time
 	// Switches is how often the operator had switched the account in use by then.
 	Switches uint64

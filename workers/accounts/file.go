@@ -15,7 +15,7 @@ const FileName = "accounts.json"
 // maxFile bounds the file, in bytes: far more than the accounts of any service take.
 const maxFile = 8 << 20
 
-// ReadFile reads what WriteFile has written. The error is fs.ErrNotExist if there is no file.
+// ReadFile reads a file that WriteFile has written. The error is fs.ErrNotExist if there is no file.
 func ReadFile(path string) (Saved, error) {
 	f, err := os.Open(path)
 	if err != nil {

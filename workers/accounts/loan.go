@@ -2,7 +2,7 @@ package accounts
 
 import "time"
 
-// Borrower is what uses the login of an account beside the workers, such as a remote. Its turns are one conversation.
+// Borrower uses the login of an account in addition to the workers, such as a remote. Its turns are one conversation.
 type Borrower struct {
 	Conversation
 	// Limited means that Account refused a request for its quota.
@@ -13,9 +13,9 @@ type Borrower struct {
 
 // Loan is the choice for a Borrower.
 type Loan struct {
-	// Index is that of the candidate; -1 if none lends now.
+	// Index is the index of the candidate; -1 if none lends now.
 	Index int
-	// Until is when an account may lend that may not before, because of RotationPause; zero if there is none.
+	// Until is when an account may lend that may not before, because of RotationPause; zero without one.
 	Until time.Time
 	// Next is the borrower's conversation from now on.
 	Next Conversation

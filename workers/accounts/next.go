@@ -38,10 +38,10 @@ func after(views []View, current string, others bool) string {
 	return current
 }
 
-// lastRank is that of a low account; what does not serve has none.
+// lastRank is the rank of a low account; an account that does not serve has none.
 const lastRank = 2
 
-// rank is 0 for the best. What is not known is no reason to leave an account, nor to go to it.
+// rank is 0 for the best. An unknown value is no reason to leave an account, nor to go to it.
 func (v *View) rank(current string) int {
 	switch {
 	case v.Paused || !v.State.Serves():

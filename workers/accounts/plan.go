@@ -47,7 +47,7 @@ type Unit struct {
 	NeededAt, AskedAt, WantedAt time.Time
 }
 
-// Step is what the plan has for one account.
+// Step is the decision of the plan for one account.
 type Step struct {
 	Name string
 	// Need means that the worker is to run: it is started if it is stopped.
@@ -137,8 +137,8 @@ func (pl *plan) isNext(n int, line []member) bool {
 	return pl.policy.Rotation == Ordered && n == 1 && line[0].view.InUse && !sameQuota(line[0].view, line[1].view)
 }
 
-// line has the accounts that may serve, the first choice first. Accounts whose worker fails
-// come last: the next candidate is started in place of each.
+// line has the accounts that may serve, the first choice first. Accounts with a worker that fails
+// are last: the next candidate is started in place of each.
 func (pl *plan) line() []member {
 	line := slices.DeleteFunc(slices.Clone(pl.members), func(m member) bool {
 		return m.view.Paused || !m.view.State.Serves() || m.unit.Phase == Held
@@ -171,7 +171,7 @@ func (pl *plan) byRotation(a, b member, start int, inUse View) int {
 // ranks order the states by how gladly an account takes turns.
 var ranks = map[State]int{Available: 1, Unknown: 2, Low: 3}
 
-// rankOf is that of the state; the account in use is before all, and accounts with its
+// rankOf is the rank of the state; the account in use is before all, and accounts with its
 // quota are after all.
 func rankOf(m member, inUse View) int {
 	switch {
@@ -190,7 +190,7 @@ func (pl *plan) after(m member, start int) int {
 	return (m.at - start + len(pl.members)) % len(pl.members)
 }
 
-// weight is what an account has left; a worker that is up stays so for a small difference. A
+// weight is the quota that an account has left; a worker that is up stays so for a small difference. A
 // stopped one cannot be read: a window that has ended meanwhile counts as free.
 func (pl *plan) weight(m member) float64 {
 	if m.unit.Phase.up() {

@@ -9,7 +9,7 @@ type Rotation string
 const (
 	Off     Rotation = "off"     // the quota decides nothing
 	Ordered Rotation = "ordered" // one account until it is low, then the next in order
-	Even    Rotation = "even"    // the account whose windows have the most left
+	Even    Rotation = "even"    // the account with the most left in its windows
 )
 
 // RotationPause is the least time between two rotations of one conversation.

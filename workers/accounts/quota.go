@@ -15,27 +15,27 @@ const (
 	Refusal Source = "refusal" // the model endpoint refused a turn
 )
 
-// Credits are what an account may use beyond its windows.
+// Credits are the amount that an account may use beyond its windows.
 type Credits struct {
 	Has       bool   `json:"has_credits"`
 	Unlimited bool   `json:"unlimited"`
 	Balance   string `json:"balance,omitempty"` // as codex writes it
 }
 
-// Quota is what is known of one account at one time. It is a value: a change makes a new one.
+// Quota is the known state of one account at one time. It is a value: a change makes a new one.
 type Quota struct {
 	Windows []Window `json:"windows"` // by length, the shortest first
 	Credits *Credits `json:"credits,omitempty"`
 	Plan    string   `json:"plan,omitempty"`
 	// Allowed is the account's server's own verdict on use within the windows; nil: it gave
-	// none. It outweighs the windows, whose shares are rounded.
+	// none. It outweighs the windows, because their shares are rounded.
 	Allowed *bool `json:"allowed,omitempty"`
 	// Reached is codex's rateLimitReachedType: the limit that is used up.
 	Reached string `json:"reached,omitempty"`
 	// SpendReached means that a limit on spending is used up: credits do not help.
 	SpendReached bool `json:"spend_reached,omitempty"`
 	// Source and At are of the windows; a zero At means that none were read. At is when
-	// the reading began, or the update came.
+	// the reading began, or the update arrived.
 	Source Source    `json:"source,omitempty"`
 	At     time.Time `json:"at,omitzero"`
 	// RefusedAt is when the model endpoint last refused a turn for this quota; zero after a
@@ -49,7 +49,7 @@ type Quota struct {
 	InvalidAt time.Time `json:"invalid_at,omitzero"`
 }
 
-// Left is the least share left in any window, from 0 to 1; 1 if there are none.
+// Left is the least share left in any window, from 0 to 1; 1 without windows.
 func (q Quota) Left() float64 {
 	left := 1.0
 	for _, w := range q.Windows {
@@ -115,8 +115,8 @@ func (q Quota) lifts(before Quota) bool {
 	return !q.usedUp() || q.spendable() && !before.spendable()
 }
 
-// withUpdate is the quota after an update. An update omits what has not changed. It does
-// not end that windows are used up: it may be older than what is known.
+// withUpdate is the quota after an update. An update omits unchanged fields. It does
+// not end that windows are used up: it may be older than the known state.
 func (q Quota) withUpdate(windows []Window, at time.Time) Quota {
 	merged := mergeWindows(q.Windows, windows)
 	after := q

@@ -31,7 +31,7 @@ func (b *Book) Rotate(conversation string, to Rotated) {
 	b.revision++
 }
 
-// Rotation is what a Book knows of a conversation: that it is in its pause, or nothing.
+// Rotation is the record of a conversation in a Book: that it is in its pause, or nothing.
 func (b *Book) Rotation(conversation string) Conversation {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -42,8 +42,8 @@ func (b *Book) Rotation(conversation string) Conversation {
 	return Conversation{Account: last.Account, Rotated: last.At, Switches: b.switches}
 }
 
-// restoreRotations takes over those of another process, on the monotonic clock of this one:
-// a clock that is set back makes no pause longer. A time that lies ahead comes from a clock
+// restoreRotations takes over the rotations of another process, on the monotonic clock of this one:
+// a clock that is set back makes no pause longer. A time that lies ahead is from a clock
 // that was wrong.
 func (b *Book) restoreRotations(saved map[string]Rotated, now time.Time) {
 	for conversation, before := range saved {
@@ -55,7 +55,7 @@ func (b *Book) restoreRotations(saved map[string]Rotated, now time.Time) {
 	b.dropRotations()
 }
 
-// dropRotations drops the rotations whose pause is over, and the oldest of too many.
+// dropRotations drops the rotations with a pause that is over, and the oldest of too many.
 func (b *Book) dropRotations() {
 	if len(b.rotations) <= maxRotations {
 		return
@@ -72,7 +72,7 @@ func (b *Book) dropRotations() {
 	}
 }
 
-// savedRotations are those whose pause is not over; nil if there are none.
+// savedRotations are the rotations still in their pause; nil without any.
 func (b *Book) savedRotations() map[string]Rotated {
 	saved := maps.Clone(b.rotations)
 	maps.DeleteFunc(saved, func(_ string, r Rotated) bool { return r.over(b.now) })

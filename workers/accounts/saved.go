@@ -2,11 +2,11 @@ package accounts
 
 import "time"
 
-// Saved is what a Book keeps across the end of its process.
+// Saved is the state that a Book keeps across the end of its process.
 type Saved struct {
 	Accounts map[string]SavedAccount `json:"accounts"`
 	InUse    string                  `json:"in_use,omitempty"`
-	// Rotations are those of conversations whose pause is not over, by the conversation.
+	// Rotations are the rotations still in their pause, by the conversation.
 	Rotations map[string]Rotated `json:"rotations,omitempty"`
 }
 
@@ -18,7 +18,7 @@ type SavedAccount struct {
 	Paused  bool   `json:"paused,omitempty"`
 }
 
-// Save returns what Restore of the next process takes over.
+// Save returns the state for Restore in the next process.
 func (b *Book) Save() Saved {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -29,7 +29,7 @@ func (b *Book) Save() Saved {
 	return saved
 }
 
-// Restore takes over what another process has saved, except accounts that this one does not
+// Restore takes over the saved state of another process, except accounts that this one does not
 // have. Of each quota and each login, the newer one stays.
 func (b *Book) Restore(saved Saved, now time.Time) {
 	b.mu.Lock()
@@ -49,7 +49,7 @@ func (b *Book) Restore(saved Saved, now time.Time) {
 }
 
 // observed has the times of observations on the clock of this process. One that lies ahead
-// comes from a clock that was wrong: nothing that is observed now would be newer.
+// is from a clock that was wrong: nothing that is observed now would be newer.
 func (s SavedAccount) observed(now time.Time) SavedAccount {
 	for _, at := range []*time.Time{&s.Login.At, &s.Quota.At, &s.Quota.RefusedAt, &s.Quota.InvalidAt} {
 		if !at.IsZero() {

@@ -4,9 +4,9 @@ import "time"
 
 // How often an account is read while nothing else reports of it.
 const (
-	// ExhaustedInterval is that of an exhausted account.
+	// ExhaustedInterval is the interval of an exhausted account.
 	ExhaustedInterval = time.Minute
-	// IdleInterval is that of all others. Updates after turns count as readings.
+	// IdleInterval is the interval of all others. Updates after turns count as readings.
 	IdleInterval = 5 * time.Minute
 	// LeastInterval is between any two readings of an account.
 	LeastInterval = 10 * time.Second

@@ -2,7 +2,7 @@ package accounts
 
 import "time"
 
-// State is what the quota of an account means for the choice of a worker. The vocabulary
+// State is the meaning of an account's quota for the choice of a worker. The vocabulary
 // is closed: metrics, alerts and the command line use it.
 type State string
 
@@ -35,8 +35,8 @@ func (s State) Serves() bool { return s != Exhausted && s != LoginInvalid }
 // after a refusal. Nothing can be read of the quota of such a login.
 const LimitlessPause = time.Minute
 
-// State is what the quota means at now. Only the state of a login without windows changes
-// by time alone: a window whose reset has passed is not known to be free.
+// State is the meaning of the quota at now. Only the state of a login without windows changes
+// by time alone: a window after its reset is not known to be free.
 func (q Quota) State(p Policy, now time.Time) State {
 	refused := !q.RefusedAt.IsZero()
 	switch {

@@ -2,7 +2,7 @@ package accounts
 
 import "time"
 
-// View is what is known of one account at one time. Callers must not change its slices.
+// View is the known state of one account at one time. Callers must not change its slices.
 type View struct {
 	Name string
 	// QuotaID identifies the account at OpenAI; empty if that is not known. Shared are the
@@ -14,7 +14,7 @@ type View struct {
 	State   State
 	// Until is when an exhausted account may have quota again; zero if that is not known.
 	Until time.Time
-	// Left is the least share left in any window, from 0 to 1; 1 if there are none.
+	// Left is the least share left in any window, from 0 to 1; 1 without windows.
 	Left   float64
 	Paused bool
 	// InUse means that the account serves while the rotation is Ordered.

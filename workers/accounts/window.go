@@ -59,7 +59,7 @@ func windowName(minutes int64) string {
 	return fmt.Sprintf("%dm", minutes)
 }
 
-// mergeWindows are the windows with those of an update, by length. A reset that the update
+// mergeWindows are the windows with the windows of an update, by length. A reset that the update
 // omits stays.
 func mergeWindows(known, update []Window) []Window {
 	merged := slices.Clone(known)
@@ -82,7 +82,7 @@ func sortWindows(windows []Window) []Window {
 	return windows
 }
 
-// lengthOf is the length of the window of that name; 0 if it is none.
+// lengthOf is the length of the window of that name; 0 for another name.
 func lengthOf(name string) time.Duration {
 	var n int64
 	var unit string

@@ -24,7 +24,7 @@ const DefaultWorker = "default"
 // TimeoutStartSec= of its unit end earlier.
 const jobBound = 7 * time.Minute
 
-// Accounts is what one command line of accounts works on. Its methods need root.
+// Accounts is the state of one command line of accounts. Its methods need root.
 type Accounts struct {
 	Systemd *units.Manager
 	// Workers returns the names in `workers` of config.toml, and the error if the settings have a fault.
@@ -40,7 +40,7 @@ type Accounts struct {
 	Stdout io.Writer
 	Stderr io.Writer // for people
 
-	warned map[string]bool // what a watch has printed for people
+	warned map[string]bool // the text that a watch has printed for people
 }
 
 func workerFileOf(name string) string { return filepath.Join(paths.WorkerSettings, name+".toml") }

@@ -37,7 +37,9 @@ func received[T any](t *testing.T, c <-chan T) (value T) {
 // configured are settings of one worker.
 func configured() ([]string, error) { return []string{DefaultWorker}, nil }
 
-func off() (accounts.Policy, error) { return accounts.Policy{Rotation: accounts.Off, RotateAt: 0.05}, nil }
+func off() (accounts.Policy, error) {
+	return accounts.Policy{Rotation: accounts.Off, RotateAt: 0.05}, nil
+}
 
 func TestWordsOfLogins(t *testing.T) {
 	for want, a := range map[string]workers.Account{

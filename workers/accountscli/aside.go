@@ -12,7 +12,7 @@ import (
 	"codex-proxy/workers/homelock"
 )
 
-// aside is a home for one login, beside that of the worker.
+// aside is a home for one login, next to the worker's home.
 type aside struct {
 	path string
 	lock *homelock.Lock
@@ -22,7 +22,7 @@ type aside struct {
 func asideOf(worker string) string { return filepath.Join(paths.WorkerHomes, ".login-"+worker) }
 
 // openAside makes the home for a login of the worker, for the user that runs codex. It
-// removes what a login that was killed has left. There is one at a time.
+// removes the files of a login that was killed. There is one at a time.
 func openAside(ctx context.Context, name string, as codexhome.Account) (*aside, error) {
 	path := asideOf(name)
 	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -57,7 +57,7 @@ func (d *aside) empty() error {
 	return nil
 }
 
-// remove removes the home and what is in it.
+// remove removes the home and its content.
 func (d *aside) remove() {
 	_ = os.RemoveAll(d.path)
 	_ = d.lock.Release()

@@ -13,7 +13,7 @@ import (
 	"codex-proxy/workers/control"
 )
 
-// known is what the daemon knows of the accounts; while none runs, what the last one saved.
+// known is the daemon's state of the accounts; while none runs, the last saved state.
 func (a *Accounts) known(ctx context.Context, names []string) control.Accounts {
 	known, err := control.NewClient(a.Socket).Accounts(ctx)
 	if err == nil {
@@ -29,7 +29,7 @@ func (a *Accounts) known(ctx context.Context, names []string) control.Accounts {
 	return known
 }
 
-// saved is what a daemon saved in the file, as the settings judge it now.
+// saved is the state that a daemon saved in the file, as the settings judge it now.
 func (a *Accounts) saved(file string, names []string) (control.Accounts, error) {
 	policy, err := a.Policy()
 	if err != nil {
@@ -48,7 +48,7 @@ func (a *Accounts) saved(file string, names []string) (control.Accounts, error) 
 	return known, nil
 }
 
-// warn prints a line for people, once however often a watch comes to it.
+// warn prints a line for people, once however often a watch repeats it.
 func (a *Accounts) warn(format string, args ...any) {
 	if a.Watch {
 		if a.warned[format] {

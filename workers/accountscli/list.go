@@ -18,14 +18,14 @@ import (
 	"codex-proxy/workers/control"
 )
 
-// The words for what a worker is logged in with, beside those of codexhome.Login.
+// The words for the login of a worker, in addition to the words of codexhome.Login.
 const (
 	loginNotNeeded = "not_needed"
 	loginMissing   = "missing"
 	loginUnknown   = "unknown"
 )
 
-// accountList is what `codex-proxy accounts list` shows.
+// accountList is the output of `codex-proxy accounts list`.
 type accountList struct {
 	Rotation accounts.Rotation `json:"rotation"`
 	Accounts []accountRow      `json:"accounts"`
@@ -70,7 +70,7 @@ func (a *Accounts) List(ctx context.Context, _ string) error {
 	return list.Run(ctx)
 }
 
-// collect joins what the daemon knows of each account with its worker's unit.
+// collect joins the daemon's state of each account with its worker's unit.
 func (a *Accounts) collect(ctx context.Context) (accountList, error) {
 	list := accountList{Accounts: []accountRow{}}
 	names, err := WorkerNames()
@@ -132,7 +132,7 @@ func rowOf(name string, unit units.Description, known control.Accounts) accountR
 	return row
 }
 
-// accountOf is what is known of one account.
+// accountOf is the known state of one account.
 func accountOf(known control.Accounts, name string) control.Account {
 	for _, account := range known.Accounts {
 		if account.Worker == name {

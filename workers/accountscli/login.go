@@ -43,7 +43,7 @@ func (a *Accounts) Login(ctx context.Context, name string) error {
 	return a.renew(ctx, name, p, as)
 }
 
-// renew logs in beside the worker's home, so that the old login holds until there is
+// renew logs in next to the worker's home, so that the old login holds until there is
 // a new one, and then ends the old one. Stopped at any point, it leaves the worker with
 // one of the two.
 func (a *Accounts) renew(ctx context.Context, name string, p *codexhome.Program, as codexhome.Account) error {

@@ -5,15 +5,15 @@ import "codex-proxy/internal/listing"
 const (
 	minBar = 10
 	maxBar = 30
-	// besideBar is what stands beside a bar in a line, at most.
+	// besideBar is the greatest width of the text next to a bar in a line.
 	besideBar = 62
 )
 
-// paper is what the list of accounts is written on.
+// paper is the output of the list of accounts.
 type paper struct{ listing.Paper }
 
 // bar is how many columns a bar has, without its brackets.
 func (p paper) bar() int { return min(maxBar, max(minBar, p.Width-besideBar)) }
 
-// narrow reports whether a reset has no room beside the bar of its window.
+// narrow reports whether a reset has no room next to the bar of its window.
 func (p paper) narrow() bool { return p.Width < besideBar+minBar }

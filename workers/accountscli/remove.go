@@ -98,7 +98,7 @@ func (a *Accounts) takeDown(ctx context.Context, name string) error {
 	return nil
 }
 
-// printKept prints what a removal keeps.
+// printKept prints the things that a removal keeps.
 func (a *Accounts) printKept(home, dropIns string) {
 	if exists(home) {
 		a.print("Its home stays, with its login: %s (--purge removes it)", home)

@@ -13,13 +13,13 @@ import (
 	"codex-proxy/workers/codexhome"
 )
 
-// loginWords are what people read for the words of the JSON.
+// loginWords are the table's texts for the words of the JSON.
 var loginWords = map[string]string{
 	string(codexhome.ChatGPT): "ChatGPT", string(codexhome.APIKey): "API key", string(codexhome.OtherLogin): "other",
 	loginNotNeeded: "not needed", loginMissing: "missing", loginUnknown: "unknown",
 }
 
-// stateWords and stateColours are those of the states of an account.
+// stateWords and stateColours are for the states of an account.
 var (
 	stateWords = map[accounts.State]string{
 		accounts.Available: "available", accounts.Low: "low", accounts.Exhausted: "exhausted",
@@ -39,7 +39,7 @@ func writeList(p listing.Paper, w io.Writer, list accountList, now time.Time) er
 	return paper{p}.write(w, list, now)
 }
 
-// write writes the list at now, whose zone its times are in: for each account a line with
+// write writes the list at now, with times in the zone of now: for each account a line with
 // its state, and indented lines with all else.
 func (p paper) write(w io.Writer, list accountList, now time.Time) error {
 	var text strings.Builder

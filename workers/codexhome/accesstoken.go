@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// AccessToken is what a ChatGPT login sends with its requests. It prints nothing of the token.
+// AccessToken has the values that a ChatGPT login sends with its requests. It prints nothing of the token.
 type AccessToken struct {
 	Token   string
 	Account string // the account's id at OpenAI
@@ -23,7 +23,7 @@ func (t AccessToken) String() string { return "the token of " + t.Account }
 // GoString implements fmt.GoStringer.
 func (t AccessToken) GoString() string { return t.String() }
 
-// ErrNoToken is a home whose login, if there is one, has no access token, such as an API key.
+// ErrNoToken is a home without an access token: it has no login, or one such as an API key.
 var ErrNoToken = errors.New("there is no ChatGPT login")
 
 // ReadAccessToken reads the access token of the login in a home. It does not ask the server whether that is valid.
@@ -58,7 +58,7 @@ func ReadAccessToken(home string) (AccessToken, error) {
 	return AccessToken{Token: auth.Tokens.Access, Account: account, Expires: expiryOf(auth.Tokens.Access)}, nil
 }
 
-// expiryOf is the end of a token, which says so itself; 0 if it does not.
+// expiryOf is the end of a token, as the token states it; 0 if it does not.
 func expiryOf(token string) int64 {
 	var claims struct {
 		Expiry float64 `json:"exp"`

@@ -71,7 +71,7 @@ var needed = map[string]bool{
 var older = map[string]settings{"agents": {"features": settings{"multi_agent": false}}}
 
 // base is the configuration before the [codex] table is merged over it. catalogue is the path of the model
-// catalogue, or empty; keyFile that of the provider's key.
+// catalogue, or empty; keyFile the file of the provider's key.
 func (w *Worker) base(catalogue, keyFile string) settings {
 	if w.remote != nil {
 		return w.remote.settings(catalogue)

@@ -20,7 +20,7 @@ var target = map[string][2]string{
 	"arm64": {"codex-linux-arm64", "aarch64-unknown-linux-musl"},
 }[runtime.GOARCH]
 
-// npmPrefixes are the directories of `npm install -g`: its own default, and that of distributions.
+// npmPrefixes are the directories of `npm install -g`: its own default, and the default of distributions.
 var npmPrefixes = []string{"/usr/local/lib/node_modules", "/usr/lib/node_modules"}
 
 // errScript means that a file is neither the native codex nor the npm package's start script.
@@ -89,7 +89,7 @@ func native(path string) (string, error) {
 }
 
 // packaged finds the binary of the npm package at root as node finds the platform package: nested in root, then
-// hoisted beside it or further up; then in root itself, for packages without platform packages.
+// hoisted next to it or further up; then in root itself, for packages without platform packages.
 func packaged(root string) (string, error) {
 	for dir := root; ; dir = filepath.Dir(dir) {
 		file := filepath.Join(dir, "node_modules/@openai", target[0], "vendor", target[1], "bin/codex")

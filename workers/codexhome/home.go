@@ -17,7 +17,7 @@ type Home struct {
 	File        string            // the worker file
 	Dir         string            // CODEX_HOME
 	Runtime     string            // the unit's RuntimeDirectory
-	Private     string            // a directory that codex cannot see, for what is known of the last run; empty: Dir
+	Private     string            // a directory that codex cannot see, for the record of the last run; empty: Dir
 	Credentials string            // the unit's credentials directory; empty: it has none
 	Self        string            // our own executable, which is the demo worker
 	SearchPath  string            // the directories to search for codex, as $PATH

@@ -99,7 +99,7 @@ func (p *Program) Sandbox(ctx context.Context) error {
 		return fmt.Errorf("cannot make a home to try codex's sandbox: %w", err)
 	}
 	c := p.on(home)
-	// codex looks for bwrap on PATH before it takes its own; the unit hides that of the distribution.
+	// codex looks for bwrap on PATH before it takes its own; the unit hides the distribution's bwrap.
 	c.env = append(slices.Clone(c.env), "PATH="+home)
 	_, talk, err := c.run(ctx, append([]string{"sandbox", "--"}, SandboxTest(home)...)...)
 	if err == nil || wasStopped(err) {

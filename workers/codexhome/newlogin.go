@@ -10,7 +10,7 @@ import (
 )
 
 // The names of a login on its way into a home and out of it. codex rewrites auth.json when it refreshes its tokens:
-// so a new login waits beside it until codex has ended.
+// so a new login waits next to it until codex has ended.
 const (
 	newAuthName    = "auth.json.new"
 	beforeAuthName = "auth.json.before"

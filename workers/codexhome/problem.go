@@ -14,7 +14,7 @@ type Problem struct {
 	File string // as the operator knows it; empty when no file is at fault
 	Line int    // 0 when unknown
 	Text string
-	Hint string // what to do; may be empty
+	Hint string // the remedy; may be empty
 }
 
 func (p *Problem) Error() string {

@@ -16,7 +16,7 @@ const profileName = "worker"
 // toolsHome is HOME of tools: codex's own is hidden from them, and a shell ends without a word there.
 const toolsHome = "/tmp"
 
-// shownToTools are the directories that tools may read beside the workspace. ":minimal" is codex's name for the
+// shownToTools are the directories that tools may read in addition to the workspace. ":minimal" is codex's name for the
 // programs and settings of the system, such as /usr and /etc.
 var shownToTools = []string{":minimal", "/opt", "/srv", "/tmp"}
 
@@ -101,7 +101,7 @@ func within(path, dir string) bool {
 	return err == nil && rest != ".." && !strings.HasPrefix(rest, "../")
 }
 
-// lookFor prints those of its arguments that exist.
+// lookFor prints its arguments that exist.
 const lookFor = `for file; do if [ -e "$file" ]; then echo "$file"; fi; done`
 
 // requireHidden runs a command in codex's sandbox, under the accepted settings, and fails if it sees a secret: other

@@ -14,7 +14,7 @@ import (
 // requests. No worker file has it.
 const Attended Mode = "attended"
 
-// Remote is what the home of a remote is made of.
+// Remote has the settings of the home of a remote.
 type Remote struct {
 	File      string // of the remote
 	Text      []byte // of the file, or a hash of it
@@ -32,7 +32,7 @@ type Remote struct {
 }
 
 // PrepareRemote makes the home of a remote ready for codex. Runtime/codex becomes a link to the program to run. Errors
-// are those of Prepare.
+// are the same as for Prepare.
 func (h *Home) PrepareRemote(ctx context.Context, r Remote) error {
 	if err := h.checkOwner(); err != nil {
 		return err

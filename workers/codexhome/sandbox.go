@@ -10,10 +10,10 @@ import (
 )
 
 // sandbox is what the operator allows the tools of a worker beyond reading: codex's sandbox_mode and its table, which
-// codex itself does not take beside a permission profile.
+// codex itself does not accept together with a permission profile.
 type sandbox struct {
 	write   bool
-	roots   []string // writable directories beside the workspace
+	roots   []string // writable directories in addition to the workspace
 	tmp     bool     // whether /tmp is writable
 	network bool
 }

@@ -30,7 +30,7 @@ const (
 type StoredLogin struct {
 	Login   Login
 	Account string // of a ChatGPT login: the account's id at OpenAI, and the user's in it; empty: unknown
-	Refresh string // a digest of the refresh token; empty: there is none
+	Refresh string // a digest of the refresh token; empty without one
 }
 
 // authDocument is codex's auth.json (0.169). Older versions have no auth_mode.
@@ -44,7 +44,7 @@ type authDocument struct {
 	} `json:"tokens"`
 }
 
-// ReadLogin reads the login in a home, whose owner is not trusted. It runs no program, and does not ask the server
+// ReadLogin reads the login in a home of an untrusted owner. It runs no program, and does not ask the server
 // whether the login is valid. The error wraps fs.ErrNotExist if there is no such home.
 func ReadLogin(home string) (StoredLogin, error) {
 	root, err := os.OpenRoot(home)

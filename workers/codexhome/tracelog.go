@@ -27,7 +27,7 @@ const (
 		" BEFORE INSERT ON logs BEGIN SELECT RAISE(IGNORE); END"
 )
 
-// noTraces turns the trace log of codex off, and removes what it has collected. Nothing else may use the home. A
+// noTraces turns the trace log of codex off, and removes its content. Nothing else may use the home. A
 // failure does not prevent the start: the operator gets a note.
 func (h *Home) noTraces(ctx context.Context, w *Worker, c codex) {
 	dir := h.databases(w)
@@ -55,7 +55,7 @@ func (h *Home) databases(w *Worker) string {
 	return h.Dir
 }
 
-// TraceLogs are codex's files of traces in a directory. What is no file is not one of them: a directory of that name
+// TraceLogs are codex's files of traces in a directory. Only regular files count: a directory of that name
 // turns the log off, too.
 func TraceLogs(dir string) []string {
 	files, _ := filepath.Glob(filepath.Join(dir, traceLogs)) // the pattern is well-formed
@@ -65,7 +65,7 @@ func TraceLogs(dir string) []string {
 	})
 }
 
-// IsTraceLog reports whether a file of that name in a home is one of them, or a journal of SQLite beside it.
+// IsTraceLog reports whether a file of that name in a home is one of them, or a journal of SQLite next to it.
 func IsTraceLog(name string) bool {
 	ours, _ := filepath.Match(traceLogs+"*", name) // the pattern is well-formed
 	return ours
@@ -117,7 +117,7 @@ func (c codex) makeDatabases(ctx context.Context) error {
 }
 
 // MostTraces is the size in bytes above which the log of a remote is removed at its next start. A remote keeps its
-// threads, so codex itself bounds what it logs of each, and a person may look for a fault of codex there.
+// threads, so codex itself bounds its log of each, and a person may look for a fault of codex there.
 const MostTraces = 64 << 20
 
 // boundTraces bounds the log of a remote. It reads nothing of the file, which tools of the remote can write.

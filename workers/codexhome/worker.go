@@ -46,7 +46,7 @@ type Worker struct {
 type Provider struct {
 	Name       string
 	BaseURL    string
-	Models     []string // its models beside Worker.Model
+	Models     []string // its models in addition to Worker.Model
 	Credential string   // name of the systemd credential that holds its key; empty: none is sent
 	CAFile     string   // the certificate authorities that codex trusts; empty: the system's
 }

@@ -17,7 +17,7 @@ type Accounts struct {
 	Accounts []Account         `json:"accounts"`
 }
 
-// Account is what is known of one account, and what is planned for it.
+// Account is the known state of one account, and the plan for it.
 type Account struct {
 	workers.Account
 	// Next means that the account serves once the one in use is low.
@@ -32,7 +32,7 @@ type AccountOrder struct {
 	Do      AccountAction `json:"do"`
 }
 
-// AccountAction is what an operator orders for an account.
+// AccountAction is an operator's order for an account.
 type AccountAction string
 
 // The actions.
@@ -72,7 +72,7 @@ func (s *Server) orderAccount(w http.ResponseWriter, r *http.Request) {
 	s.getAccounts(w, r)
 }
 
-// Accounts returns what the daemon knows of the accounts.
+// Accounts returns the daemon's state of the accounts.
 func (c *Client) Accounts(ctx context.Context) (Accounts, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
@@ -83,7 +83,7 @@ func (c *Client) Accounts(ctx context.Context) (Accounts, error) {
 
 // OrderAccount carries out an order, and returns the accounts after it.
 func (c *Client) OrderAccount(ctx context.Context, order AccountOrder) (a Accounts, err error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*answerTimeout) // a hand-off that is under way comes first
+	ctx, cancel := context.WithTimeout(ctx, 2*answerTimeout) // a hand-off that is under way is first
 	defer cancel()
 	body, err := json.Marshal(order)
 	if err != nil {

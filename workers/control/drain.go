@@ -22,7 +22,7 @@ type Request struct {
 	// undone.
 	Invocation string `json:"invocation,omitempty"`
 	// WaitMS is how long the answer waits for the last turn in flight, in
-	// milliseconds. The answer comes as soon as there is none.
+	// milliseconds. The answer is sent as soon as there is none.
 	WaitMS int64 `json:"wait_ms,omitempty"`
 }
 

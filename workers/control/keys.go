@@ -13,7 +13,7 @@ import (
 // Keys is the body of /v1/keys: the API keys in force.
 type Keys struct {
 	Count int `json:"count"`
-	// File is the key file that they come from.
+	// File is the key file that has them.
 	File string `json:"file,omitempty"`
 	// Digest is auth.Keys.Digest.
 	Digest string `json:"digest"`
@@ -37,7 +37,7 @@ type KeyTable interface {
 // does already, and is to get the command.
 var ErrMoved = errors.New("another process has taken over; ask again")
 
-// ErrOtherFile means that the daemon's keys come from another file.
+// ErrOtherFile means that the daemon's keys are in another file.
 var ErrOtherFile = errors.New("systemctl reload codex-proxy makes it go by what config.toml names")
 
 // movedPause is how long a client waits before it turns to the other process.
@@ -72,7 +72,7 @@ func (s *Server) putKeys(w http.ResponseWriter, r *http.Request) {
 // SetKeys puts a key file into force in the running daemon, for every later request.
 // The daemon's key file must be the one at path, unless path is empty.
 func (c *Client) SetKeys(ctx context.Context, path, file string) (keys Keys, err error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*answerTimeout) // a hand-off that is under way comes first
+	ctx, cancel := context.WithTimeout(ctx, 2*answerTimeout) // a hand-off that is under way is first
 	defer cancel()
 	err = untilSettled(ctx, func() error {
 		_, err := c.ask(ctx, http.MethodPut, "/v1/keys?path="+url.QueryEscape(path), []byte(file), &keys)

@@ -52,7 +52,7 @@ type Lock struct{ file *os.File }
 
 // Take locks a home for holder, a unit or a command. It waits for at most Patience, or until ctx ends. The error is a
 // *HeldError if the lock is not free by then, and wraps fs.ErrNotExist if there is no such home. The home may belong
-// to another user, who is not trusted.
+// to another user that is not trusted.
 func Take(ctx context.Context, home, holder string) (*Lock, error) {
 	file, err := open(home)
 	if err != nil {

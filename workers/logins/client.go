@@ -28,7 +28,7 @@ type Grant struct {
 	Account string
 	// Why is why it is another one than Ask.Hold, for people; empty if it is the same.
 	Why string
-	// Login is the account's. Kept means that there is none: the remote keeps the one that it has.
+	// Login is the account's. Kept means no new login: the remote keeps the one that it has.
 	Login Login
 	Kept  bool
 }
@@ -43,7 +43,7 @@ type Client struct {
 	link    *link         // nil: not connected
 	ready   chan struct{} // closed when link is set
 	waiting int           // questions that wait for a connection
-	why     error         // why there is none
+	why     error         // why the login is missing
 	last    uint64
 }
 
@@ -116,7 +116,7 @@ func (c *Client) poke() {
 	}
 }
 
-// connect dials, and shows the service who this is.
+// connect dials, and identifies this process to the service.
 func (c *Client) connect(ctx context.Context) (*link, error) {
 	dialed, err := (&net.Dialer{}).DialContext(ctx, "unixpacket", c.path)
 	if err != nil {
@@ -194,7 +194,7 @@ func closeFile(f *os.File) {
 	}
 }
 
-// descriptor is the first one of ancillary data; nil if there is none.
+// descriptor is the first one of ancillary data; nil without one.
 func descriptor(ancillary []byte) *os.File {
 	messages, err := unix.ParseSocketControlMessage(ancillary)
 	if err != nil {
@@ -330,7 +330,7 @@ func (c *Client) ask(ctx context.Context, ask Ask) (arrived, error) {
 			delete(l.waiting, id)
 			l.mu.Unlock()
 			select {
-			case a := <-answered: // it came meanwhile
+			case a := <-answered: // it arrived meanwhile
 				closeFile(a.file)
 			default:
 			}
@@ -366,7 +366,7 @@ func (l *link) send(r request) error {
 	return send(l.conn, r, -1)
 }
 
-// Reading tells the service what codex reported of the account's limits, the object rateLimits of
+// Reading sends the service codex's report of the account's limits, the object rateLimits of
 // account/rateLimits/updated. Without
 // a connection it is lost: the next one has all.
 func (c *Client) Reading(account string, limits json.RawMessage) {

@@ -17,7 +17,7 @@ import (
 	"codex-proxy/internal/unixtime"
 )
 
-// Login is what a worker lends: an access token, which is of use to nobody after ExpiresAt. The refresh token stays
+// Login is the loan of a worker: an access token, which is of use to nobody after ExpiresAt. The refresh token stays
 // with the worker.
 type Login struct {
 	AccessToken string `json:"access_token"`
@@ -30,10 +30,10 @@ type Login struct {
 // String keeps the token out of any log.
 func (l Login) String() string { return "a login of " + l.Email }
 
-// GoString implements fmt.GoStringer, likewise.
+// GoString implements fmt.GoStringer, without the token.
 func (l Login) GoString() string { return l.String() }
 
-// LogValue implements slog.LogValuer, likewise.
+// LogValue implements slog.LogValuer, without the token.
 func (l Login) LogValue() slog.Value { return slog.StringValue(l.String()) }
 
 // Lasts reports whether the token is of use for so long after now.
@@ -41,7 +41,7 @@ func (l Login) Lasts(now time.Time, d time.Duration) bool {
 	return l.AccessToken != "" && (l.ExpiresAt == 0 || now.Add(d).Before(unixtime.Of(l.ExpiresAt)))
 }
 
-// Digest names a token without telling it.
+// Digest names a token without revealing it.
 func Digest(token string) string {
 	sum := sha256.Sum256([]byte(token))
 	return hex.EncodeToString(sum[:16])

@@ -21,7 +21,7 @@ const (
 	// the end of those before them.
 	maxPeers    = 256
 	maxOfRemote = 4
-	// helloBound is for a peer to show who it is.
+	// helloBound is the time for a peer to identify itself.
 	helloBound = 5 * time.Second
 	// asksPerSecond bounds the messages of one connection: the next ones wait.
 	asksPerSecond = 20
@@ -45,11 +45,11 @@ type Loan struct {
 
 // Server answers remotes. Its functions are called from many goroutines.
 type Server struct {
-	// Peer says which remote has the process as its main process.
+	// Peer returns which remote has the process as its main process.
 	Peer func(ctx context.Context, pid int32) (Peer, error)
 	// Lend answers an Ask. An error that is no *Error is Unavailable.
 	Lend func(ctx context.Context, remote string, ask Ask) (Loan, error)
-	// Reading takes over what a remote reports of the limits of an account that it holds.
+	// Reading takes over a remote's report of the limits of an account that it holds.
 	Reading func(account string, limits json.RawMessage)
 	Logger  *slog.Logger
 
@@ -293,8 +293,8 @@ func (p *peer) send(a answer, fd int) error {
 	return send(p.conn, a, fd)
 }
 
-// Tell tells the remotes whose next ask would get another account. other gets the last ask of a remote, with the
-// account that it holds. A remote that was told is not told again before it has asked.
+// Tell notifies each remote if its next ask would get another account. other gets the last ask of a remote, with the
+// account that it holds. A notified remote is not notified again before it has asked.
 func (s *Server) Tell(other func(remote string, held Ask) bool) {
 	s.mu.Lock()
 	var untold []*peer

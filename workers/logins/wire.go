@@ -17,7 +17,7 @@ const maxMessage = 16 << 10
 // Refusal is why the account that a remote holds does not serve it any more.
 type Refusal string
 
-// The refusals. The empty one is none.
+// The refusals. The empty string means no refusal.
 const (
 	UsageLimit   Refusal = "usage_limit"  // the model endpoint refused a request for the quota
 	Unauthorized Refusal = "unauthorized" // it refused the token

@@ -37,8 +37,8 @@ func (s *Shim) aside(conn net.Conn) {
 	s.requests.read(conn)
 }
 
-// answersLogin answers a question for the login. It returns false for a connection of annotations, whose first line it
-// has read.
+// answersLogin answers a question for the login. It returns false for a connection of annotations, after it
+// has read the first line.
 func (s *Shim) answersLogin(conn net.Conn) bool {
 	if conn.SetReadDeadline(time.Now().Add(aloneBound)) != nil {
 		return true
@@ -86,7 +86,7 @@ type loans struct {
 	refreshed  time.Time // the last refresh; under the lock
 }
 
-// lend returns the access token of codex's login. One that ends soon, or whose digest is refused, is refreshed first.
+// lend returns the access token of codex's login. One that ends soon, or has the refused digest, is refreshed first.
 func (l *loans) lend(ctx context.Context, refused string) (logins.Login, error) {
 	login, err := l.login(ctx, (*appserver.Conn).Account)
 	if err != nil || useful(login, refused) {

@@ -27,7 +27,7 @@ type requests struct {
 	mu    sync.Mutex
 	at    map[string]string
 	order []string
-	fault string // what the proxy reports about codex as a whole
+	fault string // the proxy's report about codex as a whole
 }
 
 func newRequests() *requests { return &requests{resting: make(chan struct{}), at: map[string]string{}} }

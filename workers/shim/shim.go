@@ -23,7 +23,7 @@ import (
 	"codex-proxy/units/restartdelay"
 )
 
-// relayLimit is far above what the few clients of one socket need.
+// relayLimit is far above the need of the few clients of one socket.
 const relayLimit = 64
 
 // ExitResting is the exit status of a worker that the proxy has ended because it has
@@ -40,7 +40,7 @@ type Shim struct {
 	Relay        string // the name of the inherited socket; empty: none
 	RelayTo      string // the path of the command's socket
 	Certificates string // the file for SSL_CERT_FILE=
-	BlockSIGTERM string // the file whose presence blocks SIGTERM
+	BlockSIGTERM string // the file that blocks SIGTERM while it exists
 	Waited       bool   // the unit has waited for its restart delay
 	Owner        Owner  // keeps COMMAND the only process of its kind
 	Command      notify.Command
@@ -138,7 +138,7 @@ func (s *Shim) end(status syscall.WaitStatus, logger *slog.Logger) error {
 }
 
 // final reports whether the unit does not restart after this exit status (RestartPreventExitStatus= of
-// codex-dependency@.service). It is that of a refused start or an invalid file; a server that exits with it has failed.
+// codex-dependency@.service). It means a refused start or an invalid file; a server that exits with it has failed.
 func final(status int) bool { return status == cli.TempFail || status == cli.Config }
 
 // orderly reports whether the command has ended as it was asked to.
@@ -146,7 +146,7 @@ func orderly(status syscall.WaitStatus) bool {
 	return status.Exited() && status.ExitStatus() == 0 || status.Signaled() && status.Signal() == syscall.SIGHUP
 }
 
-// inherit takes the socket of the relay, and checks the options against what the
+// inherit takes the socket of the relay, and checks the options against those that the
 // service manager passed.
 func (s *Shim) inherit(watchdog time.Duration) error {
 	if err := s.fits(watchdog); err != nil {
