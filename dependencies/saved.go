@@ -2,7 +2,7 @@ package dependencies
 
 import "codex-proxy/probes"
 
-// Saved is what a reload passes on of each dependency by its name: what systemd does not
+// Saved is the state of each dependency, by its name, that a reload passes on: systemd does not
 // report to a new process.
 type Saved map[string]SavedDependency
 
@@ -12,7 +12,7 @@ type SavedDependency struct {
 	LastExit *probes.Exit `json:"last_exit,omitempty"`
 }
 
-// Save returns what Restore of the next process takes over.
+// Save returns the state for Restore of the next process.
 func (w *Watch) Save() Saved {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -23,7 +23,7 @@ func (w *Watch) Save() Saved {
 	return saved
 }
 
-// Restore takes over what another process has saved. Both processes have counted the
+// Restore takes over the state of another process. Both processes have counted the
 // restarts since this one began, so the larger number holds.
 func (w *Watch) Restore(saved Saved) {
 	w.mu.Lock()

@@ -5,7 +5,7 @@ import (
 	"codex-proxy/units"
 )
 
-// state is what is known of one dependency.
+// state is the known state of one dependency.
 type state struct {
 	published probes.Dependency
 	reported  bool // by systemd, at any time

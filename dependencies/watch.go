@@ -12,7 +12,7 @@ import (
 	"codex-proxy/units"
 )
 
-// Required is one dependency, and what requires it.
+// Required is one dependency, and its dependents.
 type Required struct {
 	Name         string
 	By           []string // units
@@ -22,7 +22,7 @@ type Required struct {
 // Settings configure a Watch.
 type Settings struct {
 	Dependencies []Required    // sorted by name
-	Resets       *units.Resets // told of each state
+	Resets       *units.Resets // called with each state
 	// OnChange is called after every change of a dependency, and OnReason before it, once for
 	// each change of a reason, in order; before has no reason at the first one. Both are called
 	// on the goroutine of the caller of UnitChanged or BusChanged.

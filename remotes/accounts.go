@@ -12,8 +12,8 @@ import (
 type Accounts interface {
 	// Login is the stand-in for the account that serves now.
 	Login() Login
-	// Settle changes the account if another one should serve, and returns what Denied does. It is called about once a
-	// second while no turn runs. waits means that a turn waits for quota: it may go on if why is empty.
+	// Settle changes the account if another one should serve, and returns the results of Denied. It is called about
+	// once a second while no turn runs. waits means that a turn waits for quota: it may go on if why is empty.
 	Settle(ctx context.Context, waits bool) (why string, until time.Time)
 	// Denied is why no account serves, and until when, if that is known; empty if one does.
 	Denied() (why string, until time.Time)
@@ -28,7 +28,7 @@ type Login struct {
 	Email   string
 }
 
-// person is what codex shows of a login.
+// person is the part of a login that codex shows.
 func (l Login) person() [2]string { return [2]string{l.Plan, l.Email} }
 
 type loginParams struct {
@@ -41,7 +41,7 @@ type loginParams struct {
 // loginBound bounds a login, which asks nobody.
 const loginBound = 10 * time.Second
 
-// login logs codex in, and waits until it is: the answer to the request says nothing about that.
+// login logs codex in, and waits until it is: the answer to the request does not report that.
 func (l *link) login(ctx context.Context) error {
 	if l.opts.Accounts == nil {
 		return nil
@@ -70,7 +70,7 @@ func (l *link) login(ctx context.Context) error {
 	return nil
 }
 
-// refresh answers that the login is what it was: what serves codex changes without it.
+// refresh answers with the same login: the account that serves codex changes without it.
 func (l *link) refresh(m message) {
 	if l.opts.Accounts == nil {
 		return

@@ -40,7 +40,7 @@ func SendTo(ctx context.Context, socket, thread, text string) (threadID string, 
 // sendAgain is the pause before a message goes out again.
 const sendAgain = 200 * time.Millisecond
 
-// unsure reports whether the remote has gone before its answer, and may have done what it was asked for.
+// unsure reports whether the remote has gone before its answer, and may have carried out the request.
 func unsure(err error) bool {
 	return errors.Is(err, errUnsure) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
 		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
@@ -68,7 +68,7 @@ func act(ctx context.Context, socket, path string, m Message) (string, error) {
 	return r.Thread, err
 }
 
-// RefusedError is the answer of a keeper that does not do what it was asked for.
+// RefusedError is the answer of a keeper that refuses a request.
 type RefusedError struct{ reason string }
 
 // Error implements error.
@@ -110,7 +110,7 @@ func call(ctx context.Context, socket, method, path string, body []byte, v any) 
 	return nil
 }
 
-// bare is an error of the network without the addresses, which say nothing beside the path of the socket.
+// bare is an error of the network without the addresses, which add nothing to the path of the socket.
 func bare(err error) error {
 	if e := (*url.Error)(nil); errors.As(err, &e) {
 		err = e.Err

@@ -49,10 +49,10 @@ type link struct {
 	tasks *sync.WaitGroup
 
 	logins chan string // the end of a login: why it failed; empty: it did not
-	shown  [2]string   // what codex shows of its login
+	shown  [2]string   // the login as codex shows it
 }
 
-// open does the handshake and continues what was cut.
+// open does the handshake and continues the cut turns.
 func (l *link) open(ctx context.Context) error {
 	began := time.Now()
 	var r initializeResult

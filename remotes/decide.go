@@ -2,7 +2,7 @@ package remotes
 
 import "time"
 
-// action is what the keeper does about a record after codex has started.
+// action is the treatment of a record by the keeper after codex has started.
 type action int
 
 const (
@@ -23,7 +23,7 @@ type verdict struct {
 	at time.Time
 }
 
-// policy is what the settings say about cut turns.
+// policy is the settings for cut turns.
 type policy struct {
 	mode  Continue
 	limit int

@@ -2,6 +2,6 @@
 // app-server; the Keeper is codex's first client, in the unit's main process. It records which turns run, continues
 // those that the end of codex has cut, and knows whether anybody is attached.
 //
-// Codex dies with the process of its Keeper, so a Keeper serves one codex. What must survive both lies in the ledger,
-// the file turns.json in the state directory of the unit.
+// Codex dies with the process of its Keeper, so a Keeper serves one codex. State that must survive both lies in the
+// ledger, the file turns.json in the state directory of the unit.
 package remotes

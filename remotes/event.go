@@ -2,22 +2,22 @@ package remotes
 
 import "time"
 
-// Event is what the journal, metrics and [notify] want to have.
+// Event is a change of a remote for the journal, metrics and [notify].
 type Event struct {
 	Kind   EventKind
 	At     time.Time
 	Thread string
 	Turn   string
-	// User is who has attached or detached, and Viewer that they only watch.
+	// User has attached or detached; Viewer means that the user only watches.
 	User   string
 	Viewer bool
 	// Status is how codex ended a turn: completed, failed or interrupted.
 	Status string
 	// Account serves in place of From.
 	Account, From string
-	// Detail is for people: the error of a turn, the last words of the model, what codex has lost.
+	// Detail is for people: the error of a turn, the last words of the model, or the messages that codex has lost.
 	Detail string
-	// Alone means that nobody was attached who could act.
+	// Alone means that no client was attached that could act.
 	Alone bool
 }
 

@@ -46,7 +46,7 @@ func (l *link) find(ctx context.Context, name string) (id string, err error) {
 		strings.Join(which, "; "))
 }
 
-// used says when a thread was used last, if codex knows.
+// used is the time of the last use of a thread, if codex knows.
 func (t threadInfo) used() string {
 	at := unixtime.Of(t.Updated)
 	if at.IsZero() {

@@ -26,7 +26,7 @@ type threadReply struct {
 }
 
 // Handler serves the keeper to people: GET /keeper/status, GET /keeper/thread, POST /keeper/send and POST
-// /keeper/continue. The caller checks who may do which.
+// /keeper/continue. The caller checks the rights.
 func (k *Keeper) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+statusPath, func(w http.ResponseWriter, _ *http.Request) {

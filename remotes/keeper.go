@@ -22,7 +22,7 @@ type Options struct {
 	Name   string // of the remote, for people
 	Socket string // of codex app-server
 	State  string // the directory of the ledger
-	Home   string // CODEX_HOME; empty: as codex says
+	Home   string // CODEX_HOME; empty: as codex reports
 	// ClientName and Version identify the keeper to codex, which sends the name of its first client upstream. Empty
 	// means "codex-proxy" and "0".
 	ClientName, Version string

@@ -18,7 +18,7 @@ import (
 // ledgerFile is the name of the ledger in the state directory.
 const ledgerFile = "turns.json"
 
-// ledger is what the file has.
+// ledger is the content of the file.
 type ledger struct {
 	// Threads has a record for each thread with a turn that runs, was cut, or was asked for.
 	Threads map[string]*record `json:"threads,omitempty"`
@@ -44,7 +44,7 @@ type record struct {
 	Since time.Time `json:"since"`
 	// After is the turn before it, if the keeper saw one end.
 	After string `json:"after,omitempty"`
-	// Kind is what runs in place of a turn of the model, which a cut ends; empty: a turn of the model.
+	// Kind is the operation that runs in place of a turn of the model; a cut ends it; empty: a turn of the model.
 	Kind string `json:"kind,omitempty"`
 	// Interrupted is the turn that its user has interrupted; anyTurn if the client named none and none was known.
 	Interrupted string `json:"interrupted,omitempty"`
@@ -60,7 +60,8 @@ type record struct {
 	Quota bool `json:"quota,omitempty"`
 }
 
-// observed has no time ahead of now: that comes from a clock that was wrong, and nothing that happens now would be later.
+// observed has no time ahead of now: that comes from a clock that was wrong, and nothing that happens now would be
+// later.
 func (l ledger) observed(now time.Time) ledger {
 	for _, r := range l.Threads {
 		r.Since = earlier(r.Since, now)
@@ -124,7 +125,7 @@ func readLedger(dir string) (ledger, error) {
 	return read, nil
 }
 
-// readRegular reads a regular file that belongs to another user, who may have put a pipe or a link in its place.
+// readRegular reads a regular file that belongs to another user, which may have put a pipe or a link in its place.
 func readRegular(path string) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {

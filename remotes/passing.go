@@ -152,7 +152,7 @@ func settings(params json.RawMessage) (all map[string]json.RawMessage) {
 // plainID is the form of ids: a client cannot make the ledger name a thread that codex cannot have.
 var plainID = regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z-]{0,127}$`)
 
-// The bounds of what clients can make the ledger hold.
+// The bounds of the ledger's content from clients.
 const (
 	maxID      = 128
 	maxRecords = 256

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// outcome counts what became of the records at a start.
+// outcome counts the decisions about the records at a start.
 type outcome struct{ threads, continued, asked, ended int }
 
 // String is for people, such as "2 threads, 1 turn continued".
@@ -38,7 +38,7 @@ func plural(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// reconcile does for each record what decide says. An error means that the connection has ended.
+// reconcile carries out the decision about each record. An error means that the connection has ended.
 func (l *link) reconcile(ctx context.Context) (o outcome, err error) {
 	var threads []string
 	l.update(func(s *state) { threads = s.ledger.threads() })
@@ -107,7 +107,7 @@ func (l *link) rescue(ctx context.Context, thread string, lost []input) error {
 	return nil
 }
 
-// history is what remains of a thread.
+// history is the rest of a thread.
 type history struct {
 	turns []turn // the last ones, the newest first
 	path  string // of codex's file; empty: the thread runs, or its file cannot be read
@@ -152,7 +152,7 @@ func (l *link) turns(ctx context.Context, thread string) ([]turn, error) {
 	return r.Data, err
 }
 
-// lose forgets the turn of a thread if codex refuses what the keeper needs. Any other error is the end of the
+// lose forgets the turn of a thread if codex refuses a request that the keeper needs. Any other error is the end of the
 // connection.
 func (l *link) lose(thread string, err error) error {
 	e, ok := refused(err)
@@ -181,7 +181,7 @@ func (l *link) resume(ctx context.Context, thread string) (r resumeResult, err e
 		l.update(func(s *state) {
 			t := s.thread(thread)
 			t.subscribed, t.known, t.hidden = true, true, r.Thread.hidden()
-			if t.status.Type == "" { // else the notifications, whose order counts, have said more
+			if t.status.Type == "" { // else the notifications have a newer state, and their order counts
 				t.status = r.Thread.Status
 			}
 			s.signal()
@@ -190,7 +190,7 @@ func (l *link) resume(ctx context.Context, thread string) (r resumeResult, err e
 	return r, err
 }
 
-// perform does what was decided about one record.
+// perform carries out the decision about one record.
 func (l *link) perform(ctx context.Context, thread string, r record, v verdict, h history, o *outcome) error {
 	cut := Event{Thread: thread, Turn: r.Turn}
 	if v.cut && !r.Asked {

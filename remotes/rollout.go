@@ -14,14 +14,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// rollout is the end of codex's file of a thread: one JSON object a line (0.169). The file is what remains of a turn
+// rollout is the end of codex's file of a thread: one JSON object a line (0.169). The file is the rest of a turn
 // when codex is killed; codex's own lists of turns lag behind it.
 type rollout struct {
 	turns []turn // the last ones, the newest first; a turn without an end is interrupted
 	lines []line // the last ones, the newest first
 }
 
-// turnAborted is the status of a turn whose end codex wrote itself: its user has interrupted it.
+// turnAborted is the status of a turn with an end that codex wrote itself: its user has interrupted it.
 const turnAborted = "aborted"
 
 // line is a line of the file that is read as a whole.
@@ -49,7 +49,7 @@ type rolloutRecord struct {
 }
 
 // openRollout opens the file of a thread below codex's home, and no other: codex and its tools can write there, and
-// give any path, and the keeper can open what they cannot.
+// give any path, and the keeper can open files that they cannot.
 func openRollout(home, path, thread string, flag int) (*os.File, error) {
 	_, relative, found := strings.Cut(filepath.Clean(path), "/sessions/")
 	if !found || !strings.Contains(filepath.Base(relative), thread) {
@@ -80,7 +80,7 @@ const keptLines = maxInputs + 1
 
 // readRollout reads the file from its end, up to the beginning of as many turns.
 func readRollout(f *os.File, turns int) (r rollout, err error) {
-	var open turn // whose beginning is not read yet
+	var open turn // with a beginning that is not read yet
 	for b := newBackward(f); len(r.turns) < turns; {
 		l, err := b.next()
 		if errors.Is(err, io.EOF) {
@@ -121,15 +121,15 @@ func readRollout(f *os.File, turns int) (r rollout, err error) {
 	return r, nil
 }
 
-// backward reads lines from the end of a file. What follows the last newline is no line: codex was killed as it wrote.
+// backward reads lines from the end of a file. Bytes after the last newline are no line: codex was killed as it wrote.
 type backward struct {
 	f     *os.File
 	at    int64  // the offset of buf
-	buf   []byte // what is read and not returned yet; ends with a newline
+	buf   []byte // read and not returned yet; ends with a newline
 	total int64
 }
 
-// The bounds of what is read. Codex accepts messages of 64 MiB.
+// The bounds of the read bytes. Codex accepts messages of 64 MiB.
 const (
 	chunk    = 64 << 10
 	maxLine  = 128 << 20

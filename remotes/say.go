@@ -6,7 +6,7 @@ import (
 )
 
 // say shows a line in a thread, to all that see it now or later, without a request to the model: as the output of a
-// shell command of the user, the only text that codex 0.169 takes for that. What thread/inject_items adds is for the
+// shell command of the user, the only text that codex 0.169 takes for that. Items of thread/inject_items are for the
 // model alone.
 func (l *link) say(ctx context.Context, thread, text string) {
 	quoted := "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"

@@ -21,7 +21,7 @@ type state struct {
 	rested  bool
 }
 
-// live is what is known of a thread of this codex process.
+// live is the known state of a thread of this codex process.
 type live struct {
 	known      bool // codex has described it
 	hidden     bool
@@ -67,7 +67,7 @@ func (s *state) thread(id string) *live {
 	return t
 }
 
-// forget drops what is known of a thread that codex has unloaded. Requests of the keeper that hold it load it again.
+// forget drops the state of a thread that codex has unloaded. Requests of the keeper that hold it load it again.
 func (s *state) forget(id string) {
 	held := s.thread(id).held
 	delete(s.threads, id)
@@ -77,7 +77,7 @@ func (s *state) forget(id string) {
 }
 
 // describe records the description by codex. It wakes Passing, unless codex has to write the thread's file first: an
-// item for a thread whose turn runs makes codex ask the model once more, so a thread that has a record gets none.
+// item for a thread with a running turn makes codex ask the model once more, so a thread that has a record gets none.
 func (s *state) describe(t threadInfo) (write bool) {
 	l := s.thread(t.ID)
 	l.known, l.hidden = true, t.hidden()
@@ -120,7 +120,7 @@ func (s *state) alone() bool {
 			return true
 		}
 	}
-	for _, t := range s.threads { // what runs without a record, such as a review
+	for _, t := range s.threads { // an operation without a record, such as a review
 		if t.wanted && !t.hidden && !t.subscribed {
 			return true
 		}
@@ -138,7 +138,7 @@ func (s *state) owners() (n int) {
 	return n
 }
 
-// busy means that a turn runs or waits for a user. A cut turn whose user was asked is not busy; one that waits
+// busy means that a turn runs or waits for a user. A cut turn is not busy after its user was asked; one that waits
 // for quota is.
 func (s *state) busy() bool {
 	for _, r := range s.ledger.Threads {

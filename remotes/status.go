@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Status is what people see of a remote.
+// Status is the state of a remote for people.
 type Status struct {
 	Codex    string   `json:"codex,omitempty"` // the detail of Open; empty: not ready
 	Attached []Client `json:"attached,omitempty"`

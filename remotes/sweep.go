@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// sweepPeriod is how often the keeper looks for what no message reports.
+// sweepPeriod is how often the keeper looks for changes that no message reports.
 const sweepPeriod = time.Second
 
 // sweep answers tools of clients that are gone, forgets records that nothing ends, and rests when all is idle.

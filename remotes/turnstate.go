@@ -8,7 +8,7 @@ import (
 	"codex-proxy/codex/jsonscan"
 )
 
-// The functions of this file move the record of a thread with what its clients ask for and what codex reports.
+// The functions of this file change the record of a thread by the requests of its clients and the reports of codex.
 
 // asked is that a client's request for a turn, or a message for the running one, goes to codex.
 func (s *state) asked(thread string, i input, now time.Time) {
@@ -100,16 +100,16 @@ func (s *state) interrupt(thread, turnID string, now time.Time) {
 	r.Inputs, r.Asked, r.Quota = nil, false, false // the client has them back
 }
 
-// started is that codex runs a turn. The answer to a request may say so after the news of its end.
+// started is that codex runs a turn. The answer to a request may arrive after the report of its end.
 func (s *state) started(thread, turnID string, now time.Time) {
 	if turnID == s.thread(thread).ended {
 		return
 	}
 	r := s.ensure(thread, now)
-	if turnID <= r.Turn || r.Asked { // what a user starts beside an offer to continue does not take it back
+	if turnID <= r.Turn || r.Asked { // another turn of a user does not take back an offer to continue
 		return
 	}
-	if r.Turn != "" { // whatever Kind says, it said it of an earlier turn
+	if r.Turn != "" { // Kind is of an earlier turn
 		r.Kind = ""
 	}
 	r.Turn, r.Since, r.Quota = turnID, now, false
@@ -172,7 +172,7 @@ func (s *state) ended(thread, turnID string, now time.Time) {
 // or codex has refused it.
 const settle = 5 * time.Second
 
-// stale are the threads whose records nothing will end: codex has refused the request, or did not report the end. A
+// stale are the threads with records that nothing will end: codex has refused the request, or did not report the end. A
 // record that the keeper itself is starting a turn of is none, however old it is.
 func (s *state) stale(now time.Time) (threads []string) {
 	for id, r := range s.ledger.Threads {

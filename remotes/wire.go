@@ -30,7 +30,7 @@ type turnError struct {
 // ofModel are codex's sentences for a plan without the model, and for a used-up limit that is of one model.
 var ofModel = regexp.MustCompile(`(?i)^To use Codex with your ChatGPT plan\b|\busage limit for .+\bSwitch to another model\b`)
 
-// lacksQuota means that the account had nothing left. What is refused for its model alone is no matter of quota: the
+// lacksQuota means that the account had nothing left. A refusal for the model alone is no matter of quota: the
 // same account serves, and would refuse the model again.
 func (e *turnError) lacksQuota() bool {
 	return e != nil && string(e.Info) == `"usageLimitExceeded"` && !ofModel.MatchString(e.Message)

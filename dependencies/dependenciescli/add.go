@@ -44,7 +44,7 @@ func thereIsOne(name, file string) error {
 	return fmt.Errorf("there is a dependency %q already: %s", name, file)
 }
 
-// printNext prints what the operator may do next.
+// printNext prints the next steps of the operator.
 func (d *Dependencies) printNext(s *dependency.Settings) {
 	if faults := faultsOf(s); len(faults) > 0 {
 		for _, fault := range faults {

@@ -12,7 +12,7 @@ import (
 	"codex-proxy/units"
 )
 
-// Check prints what would run for a dependency, and each fault that prevents its start with the remedy. With a fault
+// Check prints the plan of a dependency's unit, and each fault that prevents its start with the remedy. With a fault
 // the exit status is 78.
 func (d *Dependencies) Check(ctx context.Context, name string) error {
 	s, err := dependency.Load(d.fileOf(name))
@@ -37,7 +37,7 @@ func (d *Dependencies) Check(ctx context.Context, name string) error {
 	return nil
 }
 
-// Report is Check as the command of a unit whose file has made no drop-in: the fault of the file is the status of the
+// Report is Check as the command of a unit without a drop-in of its file: the fault of the file is the status of the
 // unit, and the exit status is always 78.
 func (d *Dependencies) Report(name string, notifier *notify.Notifier) error {
 	file := d.fileOf(name)
@@ -49,7 +49,7 @@ func (d *Dependencies) Report(name string, notifier *notify.Notifier) error {
 	return cli.Exit(cli.Config, err)
 }
 
-// writePlan writes what would run.
+// writePlan writes the plan.
 func (d *Dependencies) writePlan(s *dependency.Settings, unit units.Description, claims claims) error {
 	out := tabwriter.NewWriter(d.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(out, "%s is valid.\n\n", s.File)

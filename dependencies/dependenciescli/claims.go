@@ -10,13 +10,13 @@ import (
 	"codex-proxy/units"
 )
 
-// claims are what a dependency needs for itself, in words.
+// claims are the ports and files that a dependency needs for itself, in words.
 type claims struct {
 	ports, lock string
-	faults      []string // what other processes hold
+	faults      []string // those that other processes hold
 }
 
-// claims looks for the processes that hold what the dependency needs, as its unit does before each start.
+// claims looks for the processes that hold claims of the dependency, as its unit does before each start.
 func (d *Dependencies) claims(ctx context.Context, s *dependency.Settings) claims {
 	var c claims
 	var ports []string
@@ -30,7 +30,8 @@ func (d *Dependencies) claims(ctx context.Context, s *dependency.Settings) claim
 	return c
 }
 
-// held adds what processes of other units hold of the claim to the faults, and returns the state of the claim.
+// held adds the parts of the claim that processes of other units hold to the faults, and returns the state of the
+// claim.
 func (d *Dependencies) held(ctx context.Context, c *claims, name string, claim holders.Claim) string {
 	found, err := claim.Holders(ctx)
 	if err != nil {

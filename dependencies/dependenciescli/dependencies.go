@@ -18,7 +18,7 @@ import (
 // jobBound is for a stop, which TimeoutStopSec= of the unit ends earlier unless the file allows longer.
 const jobBound = 10 * time.Minute
 
-// Dependencies is what one command line of dependencies works on. All methods but List need root.
+// Dependencies is the input of one command line of dependencies. All methods but List need root.
 type Dependencies struct {
 	Systemd  *units.Manager
 	Etc      string // the directory of all settings, /etc/codex-proxy
@@ -37,7 +37,7 @@ type Dependencies struct {
 	Stdout io.Writer
 	Stderr io.Writer // for people
 
-	warned map[string]bool // what a watch has printed for people
+	warned map[string]bool // lines that a watch has printed for people
 }
 
 func (d *Dependencies) fileOf(name string) string { return filepath.Join(d.Settings, name+".toml") }

@@ -17,7 +17,7 @@ import (
 // unitPath is the PATH of a unit that sets none (systemd.exec(5), $PATH).
 const unitPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin"
 
-// faultsOf returns what is missing on this machine for a start, each with its remedy.
+// faultsOf returns the missing conditions for a start on this machine, each with its remedy.
 func faultsOf(s *dependency.Settings) (faults []string) {
 	add := func(key string, err error) {
 		if err != nil {

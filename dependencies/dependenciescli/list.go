@@ -12,7 +12,7 @@ import (
 	"codex-proxy/workers/control"
 )
 
-// list is what `codex-proxy dependencies list` shows.
+// list is the table of `codex-proxy dependencies list`.
 type list struct {
 	Dependencies []row `json:"dependencies"`
 }
@@ -51,7 +51,7 @@ func (d *Dependencies) collect(ctx context.Context) (list, error) {
 	return list{Dependencies: rows}, err
 }
 
-// required is what the settings require. A fault of a file is printed: it hides what that file requires.
+// required is the requirements of the settings. A fault of a file is printed: it hides the requirements of that file.
 func (d *Dependencies) required() []requires.By {
 	all, err := requires.All(d.Etc)
 	if err != nil {
@@ -60,7 +60,7 @@ func (d *Dependencies) required() []requires.By {
 	return all
 }
 
-// known is what a running service has counted.
+// known is the counts of a running service.
 func (d *Dependencies) known(ctx context.Context) []probes.Dependency {
 	report, _, err := control.NewClient(d.Socket).Status(ctx)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 // program is a server that a preset names without its directory.
 type program struct {
 	beside []string // further programs of it that the preset names
-	dirs   []string // patterns of directories beside PATH, in which the highest version counts
+	dirs   []string // patterns of directories in addition to PATH, in which the highest version counts
 	get    string   // how an operator gets it
 }
 
@@ -29,7 +29,7 @@ var programs = map[string]program{
 }
 
 // place replaces the name of a preset's program, the first word of its command, and the names of the programs beside
-// it by their paths. It changes nothing in a preset whose command has a path.
+// it by their paths. It changes nothing in a preset that names a path.
 func place(text, searchPath string) (string, error) {
 	match := commandName.FindStringSubmatchIndex(text)
 	if match == nil {
@@ -52,7 +52,7 @@ func place(text, searchPath string) (string, error) {
 	return text, nil
 }
 
-// commandName matches a command whose program has no directory.
+// commandName matches a command with a program without a directory.
 var commandName = regexp.MustCompile(`(?m)^command = \[\s*"([^"/]+)"`)
 
 // replaceWord replaces the word in all lines that are no comments. The word ends at a space or a quote.

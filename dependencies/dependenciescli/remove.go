@@ -73,13 +73,13 @@ func (d *Dependencies) takeDown(ctx context.Context, unit, file string) error {
 			return fmt.Errorf("cannot remove its drop-ins: %w", err)
 		}
 	}
-	if err := d.Systemd.Disable(ctx, unit); err != nil { // with a daemon-reload, whose generator removes the drop-in
+	if err := d.Systemd.Disable(ctx, unit); err != nil { // with a daemon-reload: its generator removes the drop-in
 		return err
 	}
 	return d.Systemd.ResetFailed(ctx, unit)
 }
 
-// dropInsOf is the directory of what `systemctl edit` has made for the unit.
+// dropInsOf is the directory that `systemctl edit` has made for the unit.
 func (d *Dependencies) dropInsOf(unit string) string { return filepath.Join(d.Units, unit+".d") }
 
 // stateOf are the places of the state: with a dynamic user the first one is a link to the second one.
@@ -104,7 +104,7 @@ func (d *Dependencies) removeState(name string) error {
 	return errors.Join(errs...)
 }
 
-// printKept prints what a removal keeps.
+// printKept prints the files that a removal keeps.
 func (d *Dependencies) printKept(name, dropIns string) {
 	if d.hasState(name) {
 		d.print("Its state stays: %s (--purge removes it)", filepath.Join(d.States, name))

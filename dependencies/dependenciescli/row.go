@@ -10,7 +10,7 @@ import (
 	"codex-proxy/units"
 )
 
-// row is one dependency: the state of its unit, and what its file asks for.
+// row is one dependency: the state of its unit, and the requests of its file.
 type row struct {
 	probes.Dependency
 
@@ -45,7 +45,7 @@ func (r row) checkLine() string {
 	return words
 }
 
-// counted takes over what the service has counted over longer than systemd.
+// counted takes over the counts of the service, which are of a longer time than systemd's.
 func (r *row) counted(report []probes.Dependency) {
 	for _, d := range report {
 		if d.Name != r.Name {

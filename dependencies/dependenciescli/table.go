@@ -10,7 +10,7 @@ import (
 	"codex-proxy/probes"
 )
 
-// colours are those of the reasons; all others are red.
+// colours are by reason; all others are red.
 var colours = map[probes.DependencyReason]string{
 	probes.DependencyReady: listing.Green, probes.DependencyStarting: listing.Yellow,
 	probes.DependencyBackingOff: listing.Yellow, probes.DependencyStopping: listing.Yellow,
@@ -64,7 +64,7 @@ func (r row) details(now time.Time) [][2]string {
 	}
 }
 
-// why is the status of a ready dependency, or what the reason of another one is, with the remedy.
+// why is the status of a ready dependency, or the reason of another one, with the remedy.
 func (r row) why() string {
 	if r.Ready {
 		return listing.Printable(r.StatusText)

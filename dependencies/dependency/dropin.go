@@ -56,7 +56,7 @@ func (s *Settings) owner() []string {
 		units.Dependency(s.Name) + ":" + s.Lock}
 }
 
-// options are those of notify-exec.
+// options are the options of notify-exec.
 func (p Probe) options() []string {
 	options := []string{"--probe", p.Check}
 	if p.Ready != "" {

@@ -38,7 +38,7 @@ func (p placeholders) fill(text string) (string, error) {
 	}
 }
 
-// shortened is what an error shows of a word after a brace.
+// shortened is the part of a word after a brace that an error shows.
 func shortened(word string, closed bool) string {
 	const most = 20
 	switch {

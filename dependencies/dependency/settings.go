@@ -14,14 +14,14 @@ import (
 	"codex-proxy/units"
 )
 
-// files are those of dependencies.
+// files are the files of dependencies.
 var files = settingsfile.Kind{One: "dependency", Many: "dependencies", Valid: units.ValidDependencyName}
 
 // MaxFiles bounds the dependencies of a machine.
 const MaxFiles = settingsfile.MaxFiles
 
 // Names returns the names of all dependencies with a file in dir, sorted. A directory that does not exist has none.
-// Files whose name no dependency can have do not count: a unit cannot have it either.
+// Files with a name that no dependency can have do not count: a unit cannot have it either.
 func Names(dir string) ([]string, error) { return files.Names(dir) }
 
 // Settings is the valid file of a dependency. Its placeholders are replaced. Each field is the key of its name;

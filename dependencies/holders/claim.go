@@ -1,4 +1,4 @@
-// Package holders finds the processes that hold what a server needs for itself: TCP ports, a lock file, the files of
+// Package holders finds the processes that hold the resources of a server: TCP ports, a lock file, the files of
 // its data. It looks at the open descriptors of every process in /proc, so it needs root.
 package holders
 
@@ -13,13 +13,13 @@ import (
 const (
 	// bound is the longest that Holders takes.
 	bound = 5 * time.Second
-	// passing is the time for a process that is about to end: the kernel closes what it holds before it is reaped,
+	// passing is the time for a process that is about to end: the kernel closes its files before it is reaped,
 	// but its entry in /proc has no descriptors any more.
 	passing = 500 * time.Millisecond
 	again   = 20 * time.Millisecond
 )
 
-// Claim names what a server needs for itself.
+// Claim names the resources that a server needs for itself.
 type Claim struct {
 	Ports []int    // TCP ports, on any address
 	Lock  string   // the absolute path of a file for flock(2); empty: none
@@ -32,7 +32,7 @@ type Claim struct {
 
 // Holders returns the processes that hold a part of the claim, by their numbers; none if the claim is free. It
 // returns within five seconds. The claim's paths may lead through directories of users that are not trusted: nothing
-// is made, written or followed there. The error joins what could not be looked at; the holders are valid beside it.
+// is made, written or followed there. The error joins the unreadable places; the holders are valid with it.
 func (c Claim) Holders(ctx context.Context) ([]Holder, error) {
 	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()

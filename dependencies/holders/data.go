@@ -60,7 +60,8 @@ func addFiles(ctx context.Context, files map[file]string, start, dir string) err
 	return ctx.Err()
 }
 
-// read adds the files of one directory, and returns the directories in it. What is removed meanwhile is not there.
+// read adds the files of one directory, and returns the directories in it. Files that are removed meanwhile are left
+// out.
 func (l level) read(root *os.Root, name string, files map[file]string) (below []level, err error) {
 	dir, err := root.Open(l.path)
 	if err != nil {

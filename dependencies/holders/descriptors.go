@@ -74,7 +74,7 @@ func (s *search) process(ctx context.Context, pid int, buffer []byte) {
 	}
 }
 
-// descriptor compares the file behind a descriptor with what is looked for. The link in /proc leads to the open file
+// descriptor compares the file behind a descriptor with the wanted files. The link in /proc leads to the open file
 // itself, not to its path.
 func (s *search) descriptor(dir, pid int, fd string) {
 	id, mode, err := identify(dir, fd, 0)

@@ -18,7 +18,7 @@ const (
 	named = 3
 )
 
-// kind sorts what a process holds: the lock is the surest sign.
+// kind sorts the held resources: the lock is the surest sign.
 type kind int
 
 const (
@@ -49,7 +49,7 @@ func (h *Holder) add(what string, k kind) {
 	}
 }
 
-// String names what is held, and by which process: "port 7233 is held by pid 812 (temporal server start-dev), unit
+// String names the held resource and the process: "port 7233 is held by pid 812 (temporal server start-dev), unit
 // session-3.scope".
 func (h Holder) String() string {
 	verb := " is held by "

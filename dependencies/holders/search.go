@@ -11,7 +11,7 @@ import (
 // file identifies a file on this machine, whatever its path is in a process's mount namespace.
 type file struct{ device, inode uint64 }
 
-// search is one look at all processes. Its maps are fixed before the look; mu guards what is found.
+// search is one look at all processes. Its maps are fixed before the look; mu guards the results.
 type search struct {
 	sockets map[uint64]string // inodes of listening sockets, with the name of the port
 	data    map[file]string   // with the path
@@ -22,7 +22,7 @@ type search struct {
 	found map[int]*Holder
 }
 
-// search collects the identities of what the claim names. What it cannot read it leaves out, and reports.
+// search collects the identities of the claim's resources. It leaves out the unreadable ones, and reports them.
 func (c Claim) search(ctx context.Context) (*search, error) {
 	s := &search{found: map[int]*Holder{}}
 	var portErr, lockErr, dataErr error
@@ -94,7 +94,7 @@ func onePerServer(list []Holder) (kept []Holder) {
 	return kept
 }
 
-// isShim recognises notify-exec, which holds the lock beside the server that it has started.
+// isShim recognises notify-exec, which holds the lock together with the server that it has started.
 func (h Holder) isShim() bool { return strings.Contains(h.Command, "codex-proxy notify-exec ") }
 
 // unseen are the sockets and the lock that no visible process holds.

@@ -67,7 +67,7 @@ func (a *Attach) describe(ctx context.Context) (d units.Description) {
 	return d
 }
 
-// failed says why a remote does not answer, and what to do.
+// failed returns the reason why a remote does not answer, and the remedy.
 func (a *Attach) failed(ctx context.Context, err error) error {
 	unit, socket := units.Remote(a.Remote), units.RemoteSocket(a.Remote)
 	if refused := (*remotes.RefusedError)(nil); errors.As(err, &refused) {

@@ -15,7 +15,7 @@ import (
 	"codex-proxy/remotes"
 )
 
-// reconnecting is the first codex whose TUI reconnects after a cut: those before it end.
+// reconnecting is the first codex with a TUI that reconnects after a cut: those before it end.
 var reconnecting = version{0, 153, 0}
 
 const install = "npm install -g @openai/codex@latest"
@@ -42,7 +42,7 @@ func suitable(ctx context.Context, program string) (version, error) {
 }
 
 // compare names the two versions where that of a person and that of the remote differ by more than a patch: a TUI may
-// then send what the other codex does not know.
+// then send requests that the other codex does not know.
 func (a *Attach) compare(own version, st remotes.Status) {
 	remote, known := parseVersion(st.Codex)
 	if known && (own[0] != remote[0] || own[1] != remote[1]) {

@@ -14,8 +14,8 @@ import (
 	"codex-proxy/remotes"
 )
 
-// run runs codex in the foreground of our terminal, whose signals it gets like us, and returns its exit status as a
-// shell gives it.
+// run runs codex in the foreground of our terminal, where it gets the same signals as we do, and returns its exit
+// status as a shell gives it.
 func (a *Attach) run(program string, args []string) (status int, err error) {
 	// PR_SET_PDEATHSIG fires when the thread that forked ends.
 	runtime.LockOSThread()
@@ -50,7 +50,7 @@ func (a *Attach) run(program string, args []string) (status int, err error) {
 // farewellBound bounds the question whether something still runs.
 const farewellBound = 300 * time.Millisecond
 
-// farewell says how to come back.
+// farewell prints the command for the next attach.
 func (a *Attach) farewell(ctx context.Context, socket string) {
 	if !cli.IsTerminal(a.Stderr) {
 		return

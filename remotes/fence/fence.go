@@ -1,10 +1,10 @@
-// Package fence runs codex in namespaces of its own: it, its tools, and the commands of people who attach, see no other
+// Package fence runs codex in namespaces of its own: it, its tools, and the commands of attached people, see no other
 // process of their user, no other remote, no credential and none of our sockets.
 //
 // The settings of a unit are not enough. Two remotes may have one user, for whom the files and processes of both are
-// alike, and a process outside of the fence has to keep what codex must not read. So the unit's main process starts
-// Init, which makes the fence from within and then starts codex. It needs what codex's own sandbox (bubblewrap) needs:
-// user namespaces that have no privilege outside.
+// alike, and a process outside of the fence has to keep the secrets that codex must not read. So the unit's main
+// process starts Init, which makes the fence from within and then starts codex. It has the same needs as codex's own
+// sandbox (bubblewrap): user namespaces that have no privilege outside.
 package fence
 
 import (
@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// View is what codex and its tools see of the machine.
+// View is the part of the machine that codex and its tools see.
 type View struct {
 	// Hidden are directories that are empty within the fence. One that does not exist, or that the user cannot reach,
 	// counts as hidden; should it appear later, it is not. A directory that others delete and make again is not either.

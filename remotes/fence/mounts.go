@@ -16,7 +16,7 @@ import (
 
 // mount changes the mounts of this process, which is the first one of its namespaces, and its working directory.
 func (v View) mount() error {
-	// What the machine mounts later appears here, too; nothing of here appears there.
+	// Later mounts of the machine appear here, too; mounts made here do not appear there.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
 		return fmt.Errorf("cannot separate the mounts: %w", err)
 	}
@@ -41,7 +41,7 @@ func (v View) mount() error {
 		}
 	}
 	for _, dir := range v.Covered {
-		if info, err := os.Lstat(dir); err != nil || !info.IsDir() { // a link would leave open what it does not lead to
+		if info, err := os.Lstat(dir); err != nil || !info.IsDir() { // a link would leave its other targets open
 			return fmt.Errorf("cannot cover %s: it is no directory", dir)
 		}
 		if err := empty(dir, nil); err != nil {
@@ -98,7 +98,7 @@ func held(paths []string) ([]place, error) {
 		}
 		places = append(places, place{path, f, info.IsDir()})
 	}
-	// A directory before what lies in it.
+	// A directory before its contents.
 	slices.SortFunc(places, func(a, b place) int { return strings.Compare(a.path, b.path) })
 	return places, nil
 }

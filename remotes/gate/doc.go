@@ -1,7 +1,7 @@
 // Package gate stands between the clients of a remote and its codex app-server: it relays WebSocket connections,
-// decodes each message of a client, and passes on what the client's role allows.
+// decodes each message of a client, and passes on those that the client's role allows.
 //
-// The gate is no fence against a shell: whoever may attach has one, with the rights of the unit. It keeps what
+// The gate is no fence against a shell: each client has one, with the rights of the unit. It keeps what
 // belongs to the unit from its clients: the login, the configuration, and the pace of approvals of others. What no
 // rule allows is refused (see Methods), and the refusal names the reason, so that a TUI shows it and goes on.
 //

@@ -20,17 +20,17 @@ import (
 const (
 	// headBound bounds the time from the accept of a connection to the end of its request for a WebSocket.
 	headBound = 10 * time.Second
-	// dialBound bounds the connect to codex, whose socket is local.
+	// dialBound bounds the connect to codex, over a local socket.
 	dialBound = 5 * time.Second
-	// farewellBound bounds the time in which a client whose connection the gate ends reads the reason.
+	// farewellBound bounds the time in which a client reads why the gate ends its connection.
 	farewellBound = 5 * time.Second
 	// answerBound bounds the time in which codex answers a client that has gone, and Leaving returns.
 	answerBound = 5 * time.Second
-	// unsubscribeBound bounds Leaving before a thread/unsubscribe, for whose answer a TUI waits 2 s.
+	// unsubscribeBound bounds Leaving before a thread/unsubscribe: a TUI waits 2 s for the answer.
 	unsubscribeBound = time.Second
 	// largeMessages is how many messages of more than smallMessage the gate holds at a time.
 	largeMessages = 2
-	// clientBuffer is the size of each buffer of what a client sends.
+	// clientBuffer is the size of each buffer of a client's bytes.
 	clientBuffer = 64 << 10
 )
 
@@ -39,14 +39,14 @@ const (
 type Gate struct {
 	Remote  string       // its name, for the words of refusals
 	Logger  *slog.Logger // nil discards
-	Viewers string       // path of the socket whose clients are viewers; those of all others are owners
+	Viewers string       // path of the socket of viewers; the clients of all others are owners
 	Network string       // path of the socket on which codex-proxy connects clients of API keys; see NetworkHead
-	Cgroup  string       // of the unit, whose own processes may not attach: a tool must not approve what it asks for
+	Cgroup  string       // of the unit: its own processes may not attach, as a tool must not approve its own requests
 
-	// Admit refuses a client by an error, whose words it reads as the answer to its first request.
+	// Admit refuses a client by an error, which is the answer to its first request.
 	Admit func(Peer, Role) error
-	// Keeper serves requests whose path begins with KeeperPath in place of codex: those that only read (GET) for all
-	// who may attach, the others for owners.
+	// Keeper serves requests with a path below KeeperPath in place of codex: those that only read (GET) for all
+	// clients, the others for owners.
 	Keeper http.Handler
 	// Attached is called when a client has sent its first request, before that goes on, and Detached at the end of
 	// its connection.
@@ -116,7 +116,7 @@ func (g *Gate) detach(s *session, reason string) {
 }
 
 // Serve relays a connection to codex, which listens on the unix socket target, until one of the two has closed or ctx
-// is done. It is the Serve of a notify.Relay. The error is a fault of this machine; what a client does is none.
+// is done. It is the Serve of a notify.Relay. The error is a fault of this machine; a fault of a client is not.
 func (g *Gate) Serve(ctx context.Context, client *net.UnixConn, target string) error {
 	g.init()
 	s, err := g.meet(client)
@@ -170,7 +170,7 @@ func (g *Gate) dial(ctx context.Context, target string) (*net.UnixConn, error) {
 	return conn.(*net.UnixConn), nil
 }
 
-// meet finds out who has connected, and in which role.
+// meet finds out the user of a connection, and the role.
 func (g *Gate) meet(client *net.UnixConn) (*session, error) {
 	peer, err := peerOf(client)
 	if err != nil {
@@ -271,7 +271,7 @@ func (g *Gate) relay(
 	end := func(side string, err error) { first.Do(func() { reason = ending(side, err) }) }
 	answers := &outlet{conn: client, gone: func(err error) {
 		end("the client", err)
-		_ = client.SetReadDeadline(time.Now().Add(farewellBound)) // what it has sent still goes on
+		_ = client.SetReadDeadline(time.Now().Add(farewellBound)) // its earlier messages still go on
 	}}
 	copying := &outbound{codex: from, client: answers, role: s.Role, questions: &s.questions,
 		answered: func(failed []byte) {
@@ -290,7 +290,7 @@ func (g *Gate) relay(
 		g.farewell(client, answers, err)
 		reading.stay()
 		if err == nil || errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET) {
-			_ = codex.CloseWrite() // codex reads all that the client has said, and closes
+			_ = codex.CloseWrite() // codex reads all messages of the client, and closes
 			return
 		}
 		_ = codex.Close()
@@ -299,13 +299,13 @@ func (g *Gate) relay(
 	ended()
 	_ = codex.Close()
 	_ = client.CloseWrite()
-	_ = client.SetReadDeadline(time.Now().Add(farewellBound)) // what it still sends goes nowhere
+	_ = client.SetReadDeadline(time.Now().Add(farewellBound)) // its further messages are dropped
 	both.Wait()
 	return reason
 }
 
 // stay returns when codex has answered all that a client has asked for before its end, and Leaving has returned: codex
-// drops what it has not done when the connection closes, such as the message of a person whose terminal has just ended.
+// drops unfinished requests when the connection closes, such as the message of a person whose terminal has just ended.
 // It returns early when codex ends, with which ctx does.
 func (s *session) stay(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, answerBound)
@@ -320,7 +320,7 @@ func (s *session) stay(ctx context.Context) {
 	}
 }
 
-// leaves is for a client that leaves a thread, of which codex has all that it has said before.
+// leaves is for a client that leaves a thread, after codex has all its messages.
 func (s *session) leaves(ctx context.Context) {
 	if s.gate.Leaving != nil {
 		ctx, cancel := context.WithTimeout(ctx, unsubscribeBound)

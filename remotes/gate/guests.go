@@ -9,7 +9,7 @@ import (
 // take all connections of the relay, and no owner would get in.
 const guestLimit = 32
 
-// seat takes a place for the connection of a guest, whose client else reads that there is none.
+// seat takes a place for the connection of a guest, or refuses its client.
 func (g *Gate) seat(s *session, client io.Writer) (leave func(), ok bool) {
 	if s.Role == Owner && s.barred == "" {
 		return func() {}, true

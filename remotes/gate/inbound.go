@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Bounds of what one client sends. codex takes frames of 16 MiB, and messages of 64 MiB in fragments.
+// Bounds of the messages of one client. codex takes frames of 16 MiB, and messages of 64 MiB in fragments.
 const (
 	frameLimit   = 16 << 20
 	messageLimit = 64 << 20
@@ -27,7 +27,7 @@ const (
 	grownAtOnce = 256 << 10
 )
 
-// inbound decodes what one client sends. All fields belong to the goroutine of run.
+// inbound decodes the messages of one client. All fields belong to the goroutine of run.
 type inbound struct {
 	client   *bufio.Reader
 	codex    *bufio.Writer
@@ -91,7 +91,7 @@ func (i *inbound) header() (h header, err error) {
 	}
 }
 
-// settle sends what has passed before the client has to be waited for.
+// settle sends the passed messages before the client has to be waited for.
 func (i *inbound) settle(wanted int64) error {
 	if int64(i.client.Buffered()) >= wanted {
 		return nil
@@ -195,7 +195,7 @@ func (i *inbound) broken(err error) error {
 }
 
 // room is by how much the buffer grows for so many bytes that are announced: at once if they are few, or if the message
-// has a place among the large ones; else not beyond what has come.
+// has a place among the large ones; else not beyond the received bytes.
 func (i *inbound) room(announced int64) int {
 	if i.placed || announced <= grownAtOnce {
 		return int(announced)
@@ -254,7 +254,7 @@ func (i *inbound) decide(ctx context.Context, raw []byte) error {
 	v := i.session.Role.judge(m, raw)
 	switch {
 	case v.pass != nil:
-		if m.method == "thread/unsubscribe" { // it is to a thread what the end of a connection is to all
+		if m.method == "thread/unsubscribe" { // it ends one thread, as the end of a connection ends all
 			if err := i.codex.Flush(); err != nil {
 				return err
 			}

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// verdict is what becomes of a message of a client.
+// verdict is the decision about a message of a client.
 type verdict struct {
 	pass    []byte // these bytes go to codex; nil: none
 	refusal string // the words of the error that answers a request; empty: no answer
@@ -42,7 +42,7 @@ func refuse(format string, args ...any) verdict {
 	return verdict{refusal: fmt.Sprintf(format, args...)}
 }
 
-// viewersResume lets a viewer watch a thread as it is: of its parameters only those pass that choose what it sees.
+// viewersResume lets a viewer watch a thread as it is: of its parameters only those pass that choose the view.
 func viewersResume(m message) verdict {
 	pass := fmt.Appendf(nil, `{"id":%s,"method":"thread/resume","params":{`, m.id)
 	comma := ""

@@ -21,8 +21,8 @@ var (
 	errPlaces = errors.New("a JSON-RPC message whose parameters have no names")
 )
 
-// parse reads a message. It refuses what two readers could understand in two ways: a member that comes twice, and
-// a name that is written with an escape.
+// parse reads a message. It refuses a message that two readers could understand in two ways: a member that comes twice,
+// and a name that is written with an escape.
 func parse(b []byte) (m message, err error) {
 	var seen struct{ id, method, params, answer bool }
 	first := func(have *bool) {

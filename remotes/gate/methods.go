@@ -6,7 +6,7 @@ import "slices"
 type access uint8
 
 const (
-	refused access = iota // no client: the words of its rule say why
+	refused access = iota // no client: the text of its rule has the reason
 	owners
 	all // viewers, too: it changes nothing that another client sees
 )

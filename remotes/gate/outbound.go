@@ -9,13 +9,13 @@ import (
 	"codex-proxy/codex/jsonscan"
 )
 
-// outboundBuffer is what is read of codex at a time. It holds the beginning of a message whole.
+// outboundBuffer is the number of bytes read from codex at a time. It holds the beginning of a message whole.
 const outboundBuffer = 64 << 10
 
 // beginning is as much of a message of codex as the gate reads. codex writes "method" and "id" before "params".
 const beginning = 2 << 10
 
-// outbound copies what codex sends to one client. All fields belong to the goroutine of run.
+// outbound copies the messages of codex to one client. All fields belong to the goroutine of run.
 type outbound struct {
 	codex     io.Reader
 	client    *outlet
@@ -49,7 +49,7 @@ func (o *outbound) run() error {
 	}
 }
 
-// relay passes on what can be passed on of b, and returns how far it has come.
+// relay passes on as much of b as it can, and returns the number of bytes.
 func (o *outbound) relay(b []byte) (done int, err error) {
 	from, between := 0, -1 // of the bytes that are to be written at once
 	mark := func() {
@@ -99,7 +99,7 @@ func (o *outbound) relay(b []byte) (done int, err error) {
 // open reports whether a frame of the gate would lie inside of a message of codex, or of a frame.
 func (o *outbound) open() bool { return o.left > 0 && !o.skip || o.message && !o.drop }
 
-// begin reads the header of a frame, and of a message its beginning. dropped tells that the frame does not go on.
+// begin reads the header of a frame, and of a message its beginning. dropped means that the frame does not go on.
 func (o *outbound) begin(b []byte) (size int, dropped bool, err error) {
 	h, size, err := parseHeader(b)
 	if err != nil || size == 0 {

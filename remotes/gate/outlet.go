@@ -15,10 +15,10 @@ var (
 	errFlood  = errors.New("the client reads none of its refusals")
 )
 
-// outlet writes to a client what codex sends, with the frames of the gate between two messages.
+// outlet writes the messages of codex to a client, with the frames of the gate between two messages.
 type outlet struct {
 	conn io.Writer
-	// called when the client takes no more, once; what follows goes nowhere. May be nil: an error each time
+	// called once, when the client takes no more; further messages are dropped. May be nil: an error each time
 	gone func(error)
 
 	mu    sync.Mutex
@@ -28,7 +28,7 @@ type outlet struct {
 }
 
 // pass writes bytes of codex. between is the first offset in b at which no message of codex is open, or -1; open
-// tells whether one is open at the end.
+// reports whether one is open at the end.
 func (o *outlet) pass(b []byte, between int, open bool) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"codex-proxy/codex/jsonscan"
 )
 
-// configured are the requests whose "config" sets keys of codex's configuration for a thread.
+// configured are the requests with a "config" that sets keys of codex's configuration for a thread.
 var configured = []string{"thread/start", "thread/resume", "thread/fork"}
 
 // settable are the keys that a client may set so, with all below them. The TUI sets features, skills, tools and

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Role is what a client may do.
+// Role is the rights of a client.
 type Role uint8
 
 // An Owner works with the remote; a Viewer watches it.
@@ -73,8 +73,8 @@ func cgroupOf(process string) string {
 	return ""
 }
 
-// within reports whether the peer is a process of that control group. A peer of our own user whose group cannot be
-// read has ended, and left the connection to another process: it counts as one of the group. ProtectProc= hides only
+// within reports whether the peer is a process of that control group. A peer of our own user with a group that cannot
+// be read has ended, and left the connection to another process: it counts as one of the group. ProtectProc= hides only
 // processes of other users, and none of those is in the group.
 func (p Peer) within(cgroup string) bool {
 	if cgroup == "" {

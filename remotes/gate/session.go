@@ -44,7 +44,7 @@ type Request struct {
 	Params   json.RawMessage // valid until Passing returns; nil if it has none
 }
 
-// session is a connection, whose client attaches by its first initialize.
+// session is a connection; its client attaches by its first initialize.
 type session struct {
 	Session
 	gate      *Gate
@@ -77,7 +77,7 @@ func request(m message) Request {
 	for name, value, ok := members.Next(); ok; name, value, ok = members.Next() {
 		switch string(name) {
 		case "threadId":
-			_ = jsonscan.ScanText(value, &r.ThreadID) // codex refuses what is no text
+			_ = jsonscan.ScanText(value, &r.ThreadID) // codex refuses frames without text
 		case "turnId":
 			_ = jsonscan.ScanText(value, &r.TurnID)
 		}

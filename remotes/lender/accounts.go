@@ -43,7 +43,7 @@ type accounts struct {
 	logger    *slog.Logger
 }
 
-// ForAccounts makes a lender of what the borrower has. service is AccountsService, or plays it.
+// ForAccounts makes a lender of the borrower's account. service is AccountsService, or plays it.
 func ForAccounts(borrower *Borrower, service string, logger *slog.Logger) (*Lender, error) {
 	at, err := url.Parse(service)
 	if err != nil {
@@ -204,7 +204,7 @@ func (a *accounts) unreachable(w http.ResponseWriter, r *http.Request, err error
 	refuse(w, http.StatusBadGateway, "cannot reach "+a.service.Host+": "+err.Error())
 }
 
-// deny answers a request that no account serves. For want of quota codex gets what an account would answer, and the
+// deny answers a request that no account serves. For want of quota codex gets the answer of an account, and the
 // time of the next try; anything else codex shows to people, and does not repeat.
 func (a *accounts) deny(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Context().Err() != nil {

@@ -67,7 +67,7 @@ func NewBorrower(service Service, accounts []string, hold string, logger *slog.L
 	}
 }
 
-// now is what is held, and why it does not serve, if so.
+// now is the held account, and the reason if it does not serve.
 func (b *Borrower) now() (loan, *logins.Error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -159,7 +159,7 @@ func (b *Borrower) lease(ctx context.Context, ask logins.Ask) *logins.Error {
 	return nil
 }
 
-// passing means that what is held serves on: the service says nothing about it.
+// passing means that the held account serves on: the service does not report it.
 func passing(err *logins.Error) bool {
 	return err.Code == logins.Unavailable || err.Code == logins.Held || err.Code == logins.TooMany
 }
@@ -178,7 +178,7 @@ func errorOf(err error) *logins.Error {
 	return e
 }
 
-// Settle asks whether another account serves: after a turn, if the service has said so, if none does, or if a turn
+// Settle asks whether another account serves: after a turn, if the service has reported so, if none does, or if a turn
 // waits for quota. Then an account that is held proves nothing: a request of a person may have borrowed it without
 // quota.
 func (b *Borrower) Settle(ctx context.Context, waits bool) (why string, until time.Time) {

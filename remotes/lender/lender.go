@@ -1,6 +1,6 @@
-// Package lender lends codex what it must not have: the key of a remote's provider, or the login of an account. It is a
-// server, beside codex, that adds the key or the token to the requests of codex and sends them on. So codex, its tools,
-// and the people who attach to it use them and cannot read them.
+// Package lender lends codex secrets that it must not have: the key of a remote's provider, or the login of an account.
+// It is a server, beside codex, that adds the key or the token to the requests of codex and sends them on. So codex,
+// its tools, and attached people use them and cannot read them.
 package lender
 
 import (
@@ -18,7 +18,7 @@ import (
 
 // Lender is a server for one codex.
 type Lender struct {
-	// Token is what codex has to send in place of the key. On a network that codex shares with the machine it keeps
+	// Token replaces the key in codex's requests. On a network that codex shares with the machine it keeps
 	// other users from the server. A token of an account is a JWT, of which this is the last part.
 	Token string
 

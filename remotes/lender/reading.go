@@ -27,7 +27,7 @@ type credits struct {
 	Balance   string `json:"balance"`
 }
 
-// report passes on what the headers of an answer say about the quota of its account.
+// report passes on the quota of the account in the headers of an answer.
 func (a *accounts) report(with loan, h http.Header) {
 	l := limits{ID: "codex", Primary: windowOf(h, "Primary"), Secondary: windowOf(h, "Secondary")}
 	if has, err := strconv.ParseBool(h.Get("X-Codex-Credits-Has-Credits")); err == nil {

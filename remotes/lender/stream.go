@@ -17,7 +17,7 @@ import (
 type refusal struct {
 	kind     logins.Refusal
 	resetsAt int64 // of a usage limit, in seconds since 1970; 0: not known
-	foreign  bool  // the request has what was encrypted for another account
+	foreign  bool  // the request has text that was encrypted for another account
 }
 
 // The codes of errors of the accounts' service.
@@ -60,7 +60,7 @@ func (f fault) limit() refusal {
 type stream struct {
 	res    *http.Response
 	from   *bufio.Reader
-	first  []byte // what was read to find out about a refusal
+	first  []byte // the bytes read to find out about a refusal
 	events bool   // the answer is a stream of them
 	buffer []byte
 }
@@ -75,7 +75,7 @@ func newStream(res *http.Response) *stream {
 		events: strings.HasPrefix(res.Header.Get("Content-Type"), "text/event-stream")}
 }
 
-// refusal reads the answer up to the first output of the model, and says whether it is a refusal.
+// refusal reads the answer up to the first output of the model, and reports whether it is a refusal.
 func (s *stream) refusal() refusal {
 	switch s.res.StatusCode {
 	case http.StatusOK:

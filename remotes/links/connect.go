@@ -27,7 +27,7 @@ const (
 )
 
 // connect opens the WebSocket at the remote, which a connection starts. head is the answer for the client, and rest
-// what has come after it.
+// the bytes after it.
 func (l *Links) connect(r *http.Request, k *link) (remote *net.UnixConn, head, rest []byte, err error) {
 	ctx, cancel := context.WithTimeoutCause(r.Context(), startBound, silent(k.Remote))
 	defer cancel()
@@ -154,8 +154,8 @@ func away(body io.Reader) error {
 	return &turnedAway{strings.TrimSpace(reason.Error)}
 }
 
-// request is the head of the request to the gate of the remote: of the client's it has what belongs to the WebSocket,
-// and not its key.
+// request is the head of the request to the gate of the remote: it has the fields of the client's request for the
+// WebSocket, and not its key.
 func request(header http.Header, k *link) []byte {
 	var b bytes.Buffer
 	b.WriteString("GET /rpc HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n")

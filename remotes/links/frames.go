@@ -2,7 +2,7 @@ package links
 
 import "encoding/binary"
 
-// frames finds the ends of the frames in what a WebSocket server sends (RFC 6455, 5.2): between two frames there is
+// frames finds the ends of the frames in the bytes of a WebSocket server (RFC 6455, 5.2): between two frames there is
 // room for one of our own. It passes to a successor with its link.
 type frames struct {
 	Head   []byte `json:"head,omitempty"` // the header of the open frame, as far as it has come

@@ -13,10 +13,10 @@ import (
 )
 
 const (
-	// bufferSize is the size of each of the two buffers of a link. What is in them passes to a successor in one
+	// bufferSize is the size of each of the two buffers of a link. Their content passes to a successor in one
 	// message.
 	bufferSize = 16 << 10
-	// endBound bounds what follows the end of one side: the last bytes for the other one.
+	// endBound bounds the delivery of the last bytes after the end of one side.
 	endBound = time.Second
 )
 
@@ -26,7 +26,7 @@ const (
 	codeRestart = 1012
 )
 
-// order is what a link has to do.
+// order is the task of a link.
 type order int
 
 const (
@@ -42,7 +42,7 @@ type conn interface {
 	CloseWrite() error
 }
 
-// passport is what a successor has to know of a link, beside its connections.
+// passport is the state of a link that a successor needs, in addition to its connections.
 type passport struct {
 	Remote   string       `json:"remote"`
 	Key      string       `json:"key"`
@@ -52,7 +52,7 @@ type passport struct {
 	Sent     atomic.Int64 `json:"-"` // bytes to the client
 	Received atomic.Int64 `json:"-"`
 	frames                // of the remote, as far as they were read
-	// What was read from one side and is not written to the other one.
+	// The bytes that were read from one side and are not written to the other one.
 	ToClient []byte `json:"to_client,omitempty"`
 	ToRemote []byte `json:"to_remote,omitempty"`
 }
@@ -136,7 +136,7 @@ func (k *link) relay() {
 	up.Wait()
 }
 
-// toRemote copies what the client sends.
+// toRemote copies the bytes of the client.
 func (k *link) toRemote() {
 	buf := make([]byte, bufferSize)
 	data := append(buf[:0], k.ToRemote...)
@@ -178,7 +178,7 @@ func (k *link) ended(end, reason string, err error) bool {
 	return true
 }
 
-// toClient copies what the remote sends, and pings the client where nothing comes.
+// toClient copies the bytes of the remote, and pings a silent client.
 func (k *link) toClient() {
 	buf := make([]byte, bufferSize)
 	data := append(buf[:0], k.ToClient...)
@@ -230,8 +230,8 @@ func (k *link) follow(data []byte) {
 	}
 }
 
-// question is the first ping that has no answer; zero: there is none. Any bytes are an answer. They are counted, because
-// the times of two goroutines can be compared only by the clock of the day, which may be stepped.
+// question is the first ping that has no answer; zero: there is none. Any bytes are an answer. They are counted,
+// because the times of two goroutines can be compared only by the clock of the day, which may be stepped.
 type question struct {
 	at       time.Time
 	received int64 // until then
@@ -268,7 +268,7 @@ func (k *link) lost(known bool) {
 	k.order(ending)
 }
 
-// finish sends the client what is left for it, with a close frame if the remote has sent none, and closes both
+// finish sends the client the rest of its bytes, with a close frame if the remote has sent none, and closes both
 // connections. It follows relay.
 func (k *link) finish() {
 	defer k.client.Close()
@@ -285,7 +285,7 @@ func (k *link) finish() {
 		return
 	}
 	if k.end == endClient {
-		_, _ = io.Copy(k.client, k.remote) // what the remote answers to the end
+		_, _ = io.Copy(k.client, k.remote) // the answer of the remote to the end
 	} else if k.rest() && !k.Closed {
 		_, _ = k.client.Write(k.words())
 	}

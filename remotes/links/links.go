@@ -120,7 +120,7 @@ func (l *Links) reserve(key, remote string) error {
 	return nil
 }
 
-// release gives up what reserve has reserved.
+// release gives up the reservation of reserve.
 func (l *Links) release(key, remote string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -139,7 +139,7 @@ func (l *Links) forget(key, remote string) {
 	l.changed = make(chan struct{})
 }
 
-// begin starts a link whose room is reserved.
+// begin starts a link with reserved room.
 func (l *Links) begin(k *link) {
 	l.mu.Lock()
 	l.pending--
@@ -199,7 +199,7 @@ func (l *Links) list() []*link {
 	return all
 }
 
-// Revise closes the links whose keys do not allow them any more.
+// Revise closes the links that their keys do not allow any more.
 func (l *Links) Revise() {
 	for _, k := range l.list() {
 		l.revise(k)

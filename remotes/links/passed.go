@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// Pass sends a link to a successor: what this process knows of it, and descriptors of the connections to its client and
+// Pass sends a link to a successor: its state in this process, and descriptors of the connections to its client and
 // to its remote, which it must not close.
 type Pass func(about any, fds ...int) error
 

@@ -8,7 +8,7 @@ import (
 )
 
 // HashVariable is the variable of the unit with the hash of the file that its drop-in is made of. remote-exec
-// compares it with the file: what systemd grants has to be what the file asks for.
+// compares it with the file: the grants of systemd have to be those in the file.
 const HashVariable = "CODEX_REMOTE_SETTINGS"
 
 // ServiceDropIn is the text of the drop-in of the service: all that codex-remote@NAME.service leaves to the file. It
@@ -38,7 +38,7 @@ func (s *Settings) ServiceDropIn() []byte {
 	return b.Bytes()
 }
 
-// SocketDropIn is that of the socket: whoever may connect may attach.
+// SocketDropIn is the drop-in of the socket: a user that may connect may attach.
 func (s *Settings) SocketDropIn() []byte {
 	var b unitfile.Lines
 	s.head(&b)

@@ -22,7 +22,7 @@ func generate(file, dir string) error {
 		return err
 	}
 	if p := s.Provider; p != nil && missing(p.KeyFile) {
-		p.KeyFile = "" // with it systemd could start nothing, not even what names the fault
+		p.KeyFile = "" // with it systemd could start nothing, not even the unit that names the fault
 	}
 	errs := []error{settingsfile.WriteDropIn(dir, units.Remote(s.Name), s.ServiceDropIn()),
 		settingsfile.WriteDropIn(dir, units.RemoteSocket(s.Name), s.SocketDropIn())}

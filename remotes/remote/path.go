@@ -7,7 +7,7 @@ import (
 	"codex-proxy/internal/unitfile"
 )
 
-// homes are the directories of which the unit sees only what the file names: ProtectHome=tmpfs.
+// homes are the directories of which the unit sees only the parts that the file names: ProtectHome=tmpfs.
 var homes = []string{"/home", "/root"}
 
 // hidden are the directories that the unit sees as empty: PrivateTmp= and ProtectHome=.

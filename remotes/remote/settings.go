@@ -77,7 +77,7 @@ const (
 	AllOfIt   Network = "all"
 )
 
-// Sandbox is what codex and its tools may write.
+// Sandbox is the files that codex and its tools may write.
 type Sandbox string
 
 // The sandboxes. They hold for the unit: approvals open none of them.
@@ -86,7 +86,7 @@ const (
 	WorkspaceWrite Sandbox = "workspace-write"
 )
 
-// Continue is what becomes of a turn that the end of codex has cut.
+// Continue is the treatment of a turn that the end of codex has cut.
 type Continue string
 
 // The ways to go on.
@@ -185,7 +185,7 @@ func (s *Settings) located(err error) error {
 	return s.Fault(m.key, "%s", m.text)
 }
 
-// Fault is the error of a key whose value fits no longer, such as that of a directory that is gone.
+// Fault is the error of a key with a value that fits no longer, such as a directory that is gone.
 func (s *Settings) Fault(key, format string, args ...any) error {
 	line, _ := s.Lines.Find(key)
 	return &strict.Error{File: s.File, Line: line, Text: key + ": " + fmt.Sprintf(format, args...)}

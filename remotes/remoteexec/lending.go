@@ -42,7 +42,7 @@ func (u *Unit) lend(s *remote.Settings) (*lending, error) {
 		}
 		return &lending{Lender: l, args: []string{"-c", baseURL(p.Name, at)}}, os.Setenv(lenderKey, l.Token)
 	}
-	known, _ := remotes.ReadState(filepath.Join(u.Home, keeperDir)) // New reports what is wrong with it
+	known, _ := remotes.ReadState(filepath.Join(u.Home, keeperDir)) // New reports its faults
 	client := logins.NewClient(u.Logins)
 	borrower := lender.NewBorrower(client, s.Accounts, known.Account, u.logger)
 	l, err := lender.ForAccounts(borrower, lender.AccountsService, u.logger)

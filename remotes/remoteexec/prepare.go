@@ -33,7 +33,7 @@ const (
 	accountsProvider = codexhome.OfAccounts
 	// lenderKey is the variable with the token for that server.
 	lenderKey = "CODEX_REMOTE_TOKEN"
-	// keeperDir is a directory in the home that codex cannot see: of the ledger, and of what is known of the last
+	// keeperDir is a directory in the home that codex cannot see: of the ledger, and of the state of the last
 	// preparation, which a tool would forge.
 	keeperDir = "keeper"
 )
@@ -159,8 +159,8 @@ func usable(s *remote.Settings, dir string) error {
 	return nil
 }
 
-// owned is the fault of a directory on whose way lies a link that does not belong to root: a tool could have made it,
-// and systemd would open to the remote what it leads to.
+// owned is the fault of a directory with a link on its path that does not belong to root: a tool could have made it,
+// and systemd would open its target to the remote.
 func owned(s *remote.Settings, key, dir string) error {
 	at := "/"
 	for name := range strings.SplitSeq(dir[1:], "/") {

@@ -31,14 +31,14 @@ const (
 	// ExitResting is the exit status of a remote that has stopped because nobody uses it. The unit names it in
 	// RestartPreventExitStatus= and SuccessExitStatus=. systemd.exec(5) leaves 150 to 199 to applications.
 	ExitResting = 150
-	// stopTimeout bounds the end of codex, which has no bound of its own: what is cut goes on at the next start.
+	// stopTimeout bounds the end of codex, which has no bound of its own: cut turns go on at the next start.
 	stopTimeout = 5 * time.Second
 	// relayLimit is the number of connections to all sockets together: 32 viewers, 32 over the network, and more than
 	// people with their clients need on the machine, so that they always find room.
 	relayLimit = 128
 )
 
-// Unit is what systemd gives the main process of a remote's unit.
+// Unit is the environment that systemd gives the main process of a remote's unit.
 type Unit struct {
 	Name    string
 	Version string // of this program
@@ -143,7 +143,7 @@ func (u *Unit) run(ctx context.Context, notifier *notify.Notifier, s *remote.Set
 	}
 }
 
-// serve starts what runs beside codex.
+// serve starts the servers that run next to codex.
 func (u *Unit) serve(ctx context.Context, passage *fence.Passage, lend *lending, socket *socket,
 	keeper *remotes.Keeper) {
 	u.tasks.Go(func() {

@@ -12,7 +12,7 @@ import (
 	"codex-proxy/remotes/remote"
 )
 
-// requirementsFile is what codex reads to learn what no client may ask for. It has one place on a machine.
+// requirementsFile tells codex which requests no client may make. It has one place on a machine.
 const requirementsFile = "/etc/codex/requirements.toml"
 
 // allowedSandboxes is the setting of codex's requirements by which a client cannot ask for another sandbox.

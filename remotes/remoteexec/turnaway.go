@@ -22,7 +22,7 @@ const (
 	turnAwayBound = time.Second
 )
 
-// turnAway answers the people who wait at the sockets with the reason why the remote does not start. Without it they
+// turnAway answers the clients that wait at the sockets with the reason why the remote does not start. Without it they
 // would read of a cut connection, and systemd would start the unit for the same connection until its limit of starts.
 func turnAway(reason error) {
 	sockets, err := notify.Inherited()

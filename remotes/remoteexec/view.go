@@ -11,7 +11,7 @@ import (
 	"codex-proxy/remotes/remote"
 )
 
-// hidden are the directories of others, and those with what codex-proxy or systemd keeps for others. /run as a whole
+// hidden are the directories of others, and those in which codex-proxy or systemd keeps data of others. /run as a whole
 // has the sockets of the user's other processes and of daemons, whichever they are and whenever they start.
 var hidden = []string{"/home", "/root", "/srv", "/run", "/var/mail", "/var/spool", paths.RemoteHomes,
 	"/var/lib/private",

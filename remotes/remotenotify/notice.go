@@ -1,4 +1,4 @@
-// Package remotenotify passes on what happens in a remote to the command of its [notify]: remote-exec sends a datagram
+// Package remotenotify passes on the events of a remote to the command of its [notify]: remote-exec sends a datagram
 // to the socket of codex-remote-notify@NAME.socket, for which systemd starts `codex-proxy remote-notify`, which runs
 // the command.
 package remotenotify
@@ -29,7 +29,7 @@ type Notice struct {
 	Text   string    `json:"text,omitempty"`   // the last words of the model, or the error
 }
 
-// events are the kinds that a person who is away wants to know of.
+// events are the kinds for a person that is away.
 var events = map[remotes.EventKind]string{
 	remotes.TurnEnded:    "turn-ended",
 	remotes.Waiting:      "approval-waiting",

@@ -36,8 +36,8 @@ type Server struct {
 	Logger *slog.Logger // with the remote
 }
 
-// Run serves until ctx ends or notices stay away. A notice whose command cannot run is a line in the journal: if it
-// stayed in the socket, systemd would start the service for it again and again.
+// Run serves until ctx ends or notices stay away. A notice with a command that cannot run is a line in the journal: if
+// it stayed in the socket, systemd would start the service for it again and again.
 func (s *Server) Run(ctx context.Context) error {
 	conn, err := net.FilePacketConn(s.Socket)
 	if err != nil {
@@ -92,7 +92,7 @@ func (s *Server) next(socket *net.UnixConn) (n Notice, err error) {
 	}
 }
 
-// sender is the user of the process that has sent a datagram, as the kernel says (SO_PASSCRED of unix(7)).
+// sender is the user of the process that has sent a datagram, as the kernel reports it (SO_PASSCRED of unix(7)).
 func sender(oob []byte) (uid int, err error) {
 	messages, err := unix.ParseSocketControlMessage(oob)
 	if err != nil || len(messages) == 0 {

@@ -97,7 +97,7 @@ func (r *Remotes) Stop(ctx context.Context, name string) error {
 	return nil
 }
 
-// cutWords say what a stop has cut.
+// cutWords describe the turns that a stop has cut.
 func cutWords(st remotes.Status) string {
 	words := ""
 	if n := len(st.Turns); n > 0 {
@@ -155,7 +155,7 @@ func (r *Remotes) takeDown(ctx context.Context, name string) error {
 			return fmt.Errorf("cannot remove the remote: %w", err)
 		}
 	}
-	// With a daemon-reload, whose generator removes the drop-ins.
+	// With a daemon-reload: its generator removes the drop-ins.
 	if err := r.Systemd.Disable(ctx, units.RemoteSocket(name)); err != nil {
 		return err
 	}
@@ -164,7 +164,7 @@ func (r *Remotes) takeDown(ctx context.Context, name string) error {
 		r.Systemd.ResetFailed(ctx, units.RemoteNetworkSocket(name)))
 }
 
-// dropInsOf are the directories of what `systemctl edit` has made for the units.
+// dropInsOf are the directories that `systemctl edit` has made for the units.
 func (r *Remotes) dropInsOf(name string) (dirs []string) {
 	for _, unit := range unitsOf(name) {
 		dirs = append(dirs, filepath.Join(r.Units, unit+".d"))

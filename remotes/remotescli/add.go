@@ -15,7 +15,7 @@ import (
 	"codex-proxy/units"
 )
 
-// Answers are what the command line of Add puts into the file; empty ones leave what the template has.
+// Answers are the values of Add's command line for the file; empty ones leave those of the template.
 type Answers struct {
 	Directory, User, Group, Network, Sandbox, Model, BaseURL, KeyFile, CodexPath string
 }
@@ -81,7 +81,7 @@ var placeholderName = regexp.MustCompile(`\bNAME\b`)
 
 func named(text, name string) string { return placeholderName.ReplaceAllString(text, name) }
 
-// fill puts the answers into the template, whose lines of keys it replaces.
+// fill puts the answers into the template, in place of its lines of keys.
 func (a Answers) fill(text string) string {
 	if a.BaseURL != "" {
 		text = strings.NewReplacer("\n#[provider]", "\n[provider]", "\n#name = ", "\nname = ").Replace(text)

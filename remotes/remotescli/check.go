@@ -12,7 +12,7 @@ import (
 	"codex-proxy/units"
 )
 
-// Check prints what would run for a remote, and each fault that prevents its start with the remedy. With a fault the
+// Check prints the plan of a remote's unit, and each fault that prevents its start with the remedy. With a fault the
 // exit status is 78.
 func (r *Remotes) Check(ctx context.Context, name string) error {
 	s, err := remote.Load(r.fileOf(name))
@@ -36,7 +36,7 @@ func (r *Remotes) Check(ctx context.Context, name string) error {
 	return nil
 }
 
-// writePlan writes what would run.
+// writePlan writes the plan.
 func (r *Remotes) writePlan(s *remote.Settings, unit units.Description) error {
 	out := tabwriter.NewWriter(r.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(out, "%s is valid.\n\n", s.File)

@@ -16,7 +16,7 @@ import (
 // unitPath is the PATH of a unit that sets none (systemd.exec(5), $PATH).
 const unitPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin"
 
-// Faults returns what is missing on this machine for a start, each with its remedy.
+// Faults returns the missing conditions for a start on this machine, each with its remedy.
 func Faults(s *remote.Settings) (faults []string) {
 	add := func(key string, err error) {
 		if err != nil {
@@ -28,7 +28,7 @@ func Faults(s *remote.Settings) (faults []string) {
 	add("group", groupFault(s))
 	known := err == nil
 	for i, dir := range s.Directories() {
-		if !known { // nothing can be said of its rights
+		if !known { // its rights are unknown
 			break
 		}
 		key := "writable"

@@ -18,12 +18,12 @@ import (
 // askBound bounds a question to a keeper.
 const askBound = 2 * time.Second
 
-// list is what `codex-proxy remotes list` shows.
+// list is the table of `codex-proxy remotes list`.
 type list struct {
 	Remotes []row `json:"remotes"`
 }
 
-// row is one remote: the state of its unit, and what its keeper says.
+// row is one remote: the state of its unit, and the status of its keeper.
 type row struct {
 	Name        string `json:"name"`
 	Unit        string `json:"unit"`
@@ -39,7 +39,7 @@ type row struct {
 	Directory string              `json:"directory,omitempty"`
 	User      string              `json:"user,omitempty"`
 	remotes.Status
-	Error string `json:"error,omitempty"` // the fault of the file, or why the keeper is not known to say more
+	Error string `json:"error,omitempty"` // the fault of the file, or the reason why the keeper's status is unknown
 }
 
 // List prints the remotes that have a file.
@@ -82,7 +82,7 @@ func (r *Remotes) row(ctx context.Context, name string) (row, error) {
 	}
 	w.Directory, w.User = s.Directory, userOf(s)
 	w.Status, err = r.status(ctx, name, unit.Active())
-	if err != nil && !errors.Is(err, fs.ErrPermission) { // who may not attach sees what systemd shows everybody
+	if err != nil && !errors.Is(err, fs.ErrPermission) { // a user that may not attach sees the public state of the unit
 		w.Error = err.Error()
 	}
 	return w, nil

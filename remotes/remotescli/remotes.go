@@ -17,7 +17,7 @@ import (
 // jobBound is for a start or a stop of a remote, which end in far less.
 const jobBound = 2 * time.Minute
 
-// Remotes is what one command line of remotes works on.
+// Remotes is the input of one command line of remotes.
 type Remotes struct {
 	Systemd  *units.Manager
 	Settings string // the directory with the files of the remotes

@@ -92,7 +92,7 @@ func (r row) details(now time.Time) [][2]string {
 	}
 }
 
-// why is what a unit that is not there says about it.
+// why explains a unit that does not exist.
 func (r row) why() string {
 	if r.ActiveState == "active" {
 		return ""

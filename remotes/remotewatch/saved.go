@@ -6,10 +6,11 @@ import (
 	"codex-proxy/probes"
 )
 
-// Saved is what a reload passes on of each remote by its name.
+// Saved is the state of each remote, by its name, that a reload passes on.
 type Saved map[string]SavedRemote
 
-// SavedRemote is the part of one remote. Its own counts are in its ledger; but a remote that sleeps does not say them.
+// SavedRemote is the part of one remote. Its own counts are in its ledger; but a remote that sleeps does not report
+// them.
 type SavedRemote struct {
 	Restarts uint64            `json:"restarts,omitempty"`
 	NotReady time.Duration     `json:"not_ready,omitempty"`
@@ -17,7 +18,7 @@ type SavedRemote struct {
 	Use      *probes.RemoteUse `json:"use,omitempty"`
 }
 
-// Save returns what Restore of the next process takes over.
+// Save returns the state for Restore of the next process.
 func (w *Watch) Save() Saved {
 	saved := Saved{}
 	for _, r := range w.Report() {
@@ -26,7 +27,7 @@ func (w *Watch) Save() Saved {
 	return saved
 }
 
-// Restore takes over what another process has saved. Both have counted since this one began, so the larger numbers
+// Restore takes over the state of another process. Both have counted since this one began, so the larger numbers
 // hold.
 func (w *Watch) Restore(saved Saved) {
 	w.mu.Lock()

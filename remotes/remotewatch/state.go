@@ -8,7 +8,7 @@ import (
 	"codex-proxy/units"
 )
 
-// state is what is known of one remote.
+// state is the known state of one remote.
 type state struct {
 	published probes.Remote
 	reported  bool // by systemd
@@ -61,7 +61,7 @@ func (s *state) count(now time.Time) {
 	s.counted = now
 }
 
-// Judge returns the one reason that holds for a remote whose unit is in a state.
+// Judge returns the one reason that holds for a remote by the state of its unit.
 func Judge(u units.State) probes.RemoteReason { return probes.JudgeRemote(factsOf(u)) }
 
 func factsOf(u units.State) probes.DependencyFacts {
@@ -75,7 +75,7 @@ func factsOf(u units.State) probes.DependencyFacts {
 	return f
 }
 
-// answered takes over what the main process says.
+// answered takes over the answer of the main process.
 func (s *state) answered(st remotes.Status, now time.Time) {
 	use := &probes.RemoteUse{At: now, Account: st.Account, Continued: st.Continued, GivenUp: st.GivenUp,
 		Switches: st.Switches}

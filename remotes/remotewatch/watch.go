@@ -21,7 +21,7 @@ type Settings struct {
 	Names func() ([]string, error)
 	// Ask asks the main process of a remote that runs.
 	Ask    func(ctx context.Context, name string) (remotes.Status, error)
-	Resets *units.Resets // told of each state
+	Resets *units.Resets // called with each state
 	// OnChange is called after every change of a reason.
 	OnChange func()
 	Logger   *slog.Logger
