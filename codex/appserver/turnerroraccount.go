@@ -18,7 +18,7 @@ const (
 	UsageLimit      AccountFault = "usage_limit"      // the endpoint refused the request for the account's quota
 	UsageLimitLate  AccountFault = "in_stream"        // the same, in a stream that it had begun
 	PaymentRequired AccountFault = "payment_required" // it answered with 402
-	// the plan lacks this model, or a limit of this model alone is used up
+	// ModelRefused: the plan lacks this model, or a limit of this model alone is used up.
 	ModelRefused AccountFault = "model_refused"
 	RateLimit    AccountFault = "rate_limit"   // it limits the rate of requests
 	Unauthorized AccountFault = "unauthorized" // it does not accept the login

@@ -13,7 +13,7 @@ import (
 // claims are the ports and files that a dependency needs for itself, in words.
 type claims struct {
 	ports, lock string
-	faults      []string // those that other processes hold
+	faults      []string // resources that other processes hold
 }
 
 // claims looks for the processes that hold claims of the dependency, as its unit does before each start.

@@ -65,9 +65,9 @@ func dial(ctx context.Context, socket string) (*websocket.Conn, error) {
 		var d net.Dialer
 		return d.DialContext(ctx, "unix", socket)
 	}}
-	ws, _, err := websocket.Dial(ctx, "ws://localhost/rpc",
-		&websocket.DialOptions{ //nolint:bodyclose // the library closes it
-			HTTPClient: &http.Client{Transport: transport}, CompressionMode: websocket.CompressionDisabled})
+	options := &websocket.DialOptions{
+		HTTPClient: &http.Client{Transport: transport}, CompressionMode: websocket.CompressionDisabled}
+	ws, _, err := websocket.Dial(ctx, "ws://localhost/rpc", options) //nolint:bodyclose // the library closes it
 	if err != nil {
 		return nil, err
 	}

@@ -41,7 +41,7 @@ func (v View) mount() error {
 		}
 	}
 	for _, dir := range v.Covered {
-		if info, err := os.Lstat(dir); err != nil || !info.IsDir() { // a link would leave its other targets open
+		if info, err := os.Lstat(dir); err != nil || !info.IsDir() { // a mount over a link would cover its target alone
 			return fmt.Errorf("cannot cover %s: it is no directory", dir)
 		}
 		if err := empty(dir, nil); err != nil {

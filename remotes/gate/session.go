@@ -77,7 +77,7 @@ func request(m message) Request {
 	for name, value, ok := members.Next(); ok; name, value, ok = members.Next() {
 		switch string(name) {
 		case "threadId":
-			_ = jsonscan.ScanText(value, &r.ThreadID) // codex refuses frames without text
+			_ = jsonscan.ScanText(value, &r.ThreadID) // codex refuses an id that is not a string
 		case "turnId":
 			_ = jsonscan.ScanText(value, &r.TurnID)
 		}

@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// maxForeign bounds the known texts of one account; beyond it all is forgotten, and learned again.
+// maxForeign bounds each map of foreign; beyond it all is forgotten, and learned again.
 const maxForeign = 8192
 
 // foreign knows which texts an account cannot use because another account has made them: encrypted reasoning, and the

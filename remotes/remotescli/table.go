@@ -92,7 +92,7 @@ func (r row) details(now time.Time) [][2]string {
 	}
 }
 
-// why explains a unit that does not exist.
+// why is the status text of a unit that is not active.
 func (r row) why() string {
 	if r.ActiveState == "active" {
 		return ""

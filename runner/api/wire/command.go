@@ -13,7 +13,7 @@ type CommandState string
 const (
 	CommandAwaitingStdin CommandState = "awaiting_stdin" // PUT …/stdin queues it
 	CommandQueued        CommandState = "queued"
-	// its unit is started; the workspace and the environment are prepared
+	// CommandStarting: its unit is started; the workspace and the environment are prepared.
 	CommandStarting CommandState = "starting"
 	CommandRunning  CommandState = "running"
 	CommandHeld     CommandState = "held" // ended without success; its unit waits for a shell
