@@ -409,7 +409,7 @@ func testRestartOfAHungWorker(t *testing.T, suite string) {
 	require.NoError(t, <-restarted)
 	t.Logf("restarted after %s, with a short watchdog", time.Since(began))
 	// Not by the unit: journald finds it by /proc, where a process that has just ended is no more.
-	assert.Len(t, b.entries(t, "CODEX_EVENT=command-hangs"), 1)
+	assert.NotEmpty(t, b.entries(t, "CODEX_EVENT=command-hangs"))
 	assert.Empty(t, b.entries(t, "CODEX_EVENT=command-stays"))
 	b.until("ready", ready)
 	assert.NotEqual(t, hung.Host, b.codex().Host)
