@@ -12,11 +12,13 @@ hash   = $(shell cat $(1) | sha256sum | cut -c1-12)
 TOOLS := $(CACHE)/tools-$(call hash,test/tools/go.mod)
 NPM_CODEX := $(CACHE)/codex-$(call hash,test/codex/package-lock.json)
 OLDEST_CODEX := $(CACHE)/codex-$(call hash,test/codex/oldest/package-lock.json)
+BETWEEN_CODEX := $(CACHE)/codex-$(call hash,test/codex/between/package-lock.json)
 CLIENTS := $(CACHE)/clients-$(call hash,test/clients/package-lock.json)
 PYTHON_CLIENTS := $(CACHE)/python-$(shell . /etc/os-release; echo $$ID$$VERSION_ID)-$(call hash,test/clients/python/*.txt)
 TEMPORAL := $(CACHE)/temporal-$(call hash,test/temporal/requirements.txt)
 UV := $(CACHE)/uv-$(call hash,test/uv/requirements.txt)
 MICROMAMBA := $(CACHE)/micromamba-$(call hash,test/micromamba/requirements.txt test/micromamba/micromamba.py)
+PROJECT_TOOLS := $(CACHE)/projects-$(call hash,test/projects/tools/*)
 NGINX := $(CACHE)/nginx
 SCHEMA := $(CACHE)/schema-$(call hash,test/contract/generate/package-lock.json)
 
@@ -59,17 +61,30 @@ TEST_NEEDS  := $(BUILD_NEEDS) $(RUN_NEEDS) /usr/lib/python3/dist-packages/pip:py
                $(if $(filter amd64,$(HOST)),qemu-system-x86_64:qemu-system-x86 /usr/sbin/mke2fs:e2fsprogs) \
                aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu /usr/aarch64-linux-gnu/include/pthread.h:libc6-dev-arm64-cross
 
-INTEGRATION = $(TOOLS)/gotestsum --format testname --jsonfile build/integration-$(1).json -- -count=1 -timeout 60m ./test/integration
-# The tests that run alone: they measure what a busy machine would change.
-MEASURING   = ^Test(UnderLoad|TemporalTimes|Panic|Hang|Kill|Stop|StoppedProxyStaysStopped|PeakMemory|Runner(Times|DaemonTimes|ManySessions))$$
+# Of every `go test` of a target: lint has vet, and a stack trace needs neither the symbols nor what a debugger reads, without
+# which linking takes half the time.
+GO_TEST     = -vet=off -ldflags='-s -w'
+# The unit tests of what runs in parts at once have the race detector, those of what reads sources and documents need none.
+# SQLite's translation from C works on pointers, all of which -race would have checked, in a quarter of its tests' time.
+READERS = $(addprefix codex-proxy/,packaging/manual test/manual test/measure test/packages test/rooms)
+UNIT    = $$(go list ./... | grep -v /test/integration | grep -vxF "$$(printf '%s\n' $(READERS))")
+# Without the path of the tree in them, another clone of it finds them in Go's cache.
+RACE    = -trimpath -race -gcflags='modernc.org/...=-d=checkptr=0'
+INTEGRATION = $(TOOLS)/gotestsum --format testname --jsonfile build/integration-$(1).json -- $(GO_TEST) -count=1 -timeout 60m
+# The packages of the tests in booted machines, those that take longest first: each of four at once runs two tests at once.
+LONGEST     = $(addprefix ./test/integration/,limits proxy remotes runner accounts api)
+TOGETHER    = -p 4 -parallel 2 $(LONGEST) $(filter-out $(LONGEST),$(shell go list -f '{{with .Dir}}./{{end}}{{slice .ImportPath 12}}' ./test/integration/...))
+ALONE       = $$(test/integration/calling.sh Alone BothSuitesAlone)
 
 export CODEX_PROXY_TEST_CODEX := $(NPM_CODEX)/codex
 export CODEX_PROXY_TEST_CODEX_OLDEST := $(OLDEST_CODEX)/codex
+export CODEX_PROXY_TEST_CODEX_BETWEEN := $(BETWEEN_CODEX)
 export CODEX_PROXY_TEST_CLIENTS := $(CLIENTS)
 export CODEX_PROXY_TEST_PYTHON := $(PYTHON_CLIENTS)
 export CODEX_PROXY_TEST_TEMPORAL := $(TEMPORAL)/temporal
 export CODEX_PROXY_TEST_UV := $(UV)/uv
 export CODEX_PROXY_TEST_MICROMAMBA := $(MICROMAMBA)/micromamba
+export CODEX_PROXY_TEST_PROJECTS := $(PROJECT_TOOLS)
 export CODEX_PROXY_TEST_DEB   := $(abspath $(firstword $(DEBS)))
 export CODEX_PROXY_TEST_RPM   := $(abspath $(firstword $(RPMS)))
 export CODEX_PROXY_TEST_RUNNER_DEB := $(abspath $(lastword $(DEBS)))
@@ -97,7 +112,7 @@ $(PROGRAMS): $(SRC) Makefile $(FLAGS)
 		-ldflags '-s -w -linkmode external -extldflags "-static-pie $(PACKED_$(ARCH))" -X main.version=$(VERSION)' -o $@ ./cmd/$(@F)
 
 # Man pages and completions, from the programs' own help.
-$(SHARE)/made: $(SRC) $(wildcard packaging/manual/*.go) $(shell find packaging/etc packaging/dependencies packaging/remotes packaging/runner packaging/systemd -type f) docs/operations.md docs/runner-operations.md CHANGELOG.md
+$(SHARE)/made: $(SRC) $(shell find packaging/manual -type f) $(shell find packaging/etc packaging/dependencies packaging/remotes packaging/runner packaging/systemd -type f) docs/operations.md docs/runner-operations.md docs/configuration.md docs/runner-configuration.md CHANGELOG.md
 	@rm -rf $(SHARE) && mkdir -p build/host
 	CGO_ENABLED=0 GOARCH=$(HOST) go build -o build/host/ $(PACKAGES:%=./cmd/%) ./packaging/manual
 	for program in $(PACKAGES); do build/host/manual -program build/host/$$program -out $(SHARE)/$$program; done
@@ -154,15 +169,15 @@ run-build: $(ONLINE)
 .PHONY: check
 check: ## the fast loop: lint of the change and all unit tests, without root or downloads; REAL=1 for those of real programs, too
 	@$(if $(REAL),$(MAKE) --no-print-directory needs NEEDS="$(TEST_NEEDS)")
-	@$(if $(REAL),$(MAKE) --no-print-directory $(DEBS) $(RPMS) $(RELEASED)/made $(NPM_CODEX)/codex $(OLDEST_CODEX)/codex $(UV)/uv $(MICROMAMBA)/micromamba)
+	@$(if $(REAL),$(MAKE) --no-print-directory $(DEBS) $(RPMS) $(RELEASED)/made $(NPM_CODEX)/codex $(OLDEST_CODEX)/codex $(BETWEEN_CODEX)/made $(UV)/uv $(MICROMAMBA)/micromamba)
 	@go build -o build/check ./test/check
 	@build/check -lint $(TOOLS)/golangci-lint $(if $(REAL),-programs)
 
 .PHONY: integration
-integration: ## run some tests of booted machines: RUN='^TestDrain$$/trixie'
+integration: ## run some tests of booted machines: RUN='^TestDrainCommands$$/trixie'
 	@$(MAKE) --no-print-directory needs NEEDS="$(TEST_NEEDS)"
 	@$(MAKE) --no-print-directory $(DEBS) $(RPMS) $(NPM_CODEX)/codex
-	CODEX_PROXY_TEST_REQUIRE=1 go test -count=1 -timeout 60m -v ./test/integration -run '$(or $(value RUN),^$$)'
+	@packages=$$(test/integration/packages.sh '$(or $(value RUN),^$$)'); CODEX_PROXY_TEST_REQUIRE=1 go test -count=1 -timeout 60m -v $$packages -run '$(or $(value RUN),^$$)'
 
 .PHONY: shell
 shell: ## look into a machine: a shell in a booted Debian with both packages and codex (SUITE=bookworm for systemd 252)
@@ -175,26 +190,31 @@ shell: ## look into a machine: a shell in a booted Debian with both packages and
 .PHONY: test
 test: ## run every check: unit tests, the real thing in booted machines, and lint
 	@$(MAKE) --no-print-directory needs NEEDS="$(TEST_NEEDS)"
-	@$(MAKE) --no-print-directory $(DEBS) $(RPMS) $(RELEASED)/made $(NPM_CODEX)/codex $(OLDEST_CODEX)/codex $(CLIENTS)/node $(PYTHON_CLIENTS)/made $(TEMPORAL)/temporal $(UV)/uv $(MICROMAMBA)/micromamba $(TOOLS)/gotestsum $(TOOLS)/golangci-lint
-	@# What measures runs beside nothing but lint, which yields to it. The other booted machines mostly wait, so the unit
-	@# tests run beside them, and yield to them, too.
+	@$(MAKE) --no-print-directory $(DEBS) $(RPMS) $(RELEASED)/made $(NPM_CODEX)/codex $(OLDEST_CODEX)/codex $(BETWEEN_CODEX)/made $(CLIENTS)/node $(PYTHON_CLIENTS)/made $(TEMPORAL)/temporal $(UV)/uv $(MICROMAMBA)/micromamba $(PROJECT_TOOLS)/made $(TOOLS)/gotestsum $(TOOLS)/golangci-lint
+	@# What measures runs beside nothing but lint and the compiler, which take no processor from it. The other booted
+	@# machines mostly wait, so the unit tests run beside them, and yield to them, too.
 	@mkdir -p build
-	@nice -n 19 $(MAKE) --no-print-directory lint >build/lint.log 2>&1 & lint=$$!; \
-	status=0; $(call INTEGRATION,alone) -run '$(MEASURING)' || status=$$?; \
-	nice $(TOOLS)/gotestsum --format pkgname-and-test-fails -- -race -timeout 30m $$(go list ./... | grep -v /test/integration) >build/unit.log 2>&1 & unit=$$!; \
-	$(call INTEGRATION,together) -parallel 6 -skip '$(MEASURING)' || status=$$?; \
+	@chrt --idle 0 $(MAKE) --no-print-directory lint >build/lint.log 2>&1 & lint=$$!; \
+	chrt --idle 0 go list -test -export $(RACE) $(UNIT) >/dev/null 2>&1 & compiled=$$!; \
+	status=0; $(call INTEGRATION,alone) -p 1 $$(test/integration/packages.sh "$(ALONE)") -run "$(ALONE)" || status=$$?; \
+	wait $$compiled || :; \
+	{ races=0; nice $(TOOLS)/gotestsum --format pkgname-and-test-fails -- $(GO_TEST) $(RACE) -timeout 30m $(UNIT) || races=$$?; \
+	nice $(TOOLS)/gotestsum --format pkgname-and-test-fails -- $(GO_TEST) -timeout 30m $(READERS) && exit $$races; } >build/unit.log 2>&1 & unit=$$!; \
+	$(call INTEGRATION,together) $(TOGETHER) -skip "$(ALONE)" || status=$$?; \
 	wait $$unit || status=$$?; cat build/unit.log; \
 	wait $$lint || status=$$?; cat build/lint.log; \
 	echo "the slowest tests in booted machines:"; \
-	cat build/integration-*.json | $(TOOLS)/gotestsum tool slowest --num 20; exit $$status
+	cat build/integration-*.json | $(TOOLS)/gotestsum tool slowest --num 20; \
+	echo "what their machines computed, in seconds of CPU:"; \
+	sed -n 's/.*"Test":"\([^"]*\)".*the machine used \([0-9.]*\) s of CPU.*/\2 \1/p' build/integration-*.json | sort -rn | sed -n 1,20p; exit $$status
 
 .PHONY: chaos
 chaos: ## all that may befall it, under load: DURATION=10m, SEED=N for the same order again
 	@$(MAKE) --no-print-directory needs NEEDS="$(TEST_NEEDS)"
 	@$(MAKE) --no-print-directory $(firstword $(DEBS)) $(NPM_CODEX)/codex
-	CODEX_PROXY_TEST_REQUIRE=1 CODEX_PROXY_TEST_CHAOS=$(or $(DURATION),10m) CODEX_PROXY_TEST_CHAOS_SEED=$(SEED) go test -count=1 -timeout 0 -v ./test/integration -run '^TestChaos$$'
+	CODEX_PROXY_TEST_NIGHTLY=1 CODEX_PROXY_TEST_REQUIRE=1 CODEX_PROXY_TEST_CHAOS=$(or $(DURATION),10m) CODEX_PROXY_TEST_CHAOS_SEED=$(SEED) go test -count=1 -timeout 0 -v ./test/integration/remotes -run '^TestChaos$$'
 
-.PHONY: bench bench-runner bench-gate soak soak-turns
+.PHONY: bench bench-runner bench-authz soak soak-turns
 bench: ## what it costs, beside nginx: LONG=1 for a million requests, ROUNDS=5, ONLY=part
 	@$(MAKE) --no-print-directory build needs NEEDS=npm:npm
 	@$(MAKE) --no-print-directory $(NGINX)/usr/sbin/nginx $(NPM_CODEX)/codex $(OLDEST_CODEX)/codex $(RELEASED)/made $(firstword $(DEBS))
@@ -207,8 +227,16 @@ bench-runner: ## what codex-runner costs, in booted machines: ROUNDS=30, ONLY=pa
 	@CGO_ENABLED=0 go build -o build/bench-runner ./test/runnerbench
 	build/bench-runner -deb $(lastword $(DEBS)) -rounds $(or $(ROUNDS),30) -only "$(ONLY)"
 
-bench-gate: ## what the gate of a remote costs a message and a byte, beside a bare socket and a copy of bytes
-	go test ./remotes/gate -run '^$$' -bench .
+.PHONY: projects
+projects: ## public repositories in codex-runner, beside the same commands without it: ONLY=click,fd, BOUND=20m a command, MIRRORS=DIR for clones of DIR/OWNER/NAME
+	@$(MAKE) --no-print-directory needs NEEDS="$(TEST_NEEDS)"
+	@$(MAKE) --no-print-directory $(lastword $(DEBS)) $(CLIENTS)/node $(UV)/uv $(PROJECT_TOOLS)/made
+	@CGO_ENABLED=0 go build -o build/projects ./test/projects
+	build/projects -deb $(lastword $(DEBS)) -uv $(UV)/uv -tools $(PROJECT_TOOLS) -node "$$(readlink -f $(CLIENTS)/node)" \
+		-bound $(or $(BOUND),20m) -only "$(ONLY)" $(if $(MIRRORS),-mirrors "$(abspath $(MIRRORS))")
+
+bench-authz: ## what the authorizing proxy of a remote costs a message and a byte, beside a bare socket and a copy of bytes
+	go test ./remotes/authz -run '^$$' -bench .
 
 soak: ## load for a long time, with the curve of memory and files: DURATION=30m
 	@$(MAKE) --no-print-directory build
@@ -234,17 +262,37 @@ measure: ## how far a reader has to go: packages, arrows, walks, words; DIR= for
 
 .PHONY: fuzz
 fuzz: ## fuzz what clients and workers send, FUZZTIME each (30s)
-	go test ./proxy/openai -run '^$$' -fuzz FuzzDecodeChat -fuzztime $(or $(FUZZTIME),30s)
-	go test ./proxy/openai -run '^$$' -fuzz FuzzDecodeCompletion -fuzztime $(or $(FUZZTIME),30s)
+	go test ./proxy/chat/wire -run '^$$' -fuzz FuzzDecodeChat -fuzztime $(or $(FUZZTIME),30s)
+	go test ./proxy/completions/wire -run '^$$' -fuzz FuzzDecodeCompletion -fuzztime $(or $(FUZZTIME),30s)
 	go test ./proxy/anthropic -run '^$$' -fuzz FuzzDecodeMessage -fuzztime $(or $(FUZZTIME),30s)
 	go test ./proxy/stopsequence -run '^$$' -fuzz FuzzCutter -fuzztime $(or $(FUZZTIME),30s)
-	go test ./proxy/openai -run '^$$' -fuzz FuzzDecodeResponse -fuzztime $(or $(FUZZTIME),30s)
-	go test ./proxy/openai -run '^$$' -fuzz FuzzNames -fuzztime $(or $(FUZZTIME),30s)
-	go test ./proxy/openai -run '^$$' -fuzz FuzzUTF8 -fuzztime $(or $(FUZZTIME),30s)
+	go test ./proxy/responses/wire -run '^$$' -fuzz FuzzDecodeResponse -fuzztime $(or $(FUZZTIME),30s)
+	go test ./proxy/openai/jsonbody -run '^$$' -fuzz FuzzNames -fuzztime $(or $(FUZZTIME),30s)
+	go test ./proxy/openai/jsonbody -run '^$$' -fuzz FuzzUTF8 -fuzztime $(or $(FUZZTIME),30s)
 	go test ./codex/appserver -run '^$$' -fuzz FuzzIncoming -fuzztime $(or $(FUZZTIME),30s)
 	go test ./codex/appserver -run '^$$' -fuzz FuzzTranscript -fuzztime $(or $(FUZZTIME),30s)
 	go test ./codex/rpc -run '^$$' -fuzz FuzzMessage -fuzztime $(or $(FUZZTIME),30s)
 	go test ./codex/jsonscan -run '^$$' -fuzz FuzzObject -fuzztime $(or $(FUZZTIME),30s)
+
+.PHONY: codex codex-latest codexes
+codex: ## take another codex for the tests: VERSION=0.172.0; it prints what the protocol has and lacks
+	@$(MAKE) --no-print-directory needs NEEDS="npm:npm"
+	@go run ./test/codexes/take -version "$(VERSION)"
+	@go test -count=1 ./remotes/authz -run '^TestDocument$$' -update
+	@eval "$$($(MAKE) --silent codex-variables)"; \
+		go test -count=1 ./codex/... ./remotes/authz ./workers/codexhome -run '^(TestSchema|TestMethods.*|TestRange.*|TestDocument|TestRealCodex.*)$$'
+
+codex-latest: ## say whether npm has a newer codex than that of the tests
+	@latest=$$(npm view @openai/codex version) && pinned=$$(sed -n 's/.*"@openai\/codex": "\(.*\)".*/\1/p' test/codex/package.json) && \
+		if [ "$$latest" = "$$pinned" ]; then echo "codex $$pinned is the latest"; else echo "codex $$latest is the latest, and the tests have $$pinned: make codex VERSION=$$latest"; fi
+
+# Of `make codex`, once the locks are written: the programs, and the variables that name them to the tests.
+codexes:
+	@$(MAKE) --no-print-directory $(NPM_CODEX)/codex $(OLDEST_CODEX)/codex $(BETWEEN_CODEX)/made >&2
+	@echo $(NPM_CODEX)/codex $(BETWEEN_CODEX)
+
+codex-variables:
+	@env | sed -n '/^CODEX_PROXY_TEST_CODEX/s/^/export /p'
 
 .PHONY: schema
 schema: ## write test/contract/openai.json and anthropic.json anew, from the types of their libraries in npm
@@ -255,24 +303,39 @@ schema: ## write test/contract/openai.json and anthropic.json anew, from the typ
 	@$(MAKE) --no-print-directory schemas FROM=$(SCHEMA) TO=$(CURDIR)/test/contract
 
 # What takes long, or looks at the world outside: a fault of it is no fault of a change.
-.PHONY: nightly nightly-drift nightly-kills nightly-sessions
+.PHONY: nightly nightly-drift nightly-kills nightly-rounds nightly-sessions nightly-suites
 nightly: ## what takes long, or compares with what others released since: one line each
-	@failed=; for form in nightly-kills nightly-sessions chaos fuzz soak soak-turns nightly-drift; do \
+	@failed=; for form in nightly-suites nightly-kills nightly-rounds nightly-sessions chaos fuzz soak soak-turns nightly-drift projects; do \
 		$(MAKE) --no-print-directory $$form || failed+=" $$form"; \
 	done; test -z "$$failed" || { echo "failed:$$failed" >&2; exit 1; }
+
+# On both systemd what `make test` runs on one of them.
+nightly-suites:
+	@$(MAKE) --no-print-directory needs NEEDS="$(TEST_NEEDS)"
+	@$(MAKE) --no-print-directory $(DEBS) $(RPMS) $(NPM_CODEX)/codex $(OLDEST_CODEX)/codex $(TEMPORAL)/temporal $(UV)/uv $(MICROMAMBA)/micromamba
+	@tests=$$(test/integration/calling.sh EitherSuite); \
+	CODEX_PROXY_TEST_NIGHTLY=1 CODEX_PROXY_TEST_REQUIRE=1 go test -count=1 -timeout 0 -v -p 2 $$(test/integration/packages.sh "$$tests") -run "$$tests"
 
 # Fifty turns for each kind of fault of a remote.
 nightly-kills:
 	@$(MAKE) --no-print-directory needs NEEDS="$(TEST_NEEDS)"
 	@$(MAKE) --no-print-directory $(DEBS) $(NPM_CODEX)/codex
-	CODEX_PROXY_TEST_REQUIRE=1 CODEX_PROXY_TEST_REMOTE_KILLS=50 go test -count=1 -timeout 0 -v ./test/integration -run '^TestRemoteKills$$'
+	CODEX_PROXY_TEST_REQUIRE=1 CODEX_PROXY_TEST_REMOTE_KILLS=50 go test -count=1 -timeout 0 -v ./test/integration/remotes -run '^TestRemoteKills$$'
+
+# All rounds of the tests that have many, which are those with nightly.Or and nightly.Is.
+ROUNDS_OF = ^Test(HugeImages|Limits|Resets|RunnerChaos|TemporalTimes|UnderLoad)$$
+nightly-rounds:
+	@$(MAKE) --no-print-directory needs NEEDS="$(TEST_NEEDS)"
+	@$(MAKE) --no-print-directory $(DEBS) $(NPM_CODEX)/codex $(TEMPORAL)/temporal
+	CODEX_PROXY_TEST_NIGHTLY=1 go test -count=1 -timeout 2h -race ./proxy/... ./runner ./runner/outcome
+	CODEX_PROXY_TEST_NIGHTLY=1 CODEX_PROXY_TEST_REQUIRE=1 go test -count=1 -timeout 0 -v -p 1 $$(test/integration/packages.sh '$(ROUNDS_OF)') -run '$(ROUNDS_OF)'
 
 # A thousand sessions that try to outlive their timeout, and two hundred at once.
 nightly-sessions:
 	@$(MAKE) --no-print-directory needs NEEDS="$(TEST_NEEDS)"
 	@$(MAKE) --no-print-directory $(DEBS) $(NPM_CODEX)/codex
-	CODEX_PROXY_TEST_REQUIRE=1 CODEX_RUNNER_SESSIONS=1000 go test -count=1 -timeout 0 -v ./test/integration -run '^TestRunnerLeftovers$$'
-	CODEX_PROXY_TEST_REQUIRE=1 CODEX_RUNNER_SESSIONS=200 go test -count=1 -timeout 0 -v ./test/integration -run '^TestRunnerManySessions$$'
+	CODEX_PROXY_TEST_REQUIRE=1 CODEX_RUNNER_SESSIONS=1000 go test -count=1 -timeout 0 -v ./test/integration/runner -run '^TestRunnerLeftovers$$'
+	CODEX_PROXY_TEST_REQUIRE=1 CODEX_RUNNER_SESSIONS=200 go test -count=1 -timeout 0 -v ./test/integration/runner -run '^TestRunnerManySessions$$'
 
 # The parameters of the newest types of both APIs, beside our tables.
 nightly-drift:
@@ -280,7 +343,7 @@ nightly-drift:
 	@rm -rf $(CACHE)/newest && mkdir -p $(CACHE)/newest && cp test/contract/generate/* $(CACHE)/newest/
 	npm install --prefix $(CACHE)/newest --no-audit --no-fund --loglevel=error openai@latest @anthropic-ai/sdk@latest
 	@$(MAKE) --no-print-directory schemas FROM=$(CACHE)/newest TO=$(CACHE)/newest
-	CODEX_PROXY_TEST_SCHEMAS=$(CACHE)/newest go test -count=1 ./proxy/openai ./proxy/anthropic -run '^TestNamesOfTheReferenceAreKnown$$'
+	CODEX_PROXY_TEST_SCHEMAS=$(CACHE)/newest go test -count=1 ./proxy/api ./proxy/anthropic -run '^TestNamesOfTheReferenceAreKnown$$'
 
 # The schemas of the types in FROM/node_modules, into TO.
 .PHONY: schemas
@@ -332,6 +395,14 @@ $(NPM_CODEX)/codex $(OLDEST_CODEX)/codex:
 	npm ci --prefix $(@D) --no-audit --no-fund --loglevel=error
 	ln -sf $(@D)/node_modules/@openai/codex-linux-*/vendor/*/bin/codex $@
 
+# The codexes between these two, each by its version.
+$(BETWEEN_CODEX)/made:
+	@mkdir -p $(@D)
+	cp test/codex/between/package.json test/codex/between/package-lock.json $(@D)/
+	npm ci --prefix $(@D) --no-audit --no-fund --loglevel=error
+	cd $(@D) && for codex in node_modules/codex-*; do ln -sf $$codex/vendor/*/bin/codex "$${codex#*-}"; done
+	@touch $@
+
 # Debian's nginx, unpacked and not installed: installing it would start it.
 $(NGINX)/usr/sbin/nginx:
 	@rm -rf $(NGINX) && mkdir -p $(NGINX)
@@ -377,6 +448,16 @@ $(UV)/uv:
 	@$(UV)/venv/bin/pip install --quiet --disable-pip-version-check --require-hashes --no-deps \
 		--only-binary :all: -r test/uv/requirements.txt
 	@mv $(UV)/venv/bin/uv $@ && rm -rf $(UV)/venv
+
+# The npm and pnpm of test/projects/tools, and wheels that a test serves in a machine.
+$(PROJECT_TOOLS)/made:
+	@rm -rf $(PROJECT_TOOLS) && mkdir -p $(PROJECT_TOOLS)/wheels
+	@echo "installing the tools of projects (once)"
+	@cp test/projects/tools/package.json test/projects/tools/package-lock.json $(PROJECT_TOOLS)/
+	@npm ci --prefix $(PROJECT_TOOLS) --ignore-scripts --no-audit --no-fund --loglevel=error
+	@/usr/bin/python3 -m pip download --quiet --disable-pip-version-check --require-hashes --no-deps \
+		--only-binary :all: --dest $(PROJECT_TOOLS)/wheels -r test/projects/tools/wheels.txt
+	@touch $@
 
 # The program that plays micromamba, with the venv that it needs.
 $(MICROMAMBA)/micromamba:

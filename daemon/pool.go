@@ -2,8 +2,10 @@ package daemon
 
 import (
 	"codex-proxy/codex/appserver"
+	"codex-proxy/codex/delivery"
 	"codex-proxy/units"
 	"codex-proxy/workers"
+	"codex-proxy/workers/dispatch"
 )
 
 const (
@@ -20,17 +22,17 @@ func (d *Daemon) newPool() *workers.Pool {
 		Client: appserver.Options{
 			Logger: d.logger, ClientName: "codex-proxy", ClientVersion: d.version,
 			Prestart: min(d.cfg.ThreadCache, maxPrestart),
-			Backlog:  appserver.NewBacklog(min(maxBacklog, d.cfg.RequestMemory/4)),
+			Backlog:  delivery.NewBacklog(min(maxBacklog, d.cfg.RequestMemory/4)),
 		},
-		Book: d.book,
-		Runs: units.WorkerRuns, ResetFailed: d.systemd.ResetFailed, OnChange: d.changes.reportChanged,
-		OnTurnEnd: d.changes.turnEnded, Claim: d.ledger.Claim, Logger: d.logger,
+		AccountStore: d.accountStore,
+		Runs:         units.WorkerRuns, ResetFailed: d.systemd.ResetFailed, OnChange: d.changes.reportChanged,
+		OnTurnEnd: d.changes.turnEnded, Claim: d.counter.Claim, Logger: d.logger,
 	}
 	all := make([]*workers.Worker, 0, len(d.cfg.Workers))
 	for _, name := range d.cfg.Workers {
 		all = append(all, workers.New(name, d.cfg.Socket(name), settings))
 	}
-	queue := workers.Queue{Limit: d.cfg.QueueLimit, Timeout: d.cfg.QueueTimeout, ReadyTimeout: d.cfg.ReadyTimeout}
+	queue := dispatch.Queue{Limit: d.cfg.QueueLimit, Timeout: d.cfg.QueueTimeout, ReadyTimeout: d.cfg.ReadyTimeout}
 	return workers.NewPool(all, queue, d.changes.reportChanged)
 }
 

@@ -13,6 +13,7 @@ import (
 	"codex-proxy/internal/paths"
 	"codex-proxy/notify"
 	"codex-proxy/notify/handoff"
+	"codex-proxy/workers/control"
 )
 
 // openSockets returns the sockets of the predecessor or of systemd, or a new one where there
@@ -93,4 +94,33 @@ func checkExposure(ls []net.Listener, cfg *config.Config) error {
 func exposed(l net.Listener) bool {
 	a, ok := l.Addr().(*net.TCPAddr)
 	return ok && !a.IP.IsLoopback()
+}
+
+// ErrControl is a fault of the configuration: another try has the same result.
+var ErrControl = errors.New("name a file in a directory where the service can make one, " +
+	"or leave control_socket empty; codex-proxy.service can write in " + paths.RuntimeDir + " and " + paths.StateDir)
+
+// openControl opens the control socket, if there is a place for one. Without one in the
+// directory that systemd made, requests are served all the same. A socket that the
+// settings name must open: the stop of a worker looks there, and takes no answer for no
+// daemon.
+func openControl(path string, logger *slog.Logger) ([]net.Listener, error) {
+	if path == "" {
+		return nil, nil
+	}
+	l, err := control.Listen(path)
+	switch {
+	case err == nil:
+		return []net.Listener{l}, nil
+	case filepath.Dir(path) == os.Getenv("RUNTIME_DIRECTORY"):
+		logger.Error("codex-proxy status, drain and undrain will not work", "error", err)
+		return nil, nil
+	}
+	return nil, fmt.Errorf("control_socket = %q: %w; %w", path, err, ErrControl)
+}
+
+// moved reports whether the settings have the control socket elsewhere than the
+// predecessor.
+func moved(ls []net.Listener, path string) bool {
+	return path != "" && len(ls) > 0 && ls[0].Addr().String() != path
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"codex-proxy/daemon/health"
 	"codex-proxy/notify"
 	"codex-proxy/notify/handoff"
 	"codex-proxy/probes"
@@ -13,9 +14,9 @@ import (
 type announcer struct {
 	startTimeout time.Duration
 	notifier     *notify.Notifier
-	health       *health
+	health       *health.Health
 	predecessor  *handoff.Predecessor
-	estate       *estate
+	state        *daemonState
 	lastFailure  func() string // of a reload
 	checkAliases func()        // logs aliases without a model
 	changed      <-chan struct{}
@@ -30,12 +31,11 @@ func (a *announcer) run(ctx context.Context) error {
 	defer patience.Stop()
 	impatient, started, last := false, false, ""
 	for {
-		snap := a.health.snapshot()
-		report := a.health.tracker.Observe(snap)
-		status := statusLine(report) + a.lastFailure()
+		report, settled := a.health.Look()
+		status := health.StatusLine(report) + a.lastFailure()
 		a.checkAliases()
 		switch {
-		case !started && (impatient || probes.Settled(snap)):
+		case !started && (impatient || settled):
 			started = true
 			if err := a.start(report, status); err != nil {
 				return err
@@ -70,18 +70,18 @@ func (a *announcer) start(report probes.Report, status string) error {
 	return nil
 }
 
-// takeOver replaces the predecessor.
+// restore replaces the predecessor.
 func (a *announcer) takeOver(report probes.Report) error {
 	if a.predecessor == nil {
 		return nil
 	}
-	var i inheritance
+	var i savedState
 	ready := report.Health.Readiness
 	serves := ready.Ready || ready.Reason == probes.QuotaExhausted // that is no fault of the new settings
-	if err := a.predecessor.Ready(serves, statusLine(report), &i); err != nil {
+	if err := a.predecessor.Ready(serves, health.StatusLine(report), &i); err != nil {
 		return err
 	}
-	err := a.estate.takeOver(i)
-	a.estate.keys.logUnusable()
+	err := a.state.restore(i)
+	a.state.keys.LogUnusable()
 	return err
 }

@@ -7,8 +7,10 @@ import (
 	"sync"
 	"time"
 
+	"codex-proxy/daemon/health"
 	"codex-proxy/daemon/inflight"
-	"codex-proxy/daemon/succession"
+	"codex-proxy/daemon/operators"
+	"codex-proxy/daemon/reload"
 	"codex-proxy/notify"
 	"codex-proxy/notify/handoff"
 	"codex-proxy/proxy/api"
@@ -27,15 +29,13 @@ type ending struct {
 	notifier     *notify.Notifier
 	pool         *workers.Pool
 	server       *api.API
-	operators    operators
-	health       *health
+	operators    *operators.Operators
+	health       *health.Health
 	changes      *changes
-	ledger       *inflight.Ledger
-	keys         *keyTable
+	counter      *inflight.Counter
 	links        *links.Links
-	drains       *drainTable
-	predecessor  *succession.Predecessor
-	successor    *succession.Successor
+	predecessor  *reload.Predecessor
+	successor    *reload.Successor
 	restarting   func(context.Context) bool // systemd is about to start the service again
 	logger       *slog.Logger
 }
@@ -48,7 +48,7 @@ func (e *ending) drain(ctx, grace context.Context) {
 	grace, cancel := context.WithTimeout(grace, e.drainTimeout)
 	defer cancel()
 	e.pool.AnnounceDrain()
-	e.health.report() // readiness changes before anything else happens
+	e.health.Report() // readiness changes before anything else happens
 	restarting := e.restarting(grace)
 	if !restarting {
 		e.pool.Drain()
@@ -91,17 +91,17 @@ func (e *ending) retire(ctx, grace context.Context, hasten func()) {
 
 // follow carries out the orders of the successor until it has ended or ctx has.
 func (e *ending) follow(ctx context.Context, stopping, hasten func()) {
-	e.successor.Follow(ctx, succession.Orders{
-		Load: e.ledger.SetAfter,
+	e.successor.Follow(ctx, reload.Orders{
+		Load: e.counter.SetAfter,
 		Drain: func() {
 			e.pool.Drain()
 			e.predecessor.Order(handoff.Drain)
 			stopping()
 		},
-		Hasten: hasten, Drains: e.drains.follow, Keys: e.keys.follow, Report: e.changes.reportChanged,
+		Hasten: hasten, Drains: e.operators.Drains.Follow, Keys: e.operators.Keys.Follow, Report: e.changes.reportChanged,
 		Ended: func() {
-			e.ledger.SetClaiming(false) // no process confirms a claim
-			e.ledger.SetAfter(inflight.Load{})
+			e.counter.SetClaiming(false) // no process confirms a claim
+			e.counter.SetAfter(inflight.Load{})
 		},
 	})
 }
@@ -134,7 +134,7 @@ func (e *ending) close(ctx context.Context) {
 	if err := e.server.Shutdown(ctx); err != nil {
 		e.logger.Warn("connections were closed by force", "error", err)
 	}
-	e.operators.shutdown(ctx) // last: stops of workers wait on it
+	e.operators.Shutdown(ctx) // last: stops of workers wait on it
 	if predecessor := e.predecessor.Running(); predecessor != nil {
 		await(ctx, predecessor)
 	}

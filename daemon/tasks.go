@@ -3,13 +3,11 @@ package daemon
 import (
 	"context"
 	"net"
-	"os"
 	"runtime/pprof"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
-
-	"codex-proxy/internal/paths"
 )
 
 // startPatience is the longest that the first requests wait for the first worker.
@@ -23,77 +21,13 @@ type Task struct {
 	Run func(context.Context) error
 }
 
-// background returns the tasks that run until the last turn has ended.
-func (d *Daemon) background(signals <-chan os.Signal, handler signalHandler) []Task {
-	tasks := []Task{
-		{"signals", func(ctx context.Context) error { return handler.run(ctx, signals) }},
-		{"units", d.watcher.Run},
-		{"workers", d.pool.Run},
-		{"accounts", d.accounts.run},
-		{"usage", d.usage.Run},
-		{"textfile", d.textfile.run},
-		{"watchdog", func(ctx context.Context) error { return d.health.watch(ctx, d.notifier) }},
-		{"predecessor", d.inheritor.follow},
-		{"poll predecessor", d.inheritor.poll},
-		{"loads", d.loads.Send},
-		{"queue", d.loads.Wake},
+// reload hands over to successors as soon as this process serves.
+func (d *Daemon) reload(ctx context.Context) error {
+	defer close(d.reloader.settled)
+	if !await(ctx, d.started) {
+		return nil
 	}
-	if d.responses != nil {
-		tasks = append(tasks, Task{"responses", d.responses.Run}, Task{"background responses", d.server.Run})
-	}
-	if d.traces != nil {
-		tasks = append(tasks, Task{"traces", d.traces.Run})
-	}
-	return tasks
-}
-
-// serving returns the tasks that run until the service stops or a successor serves.
-func (d *Daemon) serving() []Task {
-	tasks := []Task{
-		{"announcer", d.announcer.run},
-		{"standby", d.standby.run},
-		{"reload", func(ctx context.Context) error {
-			defer close(d.reloader.settled)
-			if !await(ctx, d.started) {
-				return nil
-			}
-			return d.reloader.run(ctx)
-		}},
-	}
-	for _, l := range d.listeners {
-		tasks = append(tasks, Task{"http", func(ctx context.Context) error { return d.serve(ctx, l) }})
-	}
-	for _, l := range d.sockets[paths.LoginsSocketName] {
-		tasks = append(tasks, Task{"logins", func(ctx context.Context) error {
-			if !await(ctx, d.started) {
-				return nil
-			}
-			return d.loans.serve(ctx, l)
-		}})
-	}
-	for _, l := range d.sockets[paths.ControlSocketName] {
-		tasks = append(tasks, Task{"control", func(ctx context.Context) error {
-			if !d.predecessor.Exists() || await(ctx, d.started) {
-				d.operators.serve(l)
-			}
-			return nil
-		}})
-	}
-	for _, l := range d.sockets[paths.ReloadSocket] {
-		tasks = append(tasks, Task{"reload socket", func(ctx context.Context) error {
-			if !await(ctx, d.started) {
-				return nil
-			}
-			return reloadServer{d.reloader.requests, d.cfg.StartTimeout + 2*handoffMargin, d.logger}.run(ctx, l)
-		}})
-	}
-	tasks = append(tasks, Task{"remotes", d.remotes.Run}, Task{"restart delays", d.resets.Run})
-	if d.notifier != nil { // without a service manager, no process restarts this one
-		tasks = append(tasks, Task{"restart delay", func(ctx context.Context) error {
-			return resetRestartDelay(ctx, d.cfg.ResetAfter, d.systemd, d.logger)
-		}})
-	}
-	return tasks
+	return d.reloader.run(ctx)
 }
 
 // start runs tasks in g. The first error is sent to failed.
@@ -138,6 +72,52 @@ func (d *Daemon) logListening() {
 			"address", l.Addr().String(), "workers", len(d.cfg.Workers), "version", d.version)
 	}
 	if !d.predecessor.Exists() { // a predecessor has the keys in force
-		d.keys.logUnusable()
+		d.operators.Keys.LogUnusable()
 	}
+}
+
+// feature has the tasks, the metrics and the check of the loop of a part of the daemon.
+type feature struct {
+	background []Task // run until the last turn has ended
+	serving    []Task // run until the service stops or a successor serves
+	metrics    []prometheus.Collector
+	alive      func(context.Context) error // returns when the loop of the part has made a pass; nil: it has no loop
+}
+
+// add adds a part to the daemon.
+func (d *Daemon) add(registry prometheus.Registerer, f feature) {
+	registry.MustRegister(f.metrics...)
+	d.background = append(d.background, f.background...)
+	d.serving = append(d.serving, f.serving...)
+	if f.alive != nil {
+		d.health.Require(f.alive)
+	}
+}
+
+// once returns a task that begins as soon as this process serves.
+func (d *Daemon) once(name string, run func(context.Context) error) Task {
+	return Task{name, func(ctx context.Context) error {
+		if !await(ctx, d.started) {
+			return nil
+		}
+		return run(ctx)
+	}}
+}
+
+// await waits until c is closed, and reports false if ctx ends first.
+func await(ctx context.Context, c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// succeeding returns a task that begins at once, or after a reload as soon as this process serves.
+func (d *Daemon) succeeding(name string, run func(context.Context) error) Task {
+	if d.predecessor.Exists() {
+		return d.once(name, run)
+	}
+	return Task{name, run}
 }

@@ -26,17 +26,17 @@ func TestTextfileOfThePredecessor(t *testing.T) {
 		return d
 	}
 	require.NoError(t, os.WriteFile(path, nil, 0o644))
-	left := fresh(path).estate.leave(time.Time{})
+	left := fresh(path).state.save(time.Time{})
 	for _, tc := range []struct {
 		textfile string
 		replaced bool
 	}{{textfile: path}, {replaced: true}, {}} {
 		d := fresh(tc.textfile)
-		require.NoError(t, d.estate.takeOver(left))
+		require.NoError(t, d.state.restore(left))
 		if tc.replaced { // by a process that may write it again
 			d.successor.Took(nil)
 		}
-		d.textfile.dropBefore()
+		d.textfile.DropBefore()
 		if tc.textfile == path || tc.replaced {
 			assert.FileExists(t, path)
 		} else {

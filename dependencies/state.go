@@ -3,13 +3,14 @@ package dependencies
 import (
 	"codex-proxy/probes"
 	"codex-proxy/units"
+	"codex-proxy/units/restarts"
 )
 
 // state is the known state of one dependency.
 type state struct {
 	published probes.Dependency
 	reported  bool // by systemd, at any time
-	restarts  units.RestartCounter
+	restarts  restarts.Counter
 }
 
 func newState(r Required) *state {

@@ -10,6 +10,7 @@ import (
 
 	"codex-proxy/probes"
 	"codex-proxy/units"
+	"codex-proxy/units/restarts"
 )
 
 // Required is one dependency, and its dependents.
@@ -21,8 +22,8 @@ type Required struct {
 
 // Settings configure a Watch.
 type Settings struct {
-	Dependencies []Required    // sorted by name
-	Resets       *units.Resets // called with each state
+	Dependencies []Required       // sorted by name
+	Resets       *restarts.Resets // called with each state
 	// OnChange is called after every change of a dependency, and OnReason before it, once for
 	// each change of a reason, in order; before has no reason at the first one. Both are called
 	// on the goroutine of the caller of UnitChanged or BusChanged.

@@ -10,6 +10,7 @@ import (
 
 	"codex-proxy/probes"
 	"codex-proxy/units"
+	"codex-proxy/units/restarts"
 )
 
 // began is when the units of these tests changed their state.
@@ -18,7 +19,7 @@ var began = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 func newWatch(required ...Required) (*Watch, *[]string) {
 	reasons := []string{}
 	return New(Settings{
-		Dependencies: required, Resets: units.NewResets(time.Minute, nil, nil), OnChange: func() {},
+		Dependencies: required, Resets: restarts.NewResets(time.Minute, nil, nil), OnChange: func() {},
 		OnReason: func(before, after probes.Dependency) {
 			reasons = append(reasons, string(before.Reason)+">"+string(after.Reason))
 		},
@@ -149,7 +150,7 @@ func TestReset(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, _ := newWatch(Required{Name: "a"}, Required{Name: "b"})
 		var reset []string
-		w.settings.Resets = units.NewResets(time.Minute, func(_ context.Context, unit string) error {
+		w.settings.Resets = restarts.NewResets(time.Minute, func(_ context.Context, unit string) error {
 			reset = append(reset, unit)
 			return nil
 		}, nil)

@@ -220,7 +220,7 @@ func start(cmd *exec.Cmd, blockTerm bool) error {
 		if err := maskTerm(unix.SIG_BLOCK); err != nil {
 			return err
 		}
-		defer maskTerm(unix.SIG_UNBLOCK) //nolint:errcheck // what could be blocked can be unblocked
+		defer maskTerm(unix.SIG_UNBLOCK) //nolint:errcheck // blocking has succeeded, so unblocking does
 	}
 	return cmd.Start()
 }

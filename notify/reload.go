@@ -22,10 +22,10 @@ func (n *Notifier) Reloading(status string) {
 	n.send("RELOADING=1", fmt.Sprintf("MONOTONIC_USEC=%d", now.Nano()/1000), statusLine(status))
 }
 
-// HandOver makes pid the unit's main process. The service manager then accepts messages of that process alone
+// HandOff makes pid the unit's main process. The service manager then accepts messages of that process alone
 // (NotifyAccess=main), so this Notifier falls silent. It reads the messages of all processes in the order in which they
-// were sent: it accepts messages of pid after HandOver has returned. After an error nothing has changed.
-func (n *Notifier) HandOver(pid int) error {
+// were sent: it accepts messages of pid after HandOff has returned. After an error nothing has changed.
+func (n *Notifier) HandOff(pid int) error {
 	if n == nil {
 		return nil
 	}

@@ -68,7 +68,7 @@ func (s *supervisor) supervise(probing, exited context.Context) {
 	if s.command.Alive == nil {
 		return
 	}
-	_ = s.notifier.runWatchdog(probing, s.watchdog()) // it has no errors
+	s.watchdog().run(probing)
 }
 
 func (s *supervisor) relaying() chan struct{} {
@@ -199,8 +199,8 @@ func (s *supervisor) probe(ctx context.Context, probe Probe) (string, error) {
 }
 
 // watchdog checks the command at ProbeInterval, or at a third of the interval.
-func (s *supervisor) watchdog() watchdog {
-	w := watchdog{interval: s.notifier.WatchdogInterval(), check: s.alive}
+func (s *supervisor) watchdog() *watchdog {
+	w := &watchdog{notifier: s.notifier, interval: s.notifier.WatchdogInterval(), check: s.alive}
 	w.pace = cmp.Or(s.command.ProbeInterval, watchdogPace(w.interval))
 	w.bound = min(s.probeTimeout(), w.pace)
 	return w

@@ -31,26 +31,9 @@ func watchdogPace(interval time.Duration) time.Duration { return interval / 3 }
 // ctx is done, and at once if n is nil or interval is not positive.
 func (n *Notifier) RunWatchdog(ctx context.Context, interval time.Duration, check func(context.Context) error) error {
 	pace := watchdogPace(interval)
-	return n.runWatchdog(ctx, watchdog{interval: interval, pace: pace, bound: pace, check: check})
-}
-
-func (n *Notifier) runWatchdog(ctx context.Context, w watchdog) error {
-	if n == nil || w.interval <= 0 {
-		return nil
-	}
-	w.notifier = n
-	timer := time.NewTimer(w.pace)
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-timer.C:
-			began := time.Now()
-			w.beat(ctx)
-			timer.Reset(max(0, w.wait()-time.Since(began)))
-		}
-	}
+	w := watchdog{notifier: n, interval: interval, pace: pace, bound: pace, check: check}
+	w.run(ctx)
+	return nil
 }
 
 // watchdog belongs to the one goroutine that runs it.
@@ -61,6 +44,25 @@ type watchdog struct {
 	bound    time.Duration // of one check
 	check    func(context.Context) error
 	failing  time.Time // when the consecutive failures began; zero while checks pass
+}
+
+// run checks until ctx is done.
+func (w *watchdog) run(ctx context.Context) {
+	if w.notifier == nil || w.interval <= 0 {
+		return
+	}
+	timer := time.NewTimer(w.pace)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+			began := time.Now()
+			w.beat(ctx)
+			timer.Reset(max(0, w.wait()-time.Since(began)))
+		}
+	}
 }
 
 func (w *watchdog) beat(ctx context.Context) {

@@ -73,7 +73,7 @@ type Remote struct {
 	LastExit      *Exit        `json:"last_exit"`
 	// NotReady is the total time that the remote was down.
 	NotReady time.Duration `json:"-"`
-	// Use is the last report of its keeper; nil: it was never asked.
+	// Use is the last report of its manager; nil: it was never asked.
 	Use *RemoteUse `json:"use,omitempty"`
 }
 

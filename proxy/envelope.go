@@ -11,12 +11,14 @@ import (
 	"strconv"
 	"time"
 
-	"codex-proxy/codex/appserver"
+	"codex-proxy/codex/delivery"
+	"codex-proxy/codex/rpc"
+	"codex-proxy/codex/turnerror"
 	"codex-proxy/probes"
 	"codex-proxy/proxy/openai"
 	"codex-proxy/proxy/stored"
 	"codex-proxy/proxy/turn"
-	"codex-proxy/workers"
+	"codex-proxy/workers/dispatch"
 )
 
 // statusClientGone is nginx's number for a client that closed its connection, for logs
@@ -86,19 +88,19 @@ func (e *envelope) outcome(x *Exchange, err error) *openai.Error {
 // answer is the error that a client receives for err. An error of any other kind is logged and becomes a plain 500.
 func (e *envelope) answer(x *Exchange, err error) *openai.Error {
 	var known *openai.Error
-	var rpc *appserver.RPCError
-	var failed *appserver.TurnError
+	var refusal *rpc.Error
+	var failed *turnerror.Error
 	var silent *turn.SilentError
-	var exhausted *workers.ExhaustedError
+	var exhausted *dispatch.ExhaustedError
 	switch {
 	case errors.As(err, &known):
 		return known
-	case errors.Is(err, workers.ErrNoModel):
+	case errors.Is(err, dispatch.ErrNoModel):
 		return e.noModel(x, x.Model)
 	case errors.As(err, &exhausted):
 		return exhaustedError(exhausted.Until, time.Now())
-	case errors.Is(err, workers.ErrDraining), errors.Is(err, workers.ErrNotReady), errors.Is(err, workers.ErrBusy),
-		errors.Is(err, workers.ErrQueueFull):
+	case errors.Is(err, dispatch.ErrDraining), errors.Is(err, dispatch.ErrNotReady), errors.Is(err, dispatch.ErrBusy),
+		errors.Is(err, dispatch.ErrQueueFull):
 		return e.unavailable(err)
 	case errors.Is(err, ErrDeadline):
 		return openai.Unavailable("draining",
@@ -107,14 +109,14 @@ func (e *envelope) answer(x *Exchange, err error) *openai.Error {
 		failure := turnError(failed, x.HistoryField)
 		x.Detail = detail(failed, failure)
 		return failure
-	case errors.As(err, &rpc):
-		return rpcError(rpc)
-	case errors.Is(err, appserver.ErrConnectionLost):
+	case errors.As(err, &refusal):
+		return rpcError(refusal)
+	case errors.Is(err, rpc.ErrLost):
 		return openai.Unavailable("worker_exited", "the worker exited during the turn; send the request again",
 			probes.RetryAfter(e.report(), time.Now()))
-	case errors.Is(err, appserver.ErrSlowConsumer):
+	case errors.Is(err, delivery.ErrSlowConsumer):
 		return openai.Timeout("slow_client", "the answer was not read fast enough and was given up")
-	case errors.Is(err, appserver.ErrTooLarge):
+	case errors.Is(err, rpc.ErrTooLarge):
 		return openai.TooLarge("", "the messages are larger than the worker accepts")
 	case errors.As(err, &silent):
 		return openai.Timeout("idle_timeout", silent.Error())
@@ -136,21 +138,21 @@ func (e *envelope) answer(x *Exchange, err error) *openai.Error {
 // unavailable explains why there was no place on a worker.
 func (e *envelope) unavailable(err error) *openai.Error {
 	switch {
-	case errors.Is(err, workers.ErrDraining):
+	case errors.Is(err, dispatch.ErrDraining):
 		return openai.Unavailable("draining", "the service is stopping; send the request again in a moment",
 			time.Second)
-	case errors.Is(err, workers.ErrQueueFull):
+	case errors.Is(err, dispatch.ErrQueueFull):
 		return openai.TooMany(openai.TypeRateLimit, "concurrency_exceeded",
 			"the queue is full, and most of it are requests with this API key; send fewer at the same time",
 			e.nextPlace())
-	case errors.Is(err, workers.ErrLogins), errors.Is(err, workers.ErrPaused):
+	case errors.Is(err, dispatch.ErrLogins), errors.Is(err, dispatch.ErrPaused):
 		return outError(err)
-	case errors.Is(err, workers.ErrHeld):
+	case errors.Is(err, dispatch.ErrHeld):
 		return heldError()
-	case errors.Is(err, workers.ErrDecoding):
+	case errors.Is(err, dispatch.ErrDecoding):
 		return openai.Unavailable("overloaded",
 			"every worker is busy with the images of other requests; send the request again", e.nextPlace())
-	case errors.Is(err, workers.ErrBusy):
+	case errors.Is(err, dispatch.ErrBusy):
 		return openai.Unavailable("overloaded", "every worker is at its in-flight limit; send the request again",
 			e.nextPlace())
 	}

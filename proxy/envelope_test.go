@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"codex-proxy/probes"
-	"codex-proxy/workers"
+	"codex-proxy/workers/dispatch"
 )
 
 // Retry-After is the time at which systemd starts the next worker, if that is known.
@@ -19,7 +19,7 @@ func TestRetryAfterIsTheNextRestart(t *testing.T) {
 			Workers: []probes.Worker{{NextRestartAt: &next}},
 		}
 	}}
-	refused := e.answer(&Exchange{}, workers.ErrNotReady)
+	refused := e.answer(&Exchange{}, dispatch.ErrNotReady)
 	assert.Equal(t, "worker_not_ready", refused.Code)
 	assert.Equal(t, 7*time.Second, refused.RetryAfter)
 }

@@ -7,7 +7,7 @@ import (
 
 	"codex-proxy/probes"
 	"codex-proxy/proxy/openai"
-	"codex-proxy/workers"
+	"codex-proxy/workers/dispatch"
 )
 
 // exhaustedError is the answer while no account that may serve the request has quota. The client tries again after a
@@ -25,7 +25,7 @@ func exhaustedError(until, now time.Time) *openai.Error {
 
 // outError is the answer while the accounts are out for a reason that an operator has to mend.
 func outError(err error) *openai.Error {
-	if errors.Is(err, workers.ErrPaused) {
+	if errors.Is(err, dispatch.ErrPaused) {
 		return openai.Unavailable("worker_not_ready", "every account that may serve this request is paused; the "+
 			"operator has to resume one: codex-proxy accounts resume NAME", retryQuota)
 	}

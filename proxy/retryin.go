@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"codex-proxy/codex/appserver"
+	"codex-proxy/codex/turnerror"
 )
 
 var inTime = regexp.MustCompile(`(?i)(?:try again in|retry after) +((?:\d+(?:\.\d+)?(?:ms|h|m|s))+|\d+(?:\.\d+)? seconds?)`)
@@ -31,7 +31,7 @@ func retryIn(words string, otherwise time.Duration) time.Duration {
 
 // resetAt is the end of a usage limit in codex's words ("try again at Mar 17th, 2030 5:46 PM"), in a sentence; empty
 // if they have none.
-func resetAt(e *appserver.TurnError) string {
+func resetAt(e *turnerror.Error) string {
 	at := e.TryAgain()
 	if at == "" {
 		return ""

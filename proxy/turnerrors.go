@@ -8,7 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"codex-proxy/codex/appserver"
+	"codex-proxy/codex/rpc"
+	"codex-proxy/codex/turnerror"
 	"codex-proxy/proxy/openai"
 	"codex-proxy/proxy/turn"
 )
@@ -22,7 +23,7 @@ const (
 
 // turnError is the error that a client receives for a failed turn, by codex's codexErrorInfo. The message is the
 // model endpoint's own where codex passes it on. history is the name of the field with the conversation.
-func turnError(e *appserver.TurnError, history string) *openai.Error {
+func turnError(e *turnerror.Error, history string) *openai.Error {
 	upstream := e.Upstream()
 	words := openai.CleanWords(upstream.Message)
 	switch {
@@ -32,30 +33,30 @@ func turnError(e *appserver.TurnError, history string) *openai.Error {
 		return usageLimit(cmp.Or(words, resetAt(e)))
 	}
 	switch e.Info.Kind {
-	case appserver.ErrorSessionBudgetExceeded:
+	case turnerror.KindSessionBudgetExceeded:
 		return usageLimit(resetAt(e))
-	case appserver.ErrorRateLimitExceeded:
+	case turnerror.KindRateLimitExceeded:
 		return rateLimited(words)
-	case appserver.ErrorServerOverloaded, appserver.ErrorPolicyCapacityUnavailable, appserver.ErrorFlexUnavailable:
+	case turnerror.KindServerOverloaded, turnerror.KindPolicyCapacityUnavailable, turnerror.KindFlexUnavailable:
 		return openai.Unavailable("overloaded", cmp.Or(words, "the model endpoint is overloaded, or the model is at "+
 			"capacity; send the request again"), retryUpstream)
-	case appserver.ErrorContextWindowExceeded:
+	case turnerror.KindContextWindowExceeded:
 		return openai.ContextTooLong(history, words)
-	case appserver.ErrorCyberPolicy, appserver.ErrorBioPolicy, appserver.ErrorMisalignmentPolicy:
+	case turnerror.KindCyberPolicy, turnerror.KindBioPolicy, turnerror.KindMisalignmentPolicy:
 		return contentPolicy(history, words)
-	case appserver.ErrorInferenceHookDenied:
+	case turnerror.KindInferenceHookDenied:
 		return contentPolicy(history, cmp.Or(words, "the workspace of the worker's account denies the request"))
-	case appserver.ErrorTooManyDenials:
+	case turnerror.KindTooManyDenials:
 		return openai.Invalid("upstream_rejected", "", cmp.Or(words,
 			"codex denied too many actions of the model in this turn"))
-	case appserver.ErrorModelNotFound:
+	case turnerror.KindModelNotFound:
 		return openai.ModelNotFound(cmp.Or(words, "the model endpoint does not have the model"))
-	case appserver.ErrorUnauthorized:
+	case turnerror.KindUnauthorized:
 		return upstreamUnauthorized()
-	case appserver.ErrorBadRequest, appserver.ErrorOther:
+	case turnerror.KindBadRequest, turnerror.KindOther:
 		return refusedOrCut(upstream, words, history)
-	case "", appserver.ErrorInternalServerError, appserver.ErrorTooManyFailedAttempts, appserver.ErrorStreamDisconnected,
-		appserver.ErrorConnectionFailed, appserver.ErrorStreamConnectionFailed:
+	case "", turnerror.KindInternalServerError, turnerror.KindTooManyFailedAttempts, turnerror.KindStreamDisconnected,
+		turnerror.KindConnectionFailed, turnerror.KindStreamConnectionFailed:
 		return upstreamStatus(e.Info.HTTPStatus, words)
 	}
 	return unknownFailure(e.Info, words)
@@ -63,7 +64,7 @@ func turnError(e *appserver.TurnError, history string) *openai.Error {
 
 // unknownFailure is an error of a kind that a newer codex has. A request that was refused is refused again, and
 // libraries repeat requests after temporary errors: so it is temporary only by a status of the model endpoint.
-func unknownFailure(info appserver.ErrorInfo, words string) *openai.Error {
+func unknownFailure(info turnerror.Info, words string) *openai.Error {
 	if info.HTTPStatus != 0 {
 		return upstreamStatus(info.HTTPStatus, words)
 	}
@@ -75,7 +76,7 @@ const maxDetail = 2000
 
 // detail is codex's text for the journal, with addresses and ids. It has the endpoint's words if they are about the
 // worker's account: they are for the operator. Others may quote the request, and the client has them.
-func detail(e *appserver.TurnError, answer *openai.Error) string {
+func detail(e *turnerror.Error, answer *openai.Error) string {
 	text := e.WithoutWords()
 	if answer.Code == codeUnauthorized {
 		text = e.Error()
@@ -114,14 +115,14 @@ func statusWords(status int) string {
 }
 
 // refusedOrCut distinguishes a refusal from a broken stream: codex calls both "other".
-func refusedOrCut(u appserver.UpstreamError, words, history string) *openai.Error {
+func refusedOrCut(u turnerror.Upstream, words, history string) *openai.Error {
 	switch u.Phase {
-	case appserver.Silent:
+	case turnerror.Silent:
 		return openai.Timeout("idle_timeout", "the model endpoint sent nothing for too long")
-	case appserver.Unsent:
+	case turnerror.Unsent:
 		return openai.Unavailable("upstream_error",
 			"the model endpoint cannot be reached; send the request again", retryUpstream)
-	case appserver.Cut:
+	case turnerror.Cut:
 		return openai.Unavailable("upstream_error",
 			"the model endpoint broke the answer off; send the request again", retryUpstream)
 	}
@@ -130,13 +131,13 @@ func refusedOrCut(u appserver.UpstreamError, words, history string) *openai.Erro
 		return openai.ContextTooLong(history, words)
 	case policyWords.MatchString(words):
 		return contentPolicy(history, words)
-	case u.Phase == appserver.InStream:
+	case u.Phase == turnerror.InStream:
 		return openai.Unavailable("upstream_error", cmp.Or(words, "the model endpoint reports an error in its answer; "+
 			"send the request again"), retryUpstream)
 	}
 	e := openai.Invalid("upstream_rejected", openai.CleanWords(u.Param),
 		cmp.Or(words, statusWords(http.StatusBadRequest)))
-	if codeForm.MatchString(u.Code) {
+	if len(u.Code) <= 64 && codeForm.MatchString(u.Code) {
 		e.UpstreamCode = u.Code
 	}
 	return e
@@ -149,7 +150,7 @@ var (
 		`exceeds the available context size|input tokens exceed the configured limit|context_length_exceeded`)
 	policyWords = regexp.MustCompile(`(?i)content[ _](?:policy|management policy)|safety (?:system|reasons)|` +
 		`violating our usage policy`)
-	codeForm = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.-]{0,63}$`)
+	codeForm = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.-]*$`)
 )
 
 func contentPolicy(history, words string) *openai.Error {
@@ -196,13 +197,13 @@ func upstreamUnauthorized() *openai.Error {
 
 // rpcError is a request that the worker refused. Its JSON-RPC code never
 // leaves the proxy.
-func rpcError(e *appserver.RPCError) *openai.Error {
+func rpcError(e *rpc.Error) *openai.Error {
 	switch {
-	case e.Code == appserver.CodeOverloaded:
+	case e.Code == rpc.CodeOverloaded:
 		return openai.Unavailable("overloaded", "the worker is overloaded; send the request again", time.Second)
 	case e.ShuttingDown():
 		return openai.Unavailable("draining", "the worker is stopping; send the request again", time.Second)
-	case e.Code == appserver.CodeInternalError:
+	case e.Code == rpc.CodeInternalError:
 		return openai.Unavailable("worker_error", "the worker failed: "+openai.Bounded(e.Message), time.Second)
 	default:
 		return openai.Invalid("worker_rejected", "", "the worker refused the request: "+openai.Bounded(e.Message))

@@ -6,10 +6,10 @@ import (
 	"testing"
 	"time"
 
+	"codex-proxy/codex/turnerror"
+
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"codex-proxy/codex/appserver"
 )
 
 const page = "<html><head><title>502 Bad Gateway</title></head>\r\n<body><center><h1>no</h1></center></body></html>"
@@ -114,7 +114,7 @@ const broken = "stream disconnected before completion: "
 func TestWordsOfTheModelEndpoint(t *testing.T) {
 	for _, tc := range failedTurns {
 		t.Run(tc.name, func(t *testing.T) {
-			failed := &appserver.TurnError{Message: tc.text}
+			failed := &turnerror.Error{Message: tc.text}
 			require.NoError(t, json.Unmarshal([]byte(tc.info), &failed.Info))
 			e := turnError(failed, "messages")
 			assert.Equal(t, tc.status, e.Status)
@@ -134,16 +134,16 @@ func TestWordsOfTheModelEndpoint(t *testing.T) {
 
 // Words that begin like JSON are words.
 func TestWordsInBraces(t *testing.T) {
-	e := turnError(&appserver.TurnError{Message: `{"error":{"message":"{x} is required"}}`,
-		Info: appserver.ErrorInfo{Kind: appserver.ErrorOther}}, "messages")
+	e := turnError(&turnerror.Error{Message: `{"error":{"message":"{x} is required"}}`,
+		Info: turnerror.Info{Kind: turnerror.KindOther}}, "messages")
 	assert.Equal(t, "{x} is required", e.Message)
 }
 
 // The metrics have a label with the code, so it is never the endpoint's.
 func TestTheCodeOfTheEndpointIsNoLabel(t *testing.T) {
 	x := &Exchange{}
-	answer := (&envelope{}).outcome(x, &appserver.TurnError{
-		Message: `{"error":{"message":"m","code":"made_up"}}`, Info: appserver.ErrorInfo{Kind: "other"}})
+	answer := (&envelope{}).outcome(x, &turnerror.Error{
+		Message: `{"error":{"message":"m","code":"made_up"}}`, Info: turnerror.Info{Kind: "other"}})
 	assert.Equal(t, "made_up", answer.UpstreamCode)
 	assert.Equal(t, "upstream_rejected", x.Outcome)
 }
@@ -152,8 +152,8 @@ func TestTheCodeOfTheEndpointIsNoLabel(t *testing.T) {
 func TestDetailOfAFailedTurn(t *testing.T) {
 	logged := func(status int, text string) (detail string) {
 		x := &Exchange{}
-		require.NotNil(t, (&envelope{}).outcome(x, &appserver.TurnError{Message: text,
-			Info: appserver.ErrorInfo{Kind: "httpConnectionFailed", HTTPStatus: status}}))
+		require.NotNil(t, (&envelope{}).outcome(x, &turnerror.Error{Message: text,
+			Info: turnerror.Info{Kind: "httpConnectionFailed", HTTPStatus: status}}))
 		for _, a := range attributes("POST", x) {
 			if a.Key == "detail" {
 				detail = a.Value.String()

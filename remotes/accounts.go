@@ -6,6 +6,12 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"codex-proxy/codex/turnerror"
+	"codex-proxy/codex/wire"
+	"codex-proxy/remotes/codexthread"
+	"codex-proxy/remotes/remoteconfig"
+	"codex-proxy/remotes/turnjournal"
 )
 
 // Accounts lend a remote the quota of accounts. codex has no login of theirs, but a stand-in.
@@ -42,7 +48,7 @@ type loginParams struct {
 const loginBound = 10 * time.Second
 
 // login logs codex in, and waits until it is: the answer to the request does not report that.
-func (l *link) login(ctx context.Context) error {
+func (l logins) login(ctx context.Context) error {
 	if l.opts.Accounts == nil {
 		return nil
 	}
@@ -50,7 +56,7 @@ func (l *link) login(ctx context.Context) error {
 	defer cancel()
 	login := l.opts.Accounts.Login()
 	select { // of an earlier one
-	case <-l.logins:
+	case <-l.loginEnd:
 	default:
 	}
 	params := loginParams{"chatgptAuthTokens", login.Token, login.ID, login.Plan}
@@ -58,7 +64,7 @@ func (l *link) login(ctx context.Context) error {
 		return fmt.Errorf("codex refuses its login: %w", err)
 	}
 	select {
-	case failed := <-l.logins:
+	case failed := <-l.loginEnd:
 		if failed != "" {
 			return errors.New("codex cannot log in: " + failed)
 		}
@@ -66,44 +72,44 @@ func (l *link) login(ctx context.Context) error {
 		return errors.New("codex does not end its login")
 	}
 	l.shown = login.person()
-	l.record(func(s *state) { s.ledger.Account = login.Account })
+	l.record(func(s *state) { s.journal.Account = login.Account })
 	return nil
 }
 
 // refresh answers with the same login: the account that serves codex changes without it.
-func (l *link) refresh(m message) {
+func (l logins) refresh(msg message) {
 	if l.opts.Accounts == nil {
 		return
 	}
 	login := l.opts.Accounts.Login()
 	// an error is the connection's end
-	_ = l.c.Reply(m.id, loginParams{Token: login.Token, ID: login.ID, Plan: login.Plan})
+	_ = l.c.Reply(msg.id, loginParams{Token: login.Token, ID: login.ID, Plan: login.Plan})
 }
 
 // loggedIn passes on the end of a login.
-func (l *link) loggedIn(success bool, reason string) {
+func (l logins) loggedIn(success bool, reason string) {
 	if success {
 		reason = ""
 	} else if reason == "" {
 		reason = "it does not say why"
 	}
 	select {
-	case l.logins <- reason:
+	case l.loginEnd <- reason:
 	default: // nobody waits for it
 	}
 }
 
 // Switched records that another account serves.
-func (k *Keeper) Switched(from, to, why string) {
-	k.record(func(s *state) {
-		s.ledger.Account = to
-		s.ledger.Switches++
+func (m *Manager) Switched(from, to, why string) {
+	m.record(func(s *state) {
+		s.journal.Account = to
+		s.journal.Switches++
 	})
-	k.emit(Event{Kind: Switched, Account: to, From: from, Detail: why})
+	m.emit(Event{Kind: Switched, Account: to, From: from, Detail: why})
 }
 
 // account settles which account serves, until ctx ends.
-func (l *link) account(ctx context.Context) {
+func (l logins) account(ctx context.Context) {
 	for l.opts.Accounts != nil && ctx.Err() == nil {
 		l.settle(ctx)
 		pause(ctx, sweepPeriod)
@@ -112,12 +118,12 @@ func (l *link) account(ctx context.Context) {
 
 // settle has the account changed between turns, shows people the login of the one that serves, and continues the turns
 // that wait for quota.
-func (l *link) settle(ctx context.Context) {
+func (l logins) settle(ctx context.Context) {
 	runs := false
 	var waiting []string
 	l.update(func(s *state) {
 		runs = s.runs()
-		for id, r := range s.ledger.Threads {
+		for id, r := range s.journal.Threads {
 			if r.Quota {
 				waiting = append(waiting, id)
 			}
@@ -142,7 +148,7 @@ func (l *link) settle(ctx context.Context) {
 // runs means that codex runs a turn.
 func (s *state) runs() bool {
 	for _, t := range s.threads {
-		if t.status.active() {
+		if t.status.Active() {
 			return true
 		}
 	}
@@ -150,20 +156,24 @@ func (s *state) runs() bool {
 }
 
 // wantsQuota records, at the end of a turn for want of quota, that the turn goes on when there is some.
-func (s *state) wantsQuota(thread string, t turn, mode Continue) bool {
-	r := s.ledger.Threads[thread]
+func (s *state) wantsQuota(thread string, t codexthread.Turn, mode remoteconfig.Continue) bool {
+	r := s.journal.Threads[thread]
 	switch {
-	case !t.Error.lacksQuota(), mode == Never, s.thread(thread).hidden,
+	case !lacksQuota(t.Error), mode == remoteconfig.Never, s.thread(thread).hidden,
 		r == nil, r.Turn != t.ID, r.Kind != "", r.Interrupted != "",
-		slices.ContainsFunc(r.Inputs, func(i input) bool { return !i.Seen }): // it starts the next turn
+		slices.ContainsFunc(r.Inputs, func(i turnjournal.Input) bool { return !i.Seen }): // it starts the next turn
 		return false
 	}
 	r.Inputs, r.Asked, r.Quota = nil, true, true
 	return true
 }
 
+// lacksQuota means that the account had nothing left. A refusal for the model alone is no matter of quota: the same
+// account serves, and would refuse the model again.
+func lacksQuota(e *turnerror.Error) bool { return e != nil && e.Account() == turnerror.UsageLimit }
+
 // exhausted keeps a turn that has ended for want of quota, until an account has some.
-func (l *link) exhausted(ctx context.Context, thread string, t turn) {
+func (l logins) exhausted(ctx context.Context, thread string, t codexthread.Turn) {
 	why, until := l.opts.Accounts.Settle(ctx, true)
 	switch {
 	case ctx.Err() != nil: // it waits for the next codex
@@ -172,9 +182,9 @@ func (l *link) exhausted(ctx context.Context, thread string, t turn) {
 		l.refill(ctx, thread)
 		return
 	}
-	if l.opts.Continue == Ask {
+	if l.opts.Continue == remoteconfig.Ask {
 		l.record(func(s *state) {
-			if r := s.ledger.Threads[thread]; r != nil {
+			if r := s.journal.Threads[thread]; r != nil {
 				r.Quota = false
 			}
 		})
@@ -185,21 +195,21 @@ func (l *link) exhausted(ctx context.Context, thread string, t turn) {
 	}
 	text := fmt.Sprintf("%s. This turn goes on by itself when an account has quota%s. A new message starts another one.",
 		why, when)
-	if l.opts.Continue == Ask {
+	if l.opts.Continue == remoteconfig.Ask {
 		text = fmt.Sprintf("%s. When an account has quota%s, `codex-proxy remotes continue %s` continues this turn.",
 			why, when, l.opts.Name)
 	}
 	l.emit(Event{Kind: Exhausted, Thread: thread, Turn: t.ID, Detail: why})
-	l.say(ctx, thread, text)
+	l.show(ctx, thread, text)
 }
 
 // refill continues a turn that waits for quota, unless its user did something else meanwhile. These turns do not count
 // as cut ones: each goes on only with an account that has quota.
-func (l *link) refill(ctx context.Context, thread string) {
+func (l logins) refill(ctx context.Context, thread string) {
 	waits := false
 	l.record(func(s *state) {
 		// Quota stays until the turn has started: after a crash before that, it waits again.
-		if r := s.ledger.Threads[thread]; r != nil && r.Quota && r.Asked {
+		if r := s.journal.Threads[thread]; r != nil && r.Quota && r.Asked {
 			waits, r.Asked, r.Kind = true, false, ""
 			s.hold(thread)
 		}
@@ -209,7 +219,7 @@ func (l *link) refill(ctx context.Context, thread string) {
 	}
 	defer l.release(thread)
 	_, err := l.resume(ctx, thread)
-	var started turnStartResult
+	var started wire.TurnStarted
 	if err == nil {
 		err = l.c.Call(ctx, "turn/start", continuation(thread, nil), &started)
 	}

@@ -13,33 +13,33 @@ type Client struct {
 }
 
 // Attach records that a client is attached until detach is called, which may be called again.
-func (k *Keeper) Attach(c Client) (detach func()) {
+func (m *Manager) Attach(c Client) (detach func()) {
 	if c.Since.IsZero() {
 		c.Since = time.Now()
 	}
 	id := 0
-	k.update(func(s *state) {
+	m.update(func(s *state) {
 		id, s.nextID, s.since = s.nextID, s.nextID+1, time.Now()
 		s.clients[id] = c
 	})
-	k.emit(Event{Kind: Attached, User: c.User, Viewer: c.Viewer})
+	m.emit(Event{Kind: Attached, User: c.User, Viewer: c.Viewer})
 	return sync.OnceFunc(func() {
-		k.update(func(s *state) {
+		m.update(func(s *state) {
 			delete(s.clients, id)
 			s.since = time.Now()
 			if !c.Viewer && s.owners() == 0 {
 				s.left = s.since
 			}
 		})
-		k.emit(Event{Kind: Detached, User: c.User, Viewer: c.Viewer})
-		k.announce()
+		m.emit(Event{Kind: Detached, User: c.User, Viewer: c.Viewer})
+		m.announce()
 	})
 }
 
 // announce reports each turn that waits for a user while nobody is attached, once.
-func (k *Keeper) announce() {
+func (m *Manager) announce() {
 	var waiting []string
-	k.update(func(s *state) {
+	m.update(func(s *state) {
 		if s.owners() > 0 {
 			return
 		}
@@ -51,6 +51,6 @@ func (k *Keeper) announce() {
 		}
 	})
 	for _, id := range waiting {
-		k.emit(Event{Kind: Waiting, Thread: id})
+		m.emit(Event{Kind: Waiting, Thread: id})
 	}
 }

@@ -10,17 +10,18 @@ import (
 	"time"
 
 	"codex-proxy/codex/rpc"
+	"codex-proxy/codex/wire"
 )
 
 // serve is one connection to codex, from its dial to its end.
-func (k *Keeper) serve(ctx context.Context) error {
+func (m *Manager) serve(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	inbox := newInbox()
-	c, err := rpc.Dial(ctx, k.opts.Socket, rpc.Options{
-		Logger:         k.opts.Logger,
-		OnRequest:      func(m rpc.Message) error { inbox.put(copyOf(m)); return nil },
-		OnNotification: func(m rpc.Message) { inbox.put(copyOf(m)) },
+	c, err := rpc.Dial(ctx, m.opts.Socket, rpc.Options{
+		Logger:         m.opts.Logger,
+		OnRequest:      func(msg rpc.Message) error { inbox.put(copyOf(msg)); return nil },
+		OnNotification: func(msg rpc.Message) { inbox.put(copyOf(msg)) },
 		OnClose:        cancel,
 	})
 	if err != nil {
@@ -31,50 +32,60 @@ func (k *Keeper) serve(ctx context.Context) error {
 	defer c.Close(nil)
 	lost := make(chan error, 1)
 	tasks.Go(func() { lost <- c.Run(ctx) })
-	link := &link{Keeper: k, c: c, tasks: &tasks, logins: make(chan string, 1)}
-	tasks.Go(func() { inbox.run(ctx, func(m message) { link.handle(ctx, m) }) })
+	link := &codexConn{Manager: m, c: c, tasks: &tasks, loginEnd: make(chan string, 1)}
+	tasks.Go(func() { inbox.run(ctx, func(msg message) { reports{link}.handle(ctx, msg) }) })
 	if err := link.open(ctx); err != nil {
 		return err
 	}
 	tasks.Go(func() { link.sweep(ctx) })
-	tasks.Go(func() { link.account(ctx) })
+	tasks.Go(func() { logins{link}.account(ctx) })
 	return <-lost
 }
 
-// link is the keeper's side of one connection.
-type link struct {
-	*Keeper
+// codexConn is the manager's side of one connection.
+type codexConn struct {
+	*Manager
 	c     *rpc.Conn
 	home  string // codex's
 	tasks *sync.WaitGroup
 
-	logins chan string // the end of a login: why it failed; empty: it did not
-	shown  [2]string   // the login as codex shows it
+	loginEnd chan string // the end of a login: why it failed; empty: it did not
+	shown    [2]string   // the login as codex shows it
 }
 
+// reports takes up the reports and requests of codex.
+type reports struct{ *codexConn }
+
+// logins keeps codex logged in, with the account that a remote has now.
+type logins struct{ *codexConn }
+
+// recovery continues the cut turns of threads.
+type recovery struct{ *codexConn }
+
 // open does the handshake and continues the cut turns.
-func (l *link) open(ctx context.Context) error {
+func (l *codexConn) open(ctx context.Context) error {
 	began := time.Now()
 	var r initializeResult
-	params := initializeParams{
-		ClientInfo:   clientInfo{l.opts.ClientName, l.opts.Version},
-		Capabilities: capabilities{ExperimentalAPI: true, OptOutNotificationMethods: unused},
+	params := wire.Initialize{
+		ClientInfo:   wire.ClientInfo{Name: l.opts.ClientName, Version: l.opts.Version},
+		Capabilities: wire.Capabilities{ExperimentalAPI: true, OptOutNotificationMethods: unused},
 	}
 	if err := l.c.Call(ctx, "initialize", params, &r); err != nil {
-		return fmt.Errorf("codex refuses its keeper: %w", err)
+		return fmt.Errorf("codex refuses the main process: %w", err)
 	}
 	if err := l.c.Notify(ctx, "initialized", nil); err != nil {
 		return err
 	}
 	l.home = cmp.Or(l.opts.Home, r.Home)
-	if err := l.login(ctx); err != nil {
+	if err := (logins{l}).login(ctx); err != nil {
 		return err
 	}
-	done, err := l.reconcile(ctx)
+	done, err := recovery{l}.reconcile(ctx)
 	if err != nil {
 		return err
 	}
-	l.opts.Logger.Info("the keeper has readied codex", "codex", r.version(), "took", time.Since(began), "turns", done)
+	l.opts.Logger.Info("the main process has readied codex", "codex", r.version(), "took", time.Since(began),
+		"turns", done)
 	l.update(func(s *state) {
 		s.link, s.lastErr = l, nil
 		s.detail = fmt.Sprintf("codex %s, %s", r.version(), done)
@@ -91,8 +102,8 @@ type message struct {
 	params json.RawMessage
 }
 
-func copyOf(m rpc.Message) message {
-	return message{append(json.RawMessage(nil), m.ID...), m.Method, append(json.RawMessage(nil), m.Params...)}
+func copyOf(msg rpc.Message) message {
+	return message{append(json.RawMessage(nil), msg.ID...), msg.Method, append(json.RawMessage(nil), msg.Params...)}
 }
 
 // inbox queues messages, as the reading goroutine must not block. Codex is asked for few kinds of them.
@@ -104,10 +115,10 @@ type inbox struct {
 
 func newInbox() *inbox { return &inbox{ready: make(chan struct{}, 1)} }
 
-func (i *inbox) put(m message) {
+func (i *inbox) put(msg message) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.list = append(i.list, m)
+	i.list = append(i.list, msg)
 	select {
 	case i.ready <- struct{}{}:
 	default:
@@ -130,8 +141,8 @@ func (i *inbox) run(ctx context.Context, handle func(message)) {
 			return
 		case <-i.ready:
 		}
-		for _, m := range i.take() {
-			handle(m)
+		for _, msg := range i.take() {
+			handle(msg)
 		}
 	}
 }

@@ -43,29 +43,29 @@ const (
 	Refilled     EventKind = "refilled"  // and goes on
 )
 
-func (k *Keeper) emitKind(e Event, kind EventKind) {
+func (m *keeping) emitKind(e Event, kind EventKind) {
 	e.Kind = kind
-	k.emit(e)
+	m.emit(e)
 }
 
 // emit logs an event and passes it on.
-func (k *Keeper) emit(e Event) {
+func (m *keeping) emit(e Event) {
 	e.At = time.Now()
-	k.update(func(s *state) { e.Alone = s.owners() == 0 })
-	k.log(e)
-	k.opts.Notify(e)
+	m.update(func(s *state) { e.Alone = s.owners() == 0 })
+	m.log(e)
+	m.opts.Notify(e)
 }
 
 // log writes an event into the journal, which gets no words of the model or of people.
-func (k *Keeper) log(e Event) {
+func (m *keeping) log(e Event) {
 	var attrs []any
-	for _, a := range [][2]string{{"remote", k.opts.Name}, {"user", e.User}, {"thread_id", e.Thread},
+	for _, a := range [][2]string{{"remote", m.opts.Name}, {"user", e.User}, {"thread_id", e.Thread},
 		{"turn_id", e.Turn}} {
 		if a[1] != "" {
 			attrs = append(attrs, a[0], a[1])
 		}
 	}
-	l := k.opts.Logger.With(attrs...)
+	l := m.opts.Logger.With(attrs...)
 	switch e.Kind {
 	case Attached:
 		l.Info("attached to a remote", "viewer", e.Viewer)
@@ -76,19 +76,19 @@ func (k *Keeper) log(e Event) {
 	case Continued:
 		l.Info("a cut turn goes on")
 	case Asked:
-		l.Warn("a cut turn waits for the word of a person", "remedy", "codex-proxy remotes continue "+k.opts.Name)
+		l.Warn("a cut turn waits for the word of a person", "remedy", "codex-proxy remotes continue "+m.opts.Name)
 	case Left:
 		l.Warn("a cut turn stays interrupted", "setting", "continue")
 	case LimitReached:
-		l.Error("a cut turn is given up", "limit", k.opts.Limit)
+		l.Error("a cut turn is given up", "limit", m.opts.Limit)
 	case Redelivered:
 		l.Warn("codex has lost a message, which was sent again", "detail", e.Detail)
 	case TurnEnded:
 		l.Info("a turn of a remote has ended", "status", e.Status, "alone", e.Alone)
 	case Waiting:
-		l.Warn("a turn waits for a person, and nobody is attached", "remedy", "codex-proxy attach "+k.opts.Name)
+		l.Warn("a turn waits for a person, and nobody is attached", "remedy", "codex-proxy attach "+m.opts.Name)
 	case ToolAnswered:
-		l.Info("the keeper has answered a tool of a client that is gone", "tool", e.Detail)
+		l.Info("the main process has answered a tool of a client that is gone", "tool", e.Detail)
 	case Switched:
 		l.Info("another account serves a remote", "account", e.Account, "from", e.From, "reason", e.Detail)
 	case Exhausted:

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func logged(t *testing.T, o Options) (*Keeper, *bytes.Buffer) {
+func logged(t *testing.T, o Options) (*Manager, *bytes.Buffer) {
 	t.Helper()
 	var log bytes.Buffer
 	o.Name, o.State = "build", filepath.Join(t.TempDir(), "keeper")
@@ -22,24 +22,24 @@ func logged(t *testing.T, o Options) (*Keeper, *bytes.Buffer) {
 		}
 		return a
 	}}))
-	k, err := New(o)
+	m, err := New(o)
 	require.NoError(t, err)
-	return k, &log
+	return m, &log
 }
 
 // Each change is one entry, with the fields by which people look for it, and without words of the model.
 func TestEventsInTheJournal(t *testing.T) {
 	var passed []Event
-	k, log := logged(t, Options{Notify: func(e Event) { passed = append(passed, e) }})
-	detach := k.Attach(Client{User: "alice"})
-	k.update(func(s *state) { s.thread("t1").waiting = time.Now() })
-	k.announce()
+	m, log := logged(t, Options{Notify: func(e Event) { passed = append(passed, e) }})
+	detach := m.Attach(Client{User: "alice"})
+	m.update(func(s *state) { s.thread("t1").waiting = time.Now() })
+	m.announce()
 	detach()
 	detach()
-	k.announce()
-	k.emit(Event{Kind: TurnEnded, Thread: "t1", Turn: "2", Status: "completed", Detail: "secret words"})
-	k.emitKind(Event{Thread: "t1", Turn: "3"}, Cut)
-	k.emitKind(Event{Thread: "t1", Turn: "3"}, LimitReached)
+	m.announce()
+	m.emit(Event{Kind: TurnEnded, Thread: "t1", Turn: "2", Status: "completed", Detail: "secret words"})
+	m.emitKind(Event{Thread: "t1", Turn: "3"}, Cut)
+	m.emitKind(Event{Thread: "t1", Turn: "3"}, LimitReached)
 	assert.Equal(t, []string{
 		`level=INFO msg="attached to a remote" remote=build user=alice viewer=false`,
 		`level=INFO msg="detached from a remote" remote=build user=alice viewer=false`,
@@ -57,24 +57,24 @@ func TestEventsInTheJournal(t *testing.T) {
 func TestEveryKindIsLogged(t *testing.T) {
 	for _, kind := range []EventKind{Attached, Detached, Cut, Continued, Asked, Left, LimitReached, Redelivered, TurnEnded,
 		Waiting, ToolAnswered} {
-		k, log := logged(t, Options{})
-		k.emit(Event{Kind: kind})
+		m, log := logged(t, Options{})
+		m.emit(Event{Kind: kind})
 		assert.Equal(t, 1, strings.Count(log.String(), "\n"), kind)
 	}
-	k, log := logged(t, Options{})
-	k.emit(Event{Kind: Lost})
+	m, log := logged(t, Options{})
+	m.emit(Event{Kind: Lost})
 	assert.Empty(t, log.String())
 }
 
 // A remote that stops soon says when, so that no question starts it again.
 func TestRestsAt(t *testing.T) {
-	k, _ := logged(t, Options{IdleStop: time.Minute})
-	assert.Zero(t, k.Status().RestsAt, "codex is not ready")
+	m, _ := logged(t, Options{IdleStop: time.Minute})
+	assert.Zero(t, m.Status().RestsAt, "codex is not ready")
 	var since time.Time
-	k.update(func(s *state) { s.link, since = &link{}, s.since })
-	assert.Equal(t, since.Add(time.Minute), k.Status().RestsAt)
-	detach := k.Attach(Client{User: "alice"})
-	assert.Zero(t, k.Status().RestsAt, "somebody is attached")
+	m.update(func(s *state) { s.link, since = &codexConn{}, s.since })
+	assert.Equal(t, since.Add(time.Minute), m.Status().RestsAt)
+	detach := m.Attach(Client{User: "alice"})
+	assert.Zero(t, m.Status().RestsAt, "somebody is attached")
 	detach()
-	assert.True(t, k.Status().RestsAt.After(since.Add(time.Minute)))
+	assert.True(t, m.Status().RestsAt.After(since.Add(time.Minute)))
 }

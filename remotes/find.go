@@ -9,21 +9,22 @@ import (
 	"strings"
 
 	"codex-proxy/internal/unixtime"
+	"codex-proxy/remotes/codexthread"
 )
 
 // threadID is the form of codex's ids, which names do not have.
 var threadID = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`)
 
 // Find returns the id of the thread with that name. An id stands for itself.
-func (k *Keeper) Find(ctx context.Context, name string) (id string, err error) {
-	l, err := k.linked()
+func (m *Manager) Find(ctx context.Context, name string) (id string, err error) {
+	l, err := m.linked()
 	if err != nil {
 		return "", err
 	}
 	return l.find(ctx, name)
 }
 
-func (l *link) find(ctx context.Context, name string) (id string, err error) {
+func (l *codexConn) find(ctx context.Context, name string) (id string, err error) {
 	if threadID.MatchString(name) {
 		return name, nil
 	}
@@ -31,7 +32,7 @@ func (l *link) find(ctx context.Context, name string) (id string, err error) {
 	if err != nil {
 		return "", fmt.Errorf("cannot list the threads: %w", err)
 	}
-	found := slices.DeleteFunc(slices.Clone(all), func(t threadInfo) bool { return t.Name != name })
+	found := slices.DeleteFunc(slices.Clone(all), func(t codexthread.Thread) bool { return t.Name != name })
 	switch len(found) {
 	case 0:
 		return "", fmt.Errorf("no thread has the name %q: %s", name, namesOf(all))
@@ -40,14 +41,14 @@ func (l *link) find(ctx context.Context, name string) (id string, err error) {
 	}
 	var which []string
 	for _, t := range found {
-		which = append(which, t.ID+t.used())
+		which = append(which, t.ID+used(t))
 	}
 	return "", fmt.Errorf("%d threads have the name %q; give the id of one: %s", len(found), name,
 		strings.Join(which, "; "))
 }
 
 // used is the time of the last use of a thread, if codex knows.
-func (t threadInfo) used() string {
+func used(t codexthread.Thread) string {
 	at := unixtime.Of(t.Updated)
 	if at.IsZero() {
 		return ""
@@ -58,7 +59,7 @@ func (t threadInfo) used() string {
 // maxNames bounds the names in an error.
 const maxNames = 8
 
-func namesOf(all []threadInfo) string {
+func namesOf(all []codexthread.Thread) string {
 	var names []string
 	for _, t := range all {
 		if t.Name != "" && !slices.Contains(names, t.Name) {
@@ -82,7 +83,7 @@ const (
 )
 
 // list returns the threads, the one that was used last first.
-func (l *link) list(ctx context.Context) (all []threadInfo, err error) {
+func (l *codexConn) list(ctx context.Context) (all []codexthread.Thread, err error) {
 	for cursor := ""; len(all) < maxThreads; {
 		var page threadListResult
 		err := l.c.Call(ctx, "thread/list", threadListParams{Limit: threadsPage, Sort: "updated_at", Cursor: cursor},

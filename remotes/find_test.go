@@ -4,6 +4,8 @@ import (
 	"math"
 	"testing"
 
+	"codex-proxy/remotes/codexthread"
+
 	"github.com/stretchr/testify/assert"
 )
 
@@ -16,6 +18,6 @@ func TestUsed(t *testing.T) {
 		math.MinInt64: "",
 		math.MaxInt64: ", used 2262-04-11 23:47 UTC",
 	} {
-		assert.Equal(t, want, threadInfo{Updated: updated}.used(), updated)
+		assert.Equal(t, want, used(codexthread.Thread{Updated: updated}), updated)
 	}
 }

@@ -8,30 +8,32 @@ import (
 	"unicode"
 
 	"codex-proxy/codex/rpc"
+	"codex-proxy/codex/wire"
+	"codex-proxy/remotes/codexthread"
 )
 
 // handle acts on one request or notification of codex. The inbox calls it in their order.
-func (l *link) handle(ctx context.Context, m message) {
-	if len(m.id) > 0 {
-		l.request(ctx, m)
+func (l reports) handle(ctx context.Context, msg message) {
+	if len(msg.id) > 0 {
+		l.request(ctx, msg)
 		return
 	}
 	var p struct {
-		ThreadID  string          `json:"threadId"`
-		TurnID    string          `json:"turnId"`
-		Thread    threadInfo      `json:"thread"`
-		Status    threadStatus    `json:"status"`
-		Turn      turn            `json:"turn"`
-		Item      item            `json:"item"`
-		RequestID json.RawMessage `json:"requestId"`
-		Success   bool            `json:"success"` // of a login
-		Error     json.RawMessage `json:"error"`   // of a login, or of a turn
+		ThreadID  string             `json:"threadId"`
+		TurnID    string             `json:"turnId"`
+		Thread    codexthread.Thread `json:"thread"`
+		Status    codexthread.Status `json:"status"`
+		Turn      codexthread.Turn   `json:"turn"`
+		Item      codexthread.Item   `json:"item"`
+		RequestID json.RawMessage    `json:"requestId"`
+		Success   bool               `json:"success"` // of a login
+		Error     json.RawMessage    `json:"error"`   // of a login, or of a turn
 	}
-	if err := json.Unmarshal(m.params, &p); err != nil {
-		l.opts.Logger.Warn("codex sent a notification that does not parse", "method", m.method, "error", err)
+	if err := json.Unmarshal(msg.params, &p); err != nil {
+		l.opts.Logger.Warn("codex sent a notification that does not parse", "method", msg.method, "error", err)
 		return
 	}
-	switch m.method {
+	switch msg.method {
 	case "thread/started":
 		l.introduce(p.Thread)
 		l.follow(ctx, p.Thread.ID, p.Thread.Status)
@@ -44,44 +46,47 @@ func (l *link) handle(ctx context.Context, m message) {
 	case "turn/completed":
 		l.ended(ctx, p.ThreadID, p.Turn)
 	case "account/login/completed":
-		l.loggedIn(p.Success, string(p.Error))
+		logins(l).loggedIn(p.Success, string(p.Error))
 	case "thread/closed", "thread/archived", "thread/deleted":
-		l.closed(p.ThreadID, m.method != "thread/closed")
+		l.closed(p.ThreadID, msg.method != "thread/closed")
 	case "serverRequest/resolved":
 		l.update(func(s *state) { delete(s.thread(p.ThreadID).calls, string(p.RequestID)) })
 	}
 }
 
+// otherItem is of a type that codex drops.
+var otherItem = json.RawMessage(`{"type":"other"}`)
+
 // introduce records the description of a new thread, and has codex write the thread's file, which it else does some 90
-// ms after the first turn has begun. A kill before that loses the thread, and the TUI gives the conversation up. The
-// item is of a type that codex drops.
-func (l *link) introduce(t threadInfo) {
+// ms after the first turn has begun. A kill before that loses the thread, and the TUI gives the conversation up.
+func (l reports) introduce(t codexthread.Thread) {
 	write := false
 	l.update(func(s *state) { write = s.describe(t) })
 	if write {
-		l.c.Post("thread/inject_items", injectParams{t.ID, []itemType{{"other"}}}, func(rpc.Reply) {
+		params := wire.InjectItems{ThreadID: t.ID, Items: []json.RawMessage{otherItem}}
+		l.c.Post("thread/inject_items", params, func(rpc.Reply) {
 			l.update(func(s *state) { s.written(t.ID) })
 		})
 	}
 }
 
 // follow records the state of a thread. A thread that runs is subscribed to: only then codex reports its turns.
-func (l *link) follow(ctx context.Context, thread string, status threadStatus) {
+func (l reports) follow(ctx context.Context, thread string, status codexthread.Status) {
 	now := time.Now()
 	var subscribe bool
 	l.update(func(s *state) {
 		t := s.thread(thread)
-		if t.status.active() != status.active() {
+		if t.status.Active() != status.Active() {
 			s.since, t.changed = now, now
 		}
 		t.status = status
 		switch {
-		case !status.waiting():
+		case !status.Waiting():
 			t.waiting, t.announced = time.Time{}, false
 		case t.waiting.IsZero():
 			t.waiting = now
 		}
-		subscribe = status.active() && !t.hidden && !t.subscribed && !t.wanted && t.held == 0
+		subscribe = status.Active() && !t.hidden && !t.subscribed && !t.wanted && t.held == 0
 		t.wanted = t.wanted || subscribe
 	})
 	l.announce()
@@ -98,7 +103,7 @@ const attempt = 15 * time.Millisecond
 const attempts = 400
 
 // subscribe subscribes to a thread as soon as codex can, and records the turn that it runs.
-func (l *link) subscribe(ctx context.Context, thread string) {
+func (l reports) subscribe(ctx context.Context, thread string) {
 	for range attempts {
 		found, err := l.resume(ctx, thread)
 		if err == nil {
@@ -111,7 +116,7 @@ func (l *link) subscribe(ctx context.Context, thread string) {
 		active := false
 		l.update(func(s *state) {
 			t := s.thread(thread)
-			active = t.status.active()
+			active = t.status.Active()
 			t.wanted = active // follow wants it again when the thread runs again
 		})
 		if !active {
@@ -122,9 +127,9 @@ func (l *link) subscribe(ctx context.Context, thread string) {
 	l.update(func(s *state) { s.thread(thread).wanted = false })
 }
 
-func (l *link) subscribed(ctx context.Context, thread string, found resumeResult) {
-	hidden, last := found.Thread.hidden(), found.Page.Data
-	running := len(last) > 0 && last[0].Status == turnInProgress
+func (l reports) subscribed(ctx context.Context, thread string, found resumeResult) {
+	hidden, last := found.Thread.Hidden(), found.Page.Data
+	running := len(last) > 0 && last[0].Status == codexthread.InProgress
 	switch {
 	case hidden:
 		l.update(func(s *state) { s.thread(thread).subscribed = false })
@@ -132,11 +137,11 @@ func (l *link) subscribed(ctx context.Context, thread string, found resumeResult
 	case running:
 		l.record(func(s *state) {
 			s.started(thread, last[0].ID, time.Now())
-			for _, m := range last[0].messages() {
-				s.seen(thread, m)
+			for _, msg := range last[0].Messages() {
+				s.seen(thread, msg)
 			}
 		})
-	case len(last) > 0 && !found.Thread.Status.active():
+	case len(last) > 0 && !found.Thread.Status.Active():
 		missed := false
 		l.update(func(s *state) { missed = s.missed(thread, last[0], time.Now()) })
 		if missed {
@@ -146,7 +151,7 @@ func (l *link) subscribed(ctx context.Context, thread string, found resumeResult
 }
 
 // started records a turn of a thread that is not hidden.
-func (l *link) started(thread, turnID string) {
+func (l reports) started(thread, turnID string) {
 	hidden := false
 	l.update(func(s *state) { hidden = s.thread(thread).hidden })
 	if !hidden {
@@ -154,30 +159,30 @@ func (l *link) started(thread, turnID string) {
 	}
 }
 
-func (l *link) completed(thread string, i item) {
+func (l reports) completed(thread string, i codexthread.Item) {
 	switch i.Type {
 	case "userMessage":
-		l.update(func(s *state) { s.seen(thread, userMessage{i.ClientID, i.Content}) })
+		l.update(func(s *state) { s.seen(thread, codexthread.Message{ClientID: i.ClientID, Content: i.Content}) })
 	case "agentMessage":
 		l.update(func(s *state) {
 			if !s.thread(thread).hidden {
-				s.ledger.Words, s.ledger.WordsAt = shorten(i.Text), time.Now()
+				s.journal.Words, s.journal.WordsAt = shorten(i.Text), time.Now()
 			}
 		})
 	}
 }
 
 // ended records the end of a turn.
-func (l *link) ended(ctx context.Context, thread string, t turn) {
+func (l reports) ended(ctx context.Context, thread string, t codexthread.Turn) {
 	hidden, words, wants := false, "", false
 	l.record(func(s *state) {
 		wants = l.opts.Accounts != nil && s.wantsQuota(thread, t, l.opts.Continue)
 		s.ended(thread, t.ID, time.Now())
 		s.thread(thread).calls = nil
-		hidden, words = s.thread(thread).hidden, s.ledger.Words
+		hidden, words = s.thread(thread).hidden, s.journal.Words
 	})
 	if wants {
-		l.tasks.Go(func() { l.exhausted(ctx, thread, t) })
+		l.tasks.Go(func() { logins(l).exhausted(ctx, thread, t) })
 	}
 	if hidden || wants {
 		return
@@ -186,13 +191,13 @@ func (l *link) ended(ctx context.Context, thread string, t turn) {
 	switch {
 	case t.Error != nil:
 		e.Detail = t.Error.Message
-	case t.Status == turnCompleted:
+	case t.Status == codexthread.Completed:
 		e.Detail = words
 	}
 	l.emit(e)
 }
 
-func (l *link) closed(thread string, gone bool) {
+func (l reports) closed(thread string, gone bool) {
 	if !gone {
 		l.update(func(s *state) { s.forget(thread) })
 		return
@@ -200,8 +205,8 @@ func (l *link) closed(thread string, gone bool) {
 	l.record(func(s *state) {
 		s.forget(thread)
 		s.drop(thread, time.Now())
-		if s.ledger.Last == thread {
-			s.ledger.Last = ""
+		if s.journal.Last == thread {
+			s.journal.Last = ""
 		}
 	})
 }

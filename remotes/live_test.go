@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"codex-proxy/remotes"
+	"codex-proxy/remotes/remoteapi"
 	"codex-proxy/test/modelserver"
 )
 
@@ -41,7 +42,7 @@ func userTexts(r modelserver.Request) (texts []string) {
 // A turn goes on, by itself, after each kill at any moment, and no message of the user is lost or comes twice.
 func TestTurnsSurviveKills(t *testing.T) { testKills(t, 21, 1) }
 
-// So it does if the kill is followed by another one, as the keeper continues the turn.
+// So it does if the kill is followed by another one, as the manager continues the turn.
 func TestTurnsSurviveKillsInARow(t *testing.T) { testKills(t, 12, 3) }
 
 // seed is that of the moments of kills: REMOTES_TEST_SEED, or 23.
@@ -110,8 +111,8 @@ func testKills(t *testing.T, rounds, kills int) {
 	assert.Less(t, worst, time.Minute) // with room for a busy machine
 }
 
-// A thread outlives codex before its first turn, and with it, once the keeper has had codex write its file, some 100 ms
-// after thread/start.
+// A thread outlives codex before its first turn, and with it, once the manager has had codex write its file, some 100
+// ms after thread/start.
 func TestNewThreadsSurviveKills(t *testing.T) {
 	u := startUnit(t)
 	for n := range 6 {
@@ -168,8 +169,8 @@ func (u *unit) asked(text string) bool {
 	})
 }
 
-// The turn of a client that leaves as soon as codex has its message runs on: in a new thread, in one that was not loaded,
-// and in one that the keeper follows.
+// The turn of a client that leaves as soon as codex has its message runs on: in a new thread, in one that was not
+// loaded, and in one that the manager follows.
 func TestTurnsOfClientsThatLeave(t *testing.T) {
 	u := startUnit(t)
 	c := u.attach()
@@ -246,15 +247,15 @@ func TestContinueAsks(t *testing.T) {
 	u.status("it still asks", asked)
 	assert.Len(t, u.models.Turns(), 1)
 	u.models.Release("never")
-	at, err := remotes.ProceedTo(bound(t), u.socket, "")
+	at, err := remoteapi.ProceedTo(bound(t), u.socket, "")
 	require.NoError(t, err)
 	assert.Equal(t, thread, at)
 	u.status("the turn ends", idle)
 	require.Len(t, u.models.Turns(), 2)
 	assert.Equal(t, []string{"message a"}, userTexts(u.models.Turns()[1]))
-	_, err = remotes.ProceedTo(bound(t), u.socket, "")
+	_, err = remoteapi.ProceedTo(bound(t), u.socket, "")
 	assert.EqualError(t, err, "no cut turn of the remote build waits to go on: codex-proxy remotes send build TEXT sends a message")
-	_, err = remotes.ProceedTo(bound(t), u.socket, thread)
+	_, err = remoteapi.ProceedTo(bound(t), u.socket, thread)
 	assert.EqualError(t, err, remotes.ErrNotCut.Error())
 }
 
@@ -273,7 +274,7 @@ func TestContinueNever(t *testing.T) {
 	assert.Len(t, u.models.Turns(), 1)
 }
 
-// After three cuts the keeper says so in the thread, and no more.
+// After three cuts the manager says so in the thread, and no more.
 func TestContinueLimit(t *testing.T) {
 	u := startUnit(t)
 	c := u.attach()
@@ -299,12 +300,12 @@ func TestContinueLimit(t *testing.T) {
 
 func TestSend(t *testing.T) {
 	u := startUnit(t)
-	thread, err := remotes.SendTo(bound(t), u.socket, "", "message one")
+	thread, err := remoteapi.SendTo(bound(t), u.socket, "", "message one")
 	require.NoError(t, err)
 	st := u.status("the turn ends", func(st remotes.Status) bool { return idle(st) && st.Words != "" })
 	assert.Equal(t, thread, st.Last)
 	assert.Equal(t, "hello from the model server", st.Words)
-	again, err := remotes.SendTo(bound(t), u.socket, "", "message two")
+	again, err := remoteapi.SendTo(bound(t), u.socket, "", "message two")
 	require.NoError(t, err)
 	assert.Equal(t, thread, again)
 	_, err = u.models.Wait(bound(t), modelserver.AtLeast(2))
@@ -325,20 +326,20 @@ func TestSend(t *testing.T) {
 		require.NoError(t, err)
 	}
 	assert.Equal(t, http.StatusConflict, u.post("/keeper/send", `{"text":"without an id"}`))
-	_, err = remotes.SendTo(bound(t), u.socket, "", "message four")
+	_, err = remoteapi.SendTo(bound(t), u.socket, "", "message four")
 	require.NoError(t, err)
 	u.status("the turn ends", idle)
 	turns := u.models.Turns()
 	require.Len(t, turns, 4, "codex asks the model once for a message")
 	assert.Equal(t, []string{"message one", "message two", "message three", "message four"}, userTexts(turns[3]))
-	_, err = remotes.SendTo(bound(t), u.socket, "", " ")
+	_, err = remoteapi.SendTo(bound(t), u.socket, "", " ")
 	assert.EqualError(t, err, "the message is empty")
 }
 
 // A message that is sent while codex is killed arrives once: who sends it does not learn of the kill.
 func TestSendThroughAKill(t *testing.T) {
 	u := startUnit(t)
-	thread, err := remotes.SendTo(bound(t), u.socket, "", "message one")
+	thread, err := remoteapi.SendTo(bound(t), u.socket, "", "message one")
 	require.NoError(t, err)
 	u.status("the turn ends", func(st remotes.Status) bool { return idle(st) && st.Words != "" })
 	random := rand.New(rand.NewPCG(seed(t), 0)) //nolint:gosec // moments
@@ -347,7 +348,7 @@ func TestSendThroughAKill(t *testing.T) {
 		want = append(want, fmt.Sprint("message ", n))
 		sent := make(chan error, 1)
 		go func() {
-			_, err := remotes.SendTo(bound(t), u.socket, thread, want[len(want)-1])
+			_, err := remoteapi.SendTo(bound(t), u.socket, thread, want[len(want)-1])
 			sent <- err
 		}()
 		<-time.After(time.Duration(random.IntN(60)) * time.Millisecond)
@@ -356,7 +357,7 @@ func TestSendThroughAKill(t *testing.T) {
 	}
 	u.status("the turns end", idle)
 	before := len(u.models.Turns())
-	_, err = remotes.SendTo(bound(t), u.socket, thread, "message end")
+	_, err = remoteapi.SendTo(bound(t), u.socket, thread, "message end")
 	require.NoError(t, err)
 	turns, err := u.models.Wait(bound(t), modelserver.AtLeast(before+1))
 	require.NoError(t, err)
@@ -366,7 +367,7 @@ func TestSendThroughAKill(t *testing.T) {
 // A thread is found by its name, and a name that does not name one says what would.
 func TestFind(t *testing.T) {
 	u := startUnit(t)
-	find := func(name string) (string, error) { return remotes.FindThread(bound(t), u.socket, name) }
+	find := func(name string) (string, error) { return remoteapi.FindThread(bound(t), u.socket, name) }
 	_, err := find("release 3")
 	assert.EqualError(t, err, `no thread has the name "release 3": none has a name yet (/rename gives one)`)
 	c := u.attach()
@@ -388,12 +389,12 @@ func TestFind(t *testing.T) {
 	assert.ErrorContains(t, err, ids[1])
 	_, err = find("relaese 3")
 	assert.EqualError(t, err, `no thread has the name "relaese 3": there are a & b, release 3`)
-	id, err := remotes.SendTo(bound(t), u.socket, "release 3", "by its name")
+	id, err := remoteapi.SendTo(bound(t), u.socket, "release 3", "by its name")
 	require.NoError(t, err)
 	assert.Equal(t, ids[0], id)
 }
 
-// An approval waits for its user: the keeper never answers it, and reports that nobody is there.
+// An approval waits for its user: the manager never answers it, and reports that nobody is there.
 func TestApprovalsWait(t *testing.T) {
 	u := startUnit(t)
 	c := u.attach()
@@ -416,7 +417,7 @@ func TestApprovalsWait(t *testing.T) {
 	assert.FileExists(t, u.dir+"/touched")
 }
 
-// A client's tool is the client's to answer, and the keeper's when no client is attached.
+// A client's tool is the client's to answer, and the manager's when no client is attached.
 func TestToolsOfClientsThatAreGone(t *testing.T) {
 	u := startUnit(t)
 	c := u.attach()
@@ -436,7 +437,7 @@ func TestToolsOfClientsThatAreGone(t *testing.T) {
 	c.Close(nil)
 	u.status("the turn ends without the client", idle)
 	assert.Contains(t, string(u.models.Turns()[3].Body.Raw), "terminal is detached")
-	assert.Equal(t, 1, strings.Count(u.log(), "the keeper has answered a tool"))
+	assert.Equal(t, 1, strings.Count(u.log(), "the main process has answered a tool"))
 }
 
 func TestIdleStop(t *testing.T) {

@@ -9,6 +9,11 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"codex-proxy/codex/wire"
+	"codex-proxy/remotes/codexthread"
+	"codex-proxy/remotes/rollout"
+	"codex-proxy/remotes/turnjournal"
 )
 
 // outcome counts the decisions about the records at a start.
@@ -39,9 +44,9 @@ func plural(n int, noun string) string {
 }
 
 // reconcile carries out the decision about each record. An error means that the connection has ended.
-func (l *link) reconcile(ctx context.Context) (o outcome, err error) {
+func (l recovery) reconcile(ctx context.Context) (o outcome, err error) {
 	var threads []string
-	l.update(func(s *state) { threads = s.ledger.threads() })
+	l.update(func(s *state) { threads = s.journal.IDs() })
 	for _, thread := range threads {
 		if err := l.reconcileThread(ctx, thread, &o); err != nil {
 			return o, err
@@ -50,13 +55,13 @@ func (l *link) reconcile(ctx context.Context) (o outcome, err error) {
 	return o, nil
 }
 
-// recent is how many turns of a thread the keeper compares with its record: the cut one, and a few that may have
+// recent is how many turns of a thread the manager compares with its record: the cut one, and a few that may have
 // started since the record began.
 const recent = 4
 
-func (l *link) reconcileThread(ctx context.Context, thread string, o *outcome) error {
-	var r record
-	l.update(func(s *state) { r = s.ensure(thread, time.Now()).clone() })
+func (l recovery) reconcileThread(ctx context.Context, thread string, o *outcome) error {
+	var r turnjournal.Record
+	l.update(func(s *state) { r = s.ensure(thread, time.Now()).Clone() })
 	h, err := l.history(ctx, thread)
 	if _, gone := refused(err); gone && len(r.Inputs) > 0 && r.Interrupted == "" {
 		o.threads++
@@ -78,7 +83,7 @@ func (l *link) reconcileThread(ctx context.Context, thread string, o *outcome) e
 
 // rescue sends the messages to a new thread, as codex was killed before it had a file of theirs: some 100 ms after
 // thread/start at most. attach finds the new thread.
-func (l *link) rescue(ctx context.Context, thread string, lost []input) error {
+func (l recovery) rescue(ctx context.Context, thread string, lost []turnjournal.Input) error {
 	message := merged(lost)[0]
 	params := map[string]json.RawMessage{}
 	for _, name := range []string{"cwd", "model", "approvalPolicy"} {
@@ -97,8 +102,8 @@ func (l *link) rescue(ctx context.Context, thread string, lost []input) error {
 		s.drop(thread, time.Now())
 		s.asked(id, message, time.Now())
 	})
-	var turn turnStartResult
-	if err := l.c.Call(ctx, "turn/start", continuation(id, []input{message}), &turn); err != nil {
+	var turn wire.TurnStarted
+	if err := l.c.Call(ctx, "turn/start", continuation(id, []turnjournal.Input{message}), &turn); err != nil {
 		return err
 	}
 	l.record(func(s *state) { s.started(id, turn.Turn.ID, time.Now()) })
@@ -109,25 +114,25 @@ func (l *link) rescue(ctx context.Context, thread string, lost []input) error {
 
 // history is the rest of a thread.
 type history struct {
-	turns []turn // the last ones, the newest first
-	path  string // of codex's file; empty: the thread runs, or its file cannot be read
+	turns []codexthread.Turn // the last ones, the newest first
+	path  string             // of codex's file; empty: the thread runs, or its file cannot be read
 	// hidden means that the thread is the work of another turn, which does it again.
 	hidden bool
 }
 
 // history reads the last turns of a thread: from codex if it runs the thread, else from the file.
-func (l *link) history(ctx context.Context, thread string) (h history, err error) {
+func (l *codexConn) history(ctx context.Context, thread string) (h history, err error) {
 	var found threadResult
 	if err := l.c.Call(ctx, "thread/read", threadParams{thread}, &found); err != nil {
 		return h, err
 	}
-	if h.hidden = found.Thread.hidden(); h.hidden {
+	if h.hidden = found.Thread.Hidden(); h.hidden {
 		return h, nil
 	}
-	if !found.Thread.Status.active() {
+	if !found.Thread.Status.Active() {
 		r, err := readThread(l.home, found.Thread.Path, thread)
 		if err == nil {
-			return history{turns: r.turns, path: found.Thread.Path}, nil
+			return history{turns: r.Turns, path: found.Thread.Path}, nil
 		}
 		l.opts.Logger.Warn("cannot read codex's file of a thread", "thread_id", thread, "error", err)
 	}
@@ -135,26 +140,26 @@ func (l *link) history(ctx context.Context, thread string) (h history, err error
 	return h, err
 }
 
-func readThread(home, path, thread string) (rollout, error) {
-	f, err := openRollout(home, path, thread, os.O_RDONLY)
+func readThread(home, path, thread string) (rollout.Rollout, error) {
+	f, err := rollout.Open(home, path, thread, os.O_RDONLY)
 	if err != nil {
-		return rollout{}, err
+		return rollout.Rollout{}, err
 	}
 	defer f.Close()
-	return readRollout(f, recent)
+	return rollout.Read(f, recent)
 }
 
 // turns are the last turns of a thread as codex lists them, the newest first.
-func (l *link) turns(ctx context.Context, thread string) ([]turn, error) {
+func (l *codexConn) turns(ctx context.Context, thread string) ([]codexthread.Turn, error) {
 	var r turnsResult
 	err := l.c.Call(ctx, "thread/turns/list", turnsParams{
 		ThreadID: thread, turnsPage: turnsPage{Limit: recent, Direction: "desc", View: "full"}}, &r)
 	return r.Data, err
 }
 
-// lose forgets the turn of a thread if codex refuses a request that the keeper needs. Any other error is the end of the
-// connection.
-func (l *link) lose(thread string, err error) error {
+// lose forgets the turn of a thread if codex refuses a request that the manager needs. Any other error is the end of
+// the connection.
+func (l *codexConn) lose(thread string, err error) error {
 	e, ok := refused(err)
 	if !ok {
 		return err
@@ -166,7 +171,7 @@ func (l *link) lose(thread string, err error) error {
 }
 
 // resume loads a thread and subscribes to it. The result has its last turn.
-func (l *link) resume(ctx context.Context, thread string) (r resumeResult, err error) {
+func (l *codexConn) resume(ctx context.Context, thread string) (r resumeResult, err error) {
 	params := resumeParams{ThreadID: thread, ExcludeTurns: true,
 		Page: turnsPage{Limit: 1, Direction: "desc", View: "full"}}
 	for {
@@ -180,7 +185,7 @@ func (l *link) resume(ctx context.Context, thread string) (r resumeResult, err e
 	if err == nil {
 		l.update(func(s *state) {
 			t := s.thread(thread)
-			t.subscribed, t.known, t.hidden = true, true, r.Thread.hidden()
+			t.subscribed, t.known, t.hidden = true, true, r.Thread.Hidden()
 			if t.status.Type == "" { // else the notifications have a newer state, and their order counts
 				t.status = r.Thread.Status
 			}
@@ -191,7 +196,9 @@ func (l *link) resume(ctx context.Context, thread string) (r resumeResult, err e
 }
 
 // perform carries out the decision about one record.
-func (l *link) perform(ctx context.Context, thread string, r record, v verdict, h history, o *outcome) error {
+func (l recovery) perform(
+	ctx context.Context, thread string, r turnjournal.Record, v verdict, h history, o *outcome,
+) error {
 	cut := Event{Thread: thread, Turn: r.Turn}
 	if v.cut && !r.Asked {
 		l.emitKind(cut, Cut)
@@ -218,16 +225,16 @@ func (l *link) perform(ctx context.Context, thread string, r record, v verdict, 
 		l.record(func(s *state) { s.ensure(thread, r.Since).Asked = true })
 		if !r.Asked && !r.Quota { // it had been asked
 			l.emitKind(cut, Asked)
-			l.say(ctx, thread, "This turn was cut by a restart. `codex-proxy remotes continue "+l.opts.Name+"` continues it.")
+			l.show(ctx, thread, "This turn was cut by a restart. `codex-proxy remotes continue "+l.opts.Name+"` continues it.")
 		}
 	default:
 		o.ended++
 		l.record(func(s *state) {
 			if v.action == giveUp {
-				s.ledger.GivenUp++
+				s.journal.GivenUp++
 			}
 			s.drop(thread, time.Now())
-			s.other(thread, kinds["thread/shellCommand"], time.Now()) // say is one
+			s.other(thread, kinds["thread/shellCommand"], time.Now()) // show is one
 		})
 		kind, text := Left, "This turn was cut by a restart and does not go on, because of continue = \"never\" in the remote's file."
 		if v.action == giveUp {
@@ -235,20 +242,20 @@ func (l *link) perform(ctx context.Context, thread string, r record, v verdict, 
 				"as often as continue_limit in the remote's file allows.", plural(r.Continued, "time"))
 		}
 		l.emitKind(cut, kind)
-		l.say(ctx, thread, text+" A message goes on with its work.")
+		l.show(ctx, thread, text+" A message goes on with its work.")
 	}
 	return nil
 }
 
 // mend readies codex's file for the next turn. If it cannot, the turn goes on all the same.
-func (l *link) mend(thread, path string, lost []input) {
-	f, err := openRollout(l.home, path, thread, os.O_RDWR)
+func (l recovery) mend(thread, path string, lost []turnjournal.Input) {
+	f, err := rollout.Open(l.home, path, thread, os.O_RDWR)
 	if err == nil {
 		defer f.Close()
-		var r rollout
-		if r, err = readRollout(f, 1); err == nil && len(r.turns) > 0 && r.turns[0].Status == turnInterrupted {
-			l.record(func(s *state) { s.ensure(thread, time.Now()).Mended = r.turns[0].ID })
-			err = mend(f, r, lost, time.Now())
+		var r rollout.Rollout
+		if r, err = rollout.Read(f, 1); err == nil && len(r.Turns) > 0 && r.Turns[0].Status == codexthread.Interrupted {
+			l.record(func(s *state) { s.ensure(thread, time.Now()).Mended = r.Turns[0].ID })
+			err = rollout.Repair(f, r, lost, time.Now())
 		}
 	}
 	if err != nil {
@@ -257,15 +264,15 @@ func (l *link) mend(thread, path string, lost []input) {
 }
 
 // proceed continues the last turn of a thread, with the messages that codex has lost, or none. The attempt is in the
-// ledger before it begins.
-func (l *link) proceed(ctx context.Context, thread string, v verdict) error {
+// turn journal before it begins.
+func (l recovery) proceed(ctx context.Context, thread string, v verdict) error {
 	lost := merged(v.inputs)
 	l.record(func(s *state) {
 		r := s.ensure(thread, time.Now())
 		r.Continued++
-		var newer []input
+		var newer []turnjournal.Input
 		if !v.at.IsZero() {
-			newer = r.since(v.at)
+			newer = r.InputsAfter(v.at)
 		}
 		// codex has the others
 		r.Asked, r.Quota, r.Kind, r.Inputs = false, false, "", append(slices.Clone(lost), newer...)
@@ -273,14 +280,14 @@ func (l *link) proceed(ctx context.Context, thread string, v verdict) error {
 	if _, err := l.resume(ctx, thread); err != nil {
 		return err
 	}
-	var started turnStartResult
+	var started wire.TurnStarted
 	if err := l.c.Call(ctx, "turn/start", continuation(thread, lost), &started); err != nil {
 		return err
 	}
 	l.record(func(s *state) {
 		s.started(thread, started.Turn.ID, time.Now())
 		if v.cut {
-			s.ledger.Continued++
+			s.journal.Continued++
 		}
 	})
 	if v.cut {
@@ -294,12 +301,12 @@ func (l *link) proceed(ctx context.Context, thread string, v verdict) error {
 
 // merged is one message for several, as codex takes up one at a time, and the others would be lost again; none for
 // none.
-func merged(lost []input) []input {
+func merged(lost []turnjournal.Input) []turnjournal.Input {
 	if len(lost) < 2 {
 		return lost
 	}
 	var parts []json.RawMessage
-	all := input{ClientID: lost[0].ClientID, At: lost[0].At, Settings: map[string]json.RawMessage{}}
+	all := turnjournal.Input{ClientID: lost[0].ClientID, At: lost[0].At, Settings: map[string]json.RawMessage{}}
 	for _, i := range lost {
 		var more []json.RawMessage
 		if json.Unmarshal(i.Content, &more) == nil {
@@ -311,11 +318,11 @@ func merged(lost []input) []input {
 		}
 	}
 	all.Content, _ = json.Marshal(parts) // which were parsed
-	return []input{all}
+	return []turnjournal.Input{all}
 }
 
 // continuation is the request that continues a turn, with a message that was lost or without.
-func continuation(thread string, lost []input) map[string]any {
+func continuation(thread string, lost []turnjournal.Input) map[string]any {
 	params := map[string]any{"threadId": thread, "input": []any{}}
 	for _, i := range lost {
 		for name, v := range i.Settings {

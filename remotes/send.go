@@ -10,6 +10,9 @@ import (
 	"time"
 
 	"codex-proxy/codex/rpc"
+	"codex-proxy/codex/wire"
+	"codex-proxy/remotes/codexthread"
+	"codex-proxy/remotes/turnjournal"
 )
 
 // ErrNotCut is the error of Proceed for a thread without a cut turn.
@@ -22,12 +25,12 @@ type threadListParams struct {
 }
 
 type threadListResult struct {
-	Data []threadInfo `json:"data"`
-	Next string       `json:"nextCursor"`
+	Data []codexthread.Thread `json:"data"`
+	Next string               `json:"nextCursor"`
 }
 
 type threadResult struct {
-	Thread threadInfo `json:"thread"`
+	Thread codexthread.Thread `json:"thread"`
 }
 
 type textInput struct {
@@ -46,36 +49,36 @@ type Message struct {
 	Again bool   `json:"again,omitempty"`
 }
 
-// errUnsure is the error of Send if codex has ended before its answer.
-var errUnsure = errors.New("codex has ended before it took the message")
+// ErrUnsure is the error of Send if codex has ended before its answer.
+var ErrUnsure = errors.New("codex has ended before it took the message")
 
 // Send sends a message. A turn that runs takes it up.
-func (k *Keeper) Send(ctx context.Context, m Message) (threadID string, err error) {
-	if !plainID.MatchString(m.ID) {
+func (m *Manager) Send(ctx context.Context, msg Message) (threadID string, err error) {
+	if !isPlainID(msg.ID) {
 		return "", errors.New("the message has no id")
 	}
-	l, err := k.linked()
+	l, err := m.linked()
 	if err != nil {
-		return "", fmt.Errorf("%w: %w", errUnsure, err)
+		return "", fmt.Errorf("%w: %w", ErrUnsure, err)
 	}
-	if threadID, err = l.send(ctx, m); errors.Is(err, rpc.ErrLost) {
-		err = fmt.Errorf("%w: %w", errUnsure, err)
+	if threadID, err = l.send(ctx, msg); errors.Is(err, rpc.ErrLost) {
+		err = fmt.Errorf("%w: %w", ErrUnsure, err)
 	}
 	return threadID, err
 }
 
-func (l *link) send(ctx context.Context, m Message) (threadID string, err error) {
-	thread, release, err := l.loaded(ctx, m.Thread)
+func (l *codexConn) send(ctx context.Context, msg Message) (threadID string, err error) {
+	thread, release, err := l.loaded(ctx, msg.Thread)
 	if err != nil {
 		return "", err
 	}
 	defer release()
-	part, err := json.Marshal(textInput{"text", m.Text, []struct{}{}})
+	part, err := json.Marshal(textInput{"text", msg.Text, []struct{}{}})
 	if err != nil {
 		return "", err
 	}
-	p := turnStartParams{ThreadID: thread, ClientID: "codex-proxy-" + m.ID, Input: []json.RawMessage{part}}
-	if m.Again {
+	p := turnStartParams{ThreadID: thread, ClientID: "codex-proxy-" + msg.ID, Input: []json.RawMessage{part}}
+	if msg.Again {
 		if has, err := l.has(ctx, thread, p.ClientID); has || err != nil {
 			return thread, err
 		}
@@ -85,12 +88,12 @@ func (l *link) send(ctx context.Context, m Message) (threadID string, err error)
 		return "", err
 	}
 	now := time.Now()
-	i := input{ClientID: p.ClientID, Content: content, At: now, Request: p.ClientID}
+	i := turnjournal.Input{ClientID: p.ClientID, Content: content, At: now, Request: p.ClientID}
 	l.record(func(s *state) { s.asked(thread, i, now) })
-	var started turnStartResult
+	var started wire.TurnStarted
 	if err := l.c.Call(ctx, "turn/start", p, &started); err != nil {
 		if _, no := refused(err); no {
-			l.Refused(i.Request)
+			l.RecordRefusal(i.Request)
 		}
 		return thread, fmt.Errorf("cannot send the message: %w", err)
 	}
@@ -98,11 +101,11 @@ func (l *link) send(ctx context.Context, m Message) (threadID string, err error)
 }
 
 // has reports whether a message has gone to codex.
-func (l *link) has(ctx context.Context, thread, clientID string) (bool, error) {
+func (l *codexConn) has(ctx context.Context, thread, clientID string) (bool, error) {
 	has := false
 	l.update(func(s *state) {
-		if r := s.ledger.Threads[thread]; r != nil {
-			has = slices.ContainsFunc(r.Inputs, func(i input) bool {
+		if r := s.journal.Threads[thread]; r != nil {
+			has = slices.ContainsFunc(r.Inputs, func(i turnjournal.Input) bool {
 				return i.ClientID == clientID || slices.Contains(i.With, clientID)
 			})
 		}
@@ -114,13 +117,13 @@ func (l *link) has(ctx context.Context, thread, clientID string) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("cannot read thread %s: %w", thread, err)
 	}
-	return slices.ContainsFunc(turns, func(t turn) bool {
-		return slices.ContainsFunc(t.messages(), func(m userMessage) bool { return m.ClientID == clientID })
+	return slices.ContainsFunc(turns, func(t codexthread.Turn) bool {
+		return slices.ContainsFunc(t.Messages(), func(msg codexthread.Message) bool { return msg.ClientID == clientID })
 	}), nil
 }
 
 // loaded loads a thread, or starts one. It stays loaded until release is called, and then as long as it runs.
-func (l *link) loaded(ctx context.Context, thread string) (id string, release func(), err error) {
+func (l *codexConn) loaded(ctx context.Context, thread string) (id string, release func(), err error) {
 	if thread, err = l.choose(ctx, thread); err != nil {
 		return "", nil, err
 	}
@@ -142,27 +145,27 @@ func (l *link) loaded(ctx context.Context, thread string) (id string, release fu
 }
 
 // hold keeps the subscription to a thread, which comes with its resume.
-func (l *link) hold(thread string) (release func()) {
+func (l *codexConn) hold(thread string) (release func()) {
 	l.update(func(s *state) { s.hold(thread) })
 	return func() { l.release(thread) }
 }
 
-func (s *state) hold(thread string) { s.thread(thread).held++ }
+func (s *records) hold(thread string) { s.thread(thread).held++ }
 
-// holdNew is hold for a thread that the keeper has started, which subscribes to it.
-func (l *link) holdNew(thread string) (release func()) {
+// holdNew is hold for a thread that the manager has started, which subscribes to it.
+func (l *codexConn) holdNew(thread string) (release func()) {
 	l.update(func(s *state) { s.thread(thread).subscribed = true })
 	return l.hold(thread)
 }
 
-func (l *link) release(thread string) { l.update(func(s *state) { s.thread(thread).held-- }) }
+func (l *codexConn) release(thread string) { l.update(func(s *state) { s.thread(thread).held-- }) }
 
 // choose is the thread that was used last if none is named; empty if the remote has none.
-func (l *link) choose(ctx context.Context, thread string) (string, error) {
+func (l *codexConn) choose(ctx context.Context, thread string) (string, error) {
 	if thread != "" {
 		return l.find(ctx, thread)
 	}
-	l.update(func(s *state) { thread = s.ledger.Last })
+	l.update(func(s *state) { thread = s.journal.Last })
 	if thread == "" {
 		var list threadListResult
 		if err := l.c.Call(ctx, "thread/list", threadListParams{Limit: 1, Sort: "updated_at"}, &list); err != nil {
@@ -177,15 +180,15 @@ func (l *link) choose(ctx context.Context, thread string) (string, error) {
 
 // Proceed continues the turn of a thread that was cut and waits for its user's word. An empty thread is the only one
 // that has such a turn.
-func (k *Keeper) Proceed(ctx context.Context, thread string) (threadID string, err error) {
-	l, err := k.linked()
+func (m *Manager) Proceed(ctx context.Context, thread string) (threadID string, err error) {
+	l, err := m.linked()
 	if err != nil {
 		return "", err
 	}
-	var r record
-	k.record(func(s *state) {
-		if thread, r, err = s.cutTurn(k.opts.Name, thread); err == nil { // for one caller
-			s.ledger.Threads[thread].Asked = false
+	var r turnjournal.Record
+	m.record(func(s *state) {
+		if thread, r, err = s.cutTurn(m.opts.Name, thread); err == nil { // for one caller
+			s.journal.Threads[thread].Asked = false
 			s.hold(thread)
 		}
 	})
@@ -196,47 +199,42 @@ func (k *Keeper) Proceed(ctx context.Context, thread string) (threadID string, e
 	claimed := time.Now()
 	h, err := l.history(ctx, thread)
 	if err == nil {
-		err = l.proceed(ctx, thread, verdict{cut: true, inputs: missing(r, h.turns), at: claimed})
+		err = recovery{l}.proceed(ctx, thread, verdict{cut: true, inputs: missing(r, h.turns), at: claimed})
 	}
 	if err != nil {
-		k.record(func(s *state) { s.offer(thread, r, claimed) })
+		m.record(func(s *state) { s.offer(thread, r, claimed) })
 		return thread, fmt.Errorf("cannot continue thread %s: %w", thread, err)
 	}
 	return thread, nil
 }
 
 // offer takes back that a cut turn goes on, unless something else runs in its thread.
-func (s *state) offer(thread string, before record, claimed time.Time) {
-	r := s.ledger.Threads[thread]
-	if r == nil || r.Turn != before.Turn || len(r.since(claimed)) > 0 {
+func (s *records) offer(thread string, before turnjournal.Record, claimed time.Time) {
+	r := s.journal.Threads[thread]
+	if r == nil || r.Turn != before.Turn || len(r.InputsAfter(claimed)) > 0 {
 		return
 	}
 	*r = before
 }
 
-// since are the messages that have come after a time.
-func (r *record) since(at time.Time) []input {
-	return slices.DeleteFunc(slices.Clone(r.Inputs), func(i input) bool { return !i.At.After(at) })
-}
-
 // cutTurn is the turn that Proceed continues, of the remote with that name.
-func (s *state) cutTurn(remote, thread string) (string, record, error) {
+func (s *records) cutTurn(remote, thread string) (string, turnjournal.Record, error) {
 	var cut []string
-	for id, r := range s.ledger.Threads {
+	for id, r := range s.journal.Threads {
 		if r.Asked && (thread == "" || id == thread) {
 			cut = append(cut, id)
 		}
 	}
 	switch {
 	case len(cut) == 1:
-		return cut[0], s.ledger.Threads[cut[0]].clone(), nil
+		return cut[0], s.journal.Threads[cut[0]].Clone(), nil
 	case len(cut) > 1:
 		slices.Sort(cut)
-		return "", record{}, fmt.Errorf("%d threads have a turn that waits to go on: give one by --thread: %s",
+		return "", turnjournal.Record{}, fmt.Errorf("%d threads have a turn that waits to go on: give one by --thread: %s",
 			len(cut), strings.Join(cut, ", "))
 	case thread != "":
-		return thread, record{}, ErrNotCut
+		return thread, turnjournal.Record{}, ErrNotCut
 	}
-	return "", record{}, fmt.Errorf("no cut turn of the remote %s waits to go on: codex-proxy remotes send %[1]s TEXT "+
-		"sends a message", remote)
+	return "", turnjournal.Record{}, fmt.Errorf("no cut turn of the remote %s waits to go on: "+
+		"codex-proxy remotes send %[1]s TEXT sends a message", remote)
 }

@@ -2,23 +2,31 @@ package remotes
 
 import (
 	"time"
+
+	"codex-proxy/remotes/codexthread"
+	"codex-proxy/remotes/turnjournal"
 )
 
-// state is everything of a Keeper that changes, under its mutex. The ledger is written after each change of it.
+// state is everything of a Manager that changes, under its mutex. The turn journal is written after each change of it.
 type state struct {
-	ledger  ledger
-	link    *link  // nil: not open, or not yet
-	detail  string // for people, once open
-	lastErr error  // why it is not open
-	changed chan struct{}
+	records
+	link    *codexConn // nil: not open, or not yet
+	detail  string     // for people, once open
+	lastErr error      // why it is not open
 
 	began   time.Time
-	threads map[string]*live
 	clients map[int]Client
 	nextID  int
-	since   time.Time // of the last change of clients or turns: idle since then, if idle
-	left    time.Time // when the last owner detached, or the keeper began
+	left    time.Time // when the last owner detached, or the manager began
 	rested  bool
+}
+
+// records are the records of threads: in the turn journal, and of this codex process.
+type records struct {
+	journal turnjournal.Journal
+	threads map[string]*live
+	since   time.Time // of the last change of clients or turns: idle since then, if idle
+	changed chan struct{}
 }
 
 // live is the known state of a thread of this codex process.
@@ -26,26 +34,26 @@ type live struct {
 	known      bool // codex has described it
 	hidden     bool
 	writing    bool // codex is asked to write its file
-	status     threadStatus
+	status     codexthread.Status
 	changed    time.Time // when it began or ended to run
 	waiting    time.Time // since when it waits for a user; zero: it does not
 	announced  bool      // that it waits with nobody attached
 	subscribed bool
 	wanted     bool // a subscription is under way
-	held       int  // requests of the keeper that need the subscription
+	held       int  // requests of the manager that need the subscription
 	ended      string
 	calls      map[string]toolCall
 }
 
-func newState(l ledger, now time.Time) state {
+func newState(l turnjournal.Journal, now time.Time) state {
 	return state{
-		ledger: l, changed: make(chan struct{}),
-		began: now, threads: map[string]*live{}, clients: map[int]Client{}, since: now, left: now,
+		records: records{journal: l, threads: map[string]*live{}, since: now, changed: make(chan struct{})},
+		began:   now, clients: map[int]Client{}, left: now,
 	}
 }
 
 // signal wakes those that wait for a change of open, for a new thread, or for a subscription.
-func (s *state) signal() {
+func (s *records) signal() {
 	close(s.changed)
 	s.changed = make(chan struct{})
 }
@@ -53,12 +61,12 @@ func (s *state) signal() {
 func (s *state) disconnected(err error) {
 	s.link, s.lastErr = nil, err
 	for _, t := range s.threads {
-		t.subscribed, t.wanted, t.calls, t.status = false, false, nil, threadStatus{}
+		t.subscribed, t.wanted, t.calls, t.status = false, false, nil, codexthread.Status{}
 	}
 	s.signal()
 }
 
-func (s *state) thread(id string) *live {
+func (s *records) thread(id string) *live {
 	t := s.threads[id]
 	if t == nil {
 		t = &live{changed: time.Now()}
@@ -67,8 +75,8 @@ func (s *state) thread(id string) *live {
 	return t
 }
 
-// forget drops the state of a thread that codex has unloaded. Requests of the keeper that hold it load it again.
-func (s *state) forget(id string) {
+// forget drops the state of a thread that codex has unloaded. Requests of the manager that hold it load it again.
+func (s *records) forget(id string) {
 	held := s.thread(id).held
 	delete(s.threads, id)
 	if held > 0 {
@@ -76,12 +84,13 @@ func (s *state) forget(id string) {
 	}
 }
 
-// describe records the description by codex. It wakes Passing, unless codex has to write the thread's file first: an
-// item for a thread with a running turn makes codex ask the model once more, so a thread that has a record gets none.
-func (s *state) describe(t threadInfo) (write bool) {
+// describe records the description by codex. It wakes RecordRequest, unless codex has to write the thread's file first:
+// an item for a thread with a running turn makes codex ask the model once more, so a thread that has a record gets
+// none.
+func (s *state) describe(t codexthread.Thread) (write bool) {
 	l := s.thread(t.ID)
-	l.known, l.hidden = true, t.hidden()
-	l.writing = !t.hidden() && t.Forked == "" && t.Preview == "" && s.ledger.Threads[t.ID] == nil
+	l.known, l.hidden = true, t.Hidden()
+	l.writing = !t.Hidden() && t.Forked == "" && t.Preview == "" && s.journal.Threads[t.ID] == nil
 	s.signal()
 	return l.writing
 }
@@ -95,25 +104,25 @@ func (s *state) written(thread string) {
 }
 
 // ensure returns the record of a thread, a new one if there is none.
-func (s *state) ensure(thread string, now time.Time) *record {
-	r := s.ledger.Threads[thread]
+func (s *records) ensure(thread string, now time.Time) *turnjournal.Record {
+	r := s.journal.Threads[thread]
 	if r == nil {
-		r = &record{Since: now, After: s.thread(thread).ended}
-		s.ledger.Threads[thread] = r
+		r = &turnjournal.Record{Since: now, After: s.thread(thread).ended}
+		s.journal.Threads[thread] = r
 	}
 	s.since = now
 	return r
 }
 
-func (s *state) drop(thread string, now time.Time) {
-	delete(s.ledger.Threads, thread)
+func (s *records) drop(thread string, now time.Time) {
+	delete(s.journal.Threads, thread)
 	s.since = now
 	s.signal()
 }
 
-// alone reports whether a thread has a turn, or will have one, that the keeper is not subscribed to.
+// alone reports whether a thread has a turn, or will have one, that the manager is not subscribed to.
 func (s *state) alone() bool {
-	for id, r := range s.ledger.Threads {
+	for id, r := range s.journal.Threads {
 		t := s.threads[id]
 		waits, ends := r.Asked || r.Quota, r.Interrupted != "" && len(r.Inputs) == 0
 		if !waits && !ends && (t == nil || !t.hidden && !t.subscribed) {
@@ -141,13 +150,13 @@ func (s *state) owners() (n int) {
 // busy means that a turn runs or waits for a user. A cut turn is not busy after its user was asked; one that waits
 // for quota is.
 func (s *state) busy() bool {
-	for _, r := range s.ledger.Threads {
+	for _, r := range s.journal.Threads {
 		if !r.Asked || r.Quota {
 			return true
 		}
 	}
 	for _, t := range s.threads {
-		if t.status.active() {
+		if t.status.Active() {
 			return true
 		}
 	}

@@ -5,6 +5,11 @@ import (
 	"testing"
 	"time"
 
+	"codex-proxy/codex/turnerror"
+	"codex-proxy/remotes/codexthread"
+	"codex-proxy/remotes/remoteconfig"
+	"codex-proxy/remotes/turnjournal"
+
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -12,72 +17,72 @@ import (
 var now = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 
 func empty() *state {
-	s := newState(ledger{Threads: map[string]*record{}}, now)
+	s := newState(turnjournal.Journal{Threads: map[string]*turnjournal.Record{}}, now)
 	return &s
 }
 
-// What clients ask for and what codex reports reach the keeper on two connections, so either may come first.
+// What clients ask for and what codex reports reach the manager on two connections, so either may come first.
 func TestTurnState(t *testing.T) {
 	for name, c := range map[string]struct {
 		steps func(*state)
-		want  *record
+		want  *turnjournal.Record
 	}{
-		"asked":            {func(s *state) { s.asked("T", said("m", "x"), now) }, &record{Inputs: []input{said("m", "x")}}},
-		"asked, started":   {func(s *state) { s.asked("T", said("m", "x"), now); s.started("T", "t1", now) }, &record{Turn: "t1", Inputs: []input{said("m", "x")}}},
-		"started by codex": {func(s *state) { s.started("T", "t1", now) }, &record{Turn: "t1"}},
+		"asked":            {func(s *state) { s.asked("T", said("m", "x"), now) }, &turnjournal.Record{Inputs: []turnjournal.Input{said("m", "x")}}},
+		"asked, started":   {func(s *state) { s.asked("T", said("m", "x"), now); s.started("T", "t1", now) }, &turnjournal.Record{Turn: "t1", Inputs: []turnjournal.Input{said("m", "x")}}},
+		"started by codex": {func(s *state) { s.started("T", "t1", now) }, &turnjournal.Record{Turn: "t1"}},
 		"a whole turn": {func(s *state) {
 			s.asked("T", said("m", "x"), now)
 			s.started("T", "t1", now)
-			s.seen("T", userMessage{"m", said("m", "x").Content})
+			s.seen("T", codexthread.Message{ClientID: "m", Content: said("m", "x").Content})
 			s.ended("T", "t1", now)
 		}, nil},
 		"a message that came as the turn ended starts the next": {func(s *state) {
 			s.asked("T", said("m", "x"), now)
 			s.started("T", "t1", now)
-			s.seen("T", userMessage{"m", said("m", "x").Content})
+			s.seen("T", codexthread.Message{ClientID: "m", Content: said("m", "x").Content})
 			s.asked("T", said("n", "y"), now)
 			s.ended("T", "t1", now)
-		}, &record{After: "t1", Inputs: []input{said("n", "y")}}},
-		"the end of an earlier turn": {func(s *state) { s.started("T", "t2", now); s.ended("T", "t1", now) }, &record{Turn: "t2"}},
+		}, &turnjournal.Record{After: "t1", Inputs: []turnjournal.Input{said("n", "y")}}},
+		"the end of an earlier turn": {func(s *state) { s.started("T", "t2", now); s.ended("T", "t1", now) }, &turnjournal.Record{Turn: "t2"}},
 		"interrupted": {func(s *state) {
 			s.asked("T", said("m", "x"), now)
 			s.started("T", "t1", now)
 			s.interrupt("T", "t1", now)
-		}, &record{Turn: "t1", Interrupted: "t1"}},
+		}, &turnjournal.Record{Turn: "t1", Interrupted: "t1"}},
 		"interrupted before codex reports the turn": {func(s *state) {
 			s.asked("T", said("m", "x"), now)
 			s.interrupt("T", "t1", now)
 			s.started("T", "t1", now)
-		}, &record{Turn: "t1", Interrupted: "t1"}},
+		}, &turnjournal.Record{Turn: "t1", Interrupted: "t1"}},
 		"interrupted without a turn, before codex reports it": {func(s *state) {
 			s.asked("T", said("m", "x"), now)
 			s.interrupt("T", "", now)
 			s.started("T", "t1", now)
-		}, &record{Turn: "t1", Interrupted: "t1"}},
-		"interrupted without a turn":       {func(s *state) { s.started("T", "t1", now); s.interrupt("T", "", now) }, &record{Turn: "t1", Interrupted: "t1"}},
-		"an interrupt that comes too late": {func(s *state) { s.started("T", "t2", now); s.interrupt("T", "t1", now) }, &record{Turn: "t2"}},
+		}, &turnjournal.Record{Turn: "t1", Interrupted: "t1"}},
+		"interrupted without a turn":       {func(s *state) { s.started("T", "t1", now); s.interrupt("T", "", now) }, &turnjournal.Record{Turn: "t1", Interrupted: "t1"}},
+		"an interrupt that comes too late": {func(s *state) { s.started("T", "t2", now); s.interrupt("T", "t1", now) }, &turnjournal.Record{Turn: "t2"}},
 		"a message after an interrupt is another turn's": {func(s *state) {
 			s.started("T", "t1", now)
 			s.interrupt("T", "t1", now)
 			s.asked("T", said("n", "y"), now)
 			s.started("T", "t2", now)
-		}, &record{Turn: "t2", Interrupted: "t1", Inputs: []input{said("n", "y")}}},
-		"a shell command":           {func(s *state) { s.other("T", "shell", now); s.started("T", "t1", now) }, &record{Turn: "t1", Kind: "shell"}},
-		"a shell command in a turn": {func(s *state) { s.started("T", "t1", now); s.other("T", "shell", now) }, &record{Turn: "t1"}},
+		}, &turnjournal.Record{Turn: "t2", Interrupted: "t1", Inputs: []turnjournal.Input{said("n", "y")}}},
+		"a shell command":           {func(s *state) { s.other("T", "shell", now); s.started("T", "t1", now) }, &turnjournal.Record{Turn: "t1", Kind: "shell"}},
+		"a shell command in a turn": {func(s *state) { s.started("T", "t1", now); s.other("T", "shell", now) }, &turnjournal.Record{Turn: "t1"}},
 		"a turn after a shell command": {func(s *state) {
 			s.other("T", "shell", now)
 			s.asked("T", said("m", "x"), now)
 			s.started("T", "t1", now)
-		}, &record{Turn: "t1", Inputs: []input{said("m", "x")}}},
+		}, &turnjournal.Record{Turn: "t1", Inputs: []turnjournal.Input{said("m", "x")}}},
 		"a shell command beside an offer to continue": {func(s *state) {
-			*s.ensure("T", now) = record{Since: now, Turn: "t1", Asked: true}
+			*s.ensure("T", now) = turnjournal.Record{Since: now, Turn: "t1", Asked: true}
 			s.started("T", "t2", now)
 			s.ended("T", "t2", now)
-		}, &record{Turn: "t1", Asked: true}},
+		}, &turnjournal.Record{Turn: "t1", Asked: true}},
 		"a message beside an offer to continue takes it back": {func(s *state) {
-			*s.ensure("T", now) = record{Since: now, Turn: "t1", Asked: true, Continued: 2}
+			*s.ensure("T", now) = turnjournal.Record{Since: now, Turn: "t1", Asked: true, Continued: 2}
 			s.asked("T", said("m", "x"), now)
-		}, &record{Inputs: []input{said("m", "x")}}},
+		}, &turnjournal.Record{Inputs: []turnjournal.Input{said("m", "x")}}},
 		"a message that codex refuses": {func(s *state) {
 			s.asked("T", from("1 7", said("m", "x")), now)
 			s.refused("1 7", now)
@@ -88,18 +93,18 @@ func TestTurnState(t *testing.T) {
 			s.refused("1 7", now)
 			s.asked("T", from("1 8", said("m", "x")), now)
 			s.refused("2 8", now) // another session's
-		}, &record{Turn: "t1", Inputs: []input{from("1 8", said("m", "x"))}}},
+		}, &turnjournal.Record{Turn: "t1", Inputs: []turnjournal.Input{from("1 8", said("m", "x"))}}},
 		"a message that codex has taken up is not refused": {func(s *state) {
 			s.asked("T", from("1 7", said("m", "x")), now)
 			s.started("T", "t1", now)
-			s.seen("T", userMessage{"m", said("m", "x").Content})
+			s.seen("T", codexthread.Message{ClientID: "m", Content: said("m", "x").Content})
 			s.refused("1 7", now)
-			s.ledger.Threads["T"].Inputs[0].Seen = false
-		}, &record{Turn: "t1", Inputs: []input{from("1 7", said("m", "x"))}}},
+			s.journal.Threads["T"].Inputs[0].Seen = false
+		}, &turnjournal.Record{Turn: "t1", Inputs: []turnjournal.Input{from("1 7", said("m", "x"))}}},
 		"a turn that waits for quota, until it has started": {func(s *state) {
-			*s.ensure("T", now) = record{Since: now, Turn: "t1", Quota: true}
+			*s.ensure("T", now) = turnjournal.Record{Since: now, Turn: "t1", Quota: true}
 			s.started("T", "t2", now)
-		}, &record{Turn: "t2"}},
+		}, &turnjournal.Record{Turn: "t2"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := empty()
@@ -107,13 +112,13 @@ func TestTurnState(t *testing.T) {
 			if c.want != nil {
 				c.want.Since = now
 			}
-			assert.Equal(t, c.want, s.ledger.Threads["T"])
+			assert.Equal(t, c.want, s.journal.Threads["T"])
 		})
 	}
 }
 
 // from gives a message the request that brought it.
-func from(request string, i input) input {
+func from(request string, i turnjournal.Input) turnjournal.Input {
 	i.Request = request
 	return i
 }
@@ -133,7 +138,7 @@ func TestHeldThreads(t *testing.T) {
 	assert.NotContains(t, s.threads, "T")
 }
 
-// A client that leaves must stay while a thread runs, or is about to, without the keeper.
+// A client that leaves must stay while a thread runs, or is about to, without the manager.
 func TestAlone(t *testing.T) {
 	now := time.Now()
 	for name, tc := range map[string]struct {
@@ -141,11 +146,11 @@ func TestAlone(t *testing.T) {
 		want   bool
 	}{
 		"nothing runs":            {func(*state) {}, false},
-		"asked for":               {func(s *state) { s.asked("T", input{}, now) }, true},
-		"the keeper is there":     {func(s *state) { s.asked("T", input{}, now); s.thread("T").subscribed = true }, false},
-		"a thread for a title":    {func(s *state) { s.asked("T", input{}, now); s.thread("T").hidden = true }, false},
+		"asked for":               {func(s *state) { s.asked("T", turnjournal.Input{}, now) }, true},
+		"the manager is there":    {func(s *state) { s.asked("T", turnjournal.Input{}, now); s.thread("T").subscribed = true }, false},
+		"a thread for a title":    {func(s *state) { s.asked("T", turnjournal.Input{}, now); s.thread("T").hidden = true }, false},
 		"interrupted":             {func(s *state) { s.started("T", "1", now); s.interrupt("T", "1", now) }, false},
-		"interrupted, then asked": {func(s *state) { s.interrupt("T", "1", now); s.asked("T", input{}, now) }, true},
+		"interrupted, then asked": {func(s *state) { s.interrupt("T", "1", now); s.asked("T", turnjournal.Input{}, now) }, true},
 		"waits for its user":      {func(s *state) { s.ensure("T", now).Asked = true }, false},
 		"a review":                {func(s *state) { s.thread("T").wanted = true }, true},
 	} {
@@ -155,25 +160,25 @@ func TestAlone(t *testing.T) {
 	}
 }
 
-// A turn may end while the keeper is not connected: the next connection does not take it for a running one.
+// A turn may end while the manager is not connected: the next connection does not take it for a running one.
 func TestDisconnected(t *testing.T) {
 	s := empty()
-	*s.thread("T") = live{subscribed: true, status: threadStatus{Type: "active"}}
+	*s.thread("T") = live{subscribed: true, status: codexthread.Status{Type: "active"}}
 	s.disconnected(nil)
 	assert.False(t, s.thread("T").subscribed)
-	assert.False(t, s.thread("T").status.active())
+	assert.False(t, s.thread("T").status.Active())
 }
 
-// A missed turn without quota waits for it, as one whose end the keeper has heard of.
+// A missed turn without quota waits for it, as one whose end the manager has heard of.
 func TestMissedTurnWithoutQuota(t *testing.T) {
 	now := time.Now()
 	s := empty()
-	s.asked("T", input{ClientID: "c1", At: now}, now)
-	failed := turn{ID: "2", Status: "failed", Items: []item{{Type: "userMessage", ClientID: "c1"}}}
+	s.asked("T", turnjournal.Input{ClientID: "c1", At: now}, now)
+	failed := codexthread.Turn{ID: "2", Status: "failed", Items: []codexthread.Item{{Type: "userMessage", ClientID: "c1"}}}
 	require.NoError(t, json.Unmarshal([]byte(`{"error":{"message":"x","codexErrorInfo":"usageLimitExceeded"}}`), &failed))
 	require.True(t, s.missed("T", failed, now))
-	assert.True(t, s.wantsQuota("T", failed, Always))
-	assert.True(t, s.ledger.Threads["T"].Quota)
+	assert.True(t, s.wantsQuota("T", failed, remoteconfig.Always))
+	assert.True(t, s.journal.Threads["T"].Quota)
 }
 
 // A turn that the account refuses for its model waits for nothing: it would be refused again at once.
@@ -184,27 +189,28 @@ func TestRefusedModelIsNoWantOfQuota(t *testing.T) {
 	} {
 		now := time.Now()
 		s := empty()
-		s.asked("T", input{ClientID: "c1", At: now}, now)
+		s.asked("T", turnjournal.Input{ClientID: "c1", At: now}, now)
 		s.started("T", "2", now)
-		failed := turn{ID: "2", Status: "failed", Error: &turnError{words, json.RawMessage(`"usageLimitExceeded"`)}}
-		assert.False(t, s.wantsQuota("T", failed, Always), words)
+		failed := codexthread.Turn{ID: "2", Status: "failed", Error: &turnerror.Error{Message: words,
+			Info: turnerror.Info{Kind: turnerror.KindUsageLimitExceeded}}}
+		assert.False(t, s.wantsQuota("T", failed, remoteconfig.Always), words)
 	}
 }
 
-// A turn may end before the keeper is subscribed to its thread.
+// A turn may end before the manager is subscribed to its thread.
 func TestMissedTurn(t *testing.T) {
 	now := time.Now()
-	message := input{ClientID: "c1", Content: json.RawMessage(`[]`), At: now}
-	had := turn{ID: "2", Status: turnCompleted, Items: []item{{Type: "userMessage", ClientID: "c1"}}}
+	message := turnjournal.Input{ClientID: "c1", Content: json.RawMessage(`[]`), At: now}
+	had := codexthread.Turn{ID: "2", Status: codexthread.Completed, Items: []codexthread.Item{{Type: "userMessage", ClientID: "c1"}}}
 	s := empty()
 	assert.False(t, s.missed("T", had, now), "nobody asked for it")
 	s.asked("T", message, now)
-	assert.False(t, s.missed("T", turn{ID: "1"}, now), "an earlier one")
+	assert.False(t, s.missed("T", codexthread.Turn{ID: "1"}, now), "an earlier one")
 	assert.True(t, s.missed("T", had, now))
 	s.ended("T", "2", now)
-	assert.Empty(t, s.ledger.Threads)
+	assert.Empty(t, s.journal.Threads)
 	s.started("T", "2", now)
-	assert.Empty(t, s.ledger.Threads, "it has ended")
+	assert.Empty(t, s.journal.Threads, "it has ended")
 	s.asked("T", message, now)
 	assert.False(t, s.missed("T", had, now), "its end is known")
 }
@@ -212,43 +218,43 @@ func TestMissedTurn(t *testing.T) {
 // Of two people who continue a turn, one does.
 func TestOffers(t *testing.T) {
 	s := empty()
-	before := record{Since: now, Turn: "t1", Asked: true, Inputs: []input{said("m", "x")}}
-	claim := func() record {
-		*s.ensure("T", now) = before.clone()
+	before := turnjournal.Record{Since: now, Turn: "t1", Asked: true, Inputs: []turnjournal.Input{said("m", "x")}}
+	claim := func() turnjournal.Record {
+		*s.ensure("T", now) = before.Clone()
 		_, r, err := s.cutTurn("build", "T")
 		assert.NoError(t, err)
-		s.ledger.Threads["T"].Asked = false
+		s.journal.Threads["T"].Asked = false
 		_, _, err = s.cutTurn("build", "T")
 		assert.ErrorIs(t, err, ErrNotCut)
 		return r
 	}
 	s.offer("T", claim(), now.Add(1))
-	assert.Equal(t, before, *s.ledger.Threads["T"], "codex refused to continue: it can be repeated")
+	assert.Equal(t, before, *s.journal.Threads["T"], "codex refused to continue: it can be repeated")
 
 	r := claim()
 	newer := said("n", "y")
 	newer.At = now.Add(2)
 	s.asked("T", newer, now.Add(2))
 	s.offer("T", r, now.Add(1))
-	assert.False(t, s.ledger.Threads["T"].Asked, "its user goes on with another message")
-	assert.Equal(t, []input{newer}, s.ledger.Threads["T"].since(now.Add(1)))
+	assert.False(t, s.journal.Threads["T"].Asked, "its user goes on with another message")
+	assert.Equal(t, []turnjournal.Input{newer}, s.journal.Threads["T"].InputsAfter(now.Add(1)))
 }
 
 func TestStale(t *testing.T) {
 	s := empty()
-	s.asked("refused", input{At: now}, now)
+	s.asked("refused", turnjournal.Input{At: now}, now)
 	s.started("running", "t1", now)
-	s.thread("running").status = threadStatus{Type: "active"}
-	*s.ensure("asked", now) = record{Since: now, Asked: true}
+	s.thread("running").status = codexthread.Status{Type: "active"}
+	*s.ensure("asked", now) = turnjournal.Record{Since: now, Asked: true}
 	s.ensure("refilled", now.Add(-time.Hour))
-	s.thread("refilled").held = 1 // the keeper has asked for its turn just now
+	s.thread("refilled").held = 1 // the manager has asked for its turn just now
 	assert.Empty(t, s.stale(now.Add(settle)))
 	assert.Equal(t, []string{"refused"}, s.stale(now.Add(settle+1)))
 }
 
 func TestIdle(t *testing.T) {
 	const bound = time.Minute
-	open := func() *state { s := empty(); s.link = &link{}; return s }
+	open := func() *state { s := empty(); s.link = &codexConn{}; return s }
 	for name, c := range map[string]struct {
 		change func(*state)
 		want   bool
@@ -258,7 +264,7 @@ func TestIdle(t *testing.T) {
 		"a client":                        {func(s *state) { s.clients[1] = Client{} }, false},
 		"a viewer":                        {func(s *state) { s.clients[1] = Client{Viewer: true} }, false},
 		"a turn":                          {func(s *state) { s.started("T", "t1", now) }, false},
-		"a message on its way":            {func(s *state) { s.asked("T", input{}, now) }, false},
+		"a message on its way":            {func(s *state) { s.asked("T", turnjournal.Input{}, now) }, false},
 		"a thread that runs":              {func(s *state) { s.thread("T").status.Type = "active" }, false},
 		"a cut turn whose user was asked": {func(s *state) { s.ensure("T", now).Asked = true }, true},
 		"a turn that ended just now":      {func(s *state) { s.started("T", "t1", now); s.ended("T", "t1", now.Add(1)) }, false},
@@ -288,7 +294,7 @@ func TestOverdue(t *testing.T) {
 
 func TestStatus(t *testing.T) {
 	s := empty()
-	s.ledger.Last, s.ledger.Words = "T", "done"
+	s.journal.Last, s.journal.Words = "T", "done"
 	s.started("T", "t1", now)
 	s.thread("T").waiting = now.Add(time.Second)
 	s.left = now.Add(time.Minute)
@@ -305,15 +311,15 @@ func TestCutTurn(t *testing.T) {
 	s := empty()
 	_, _, err := s.cutTurn("build", "")
 	assert.EqualError(t, err, "no cut turn of the remote build waits to go on: codex-proxy remotes send build TEXT sends a message")
-	*s.ensure("T2", now) = record{Since: now, Turn: "t2", Asked: true}
-	*s.ensure("T3", now) = record{Since: now, Turn: "t3"}
+	*s.ensure("T2", now) = turnjournal.Record{Since: now, Turn: "t2", Asked: true}
+	*s.ensure("T3", now) = turnjournal.Record{Since: now, Turn: "t3"}
 	thread, r, err := s.cutTurn("build", "")
 	assert.NoError(t, err)
 	assert.Equal(t, "T2", thread)
 	assert.Equal(t, "t2", r.Turn)
 	_, _, err = s.cutTurn("build", "T3")
 	assert.ErrorIs(t, err, ErrNotCut)
-	*s.ensure("T1", now) = record{Since: now, Turn: "t1", Asked: true}
+	*s.ensure("T1", now) = turnjournal.Record{Since: now, Turn: "t1", Asked: true}
 	_, _, err = s.cutTurn("build", "")
 	assert.EqualError(t, err, "2 threads have a turn that waits to go on: give one by --thread: T1, T2")
 	thread, _, err = s.cutTurn("build", "T1")
@@ -321,14 +327,14 @@ func TestCutTurn(t *testing.T) {
 	assert.Equal(t, "T1", thread)
 }
 
-// The ledger of a process whose clock was ahead is as old as the next one.
-func TestLedgerFromTheFuture(t *testing.T) {
+// The turn journal of a process whose clock was ahead is as old as the next one.
+func TestTurnJournalFromTheFuture(t *testing.T) {
 	ahead := now.Add(24 * time.Hour)
-	s := newState(ledger{Threads: map[string]*record{
-		"T": {Since: ahead, Inputs: []input{{At: ahead}, {At: now.Add(-time.Hour)}}},
-	}}.observed(now), now)
-	r := s.ledger.Threads["T"]
-	assert.Equal(t, record{Since: now, Inputs: []input{{At: now}, {At: now.Add(-time.Hour)}}}, *r)
-	assert.Empty(t, r.since(now), "nothing has come since")
+	s := newState(turnjournal.Journal{Threads: map[string]*turnjournal.Record{
+		"T": {Since: ahead, Inputs: []turnjournal.Input{{At: ahead}, {At: now.Add(-time.Hour)}}},
+	}}.Observed(now), now)
+	r := s.journal.Threads["T"]
+	assert.Equal(t, turnjournal.Record{Since: now, Inputs: []turnjournal.Input{{At: now}, {At: now.Add(-time.Hour)}}}, *r)
+	assert.Empty(t, r.InputsAfter(now), "nothing has come since")
 	assert.Equal(t, []string{"T"}, s.stale(now.Add(settle+1)))
 }

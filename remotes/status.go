@@ -3,6 +3,8 @@ package remotes
 import (
 	"slices"
 	"time"
+
+	"codex-proxy/remotes/turnjournal"
 )
 
 // Status is the state of a remote for people.
@@ -44,30 +46,30 @@ type Turn struct {
 }
 
 // Status describes the remote now.
-func (k *Keeper) Status() (st Status) {
-	k.update(func(s *state) {
+func (m *Manager) Status() (st Status) {
+	m.update(func(s *state) {
 		st = s.status()
-		if idle(s, k.opts.IdleStop, s.since.Add(k.opts.IdleStop)) {
-			st.RestsAt = s.since.Add(k.opts.IdleStop)
+		if idle(s, m.opts.IdleStop, s.since.Add(m.opts.IdleStop)) {
+			st.RestsAt = s.since.Add(m.opts.IdleStop)
 		}
 	})
-	if k.opts.Accounts != nil {
-		st.NoAccount, st.QuotaAt = k.opts.Accounts.Denied()
+	if m.opts.Accounts != nil {
+		st.NoAccount, st.QuotaAt = m.opts.Accounts.Denied()
 	}
 	return st
 }
 
-// ReadState describes a remote that does not run, by its ledger.
+// ReadState describes a remote that does not run, by its turn journal.
 func ReadState(dir string) (Status, error) {
-	l, err := readLedger(dir)
+	l, err := turnjournal.Read(dir)
 	s := newState(l, time.Time{})
 	return s.status(), err
 }
 
 func (s *state) status() Status {
-	st := Status{Last: s.ledger.Last, Words: s.ledger.Words, WordsAt: s.ledger.WordsAt,
-		Continued: s.ledger.Continued, GivenUp: s.ledger.GivenUp, Account: s.ledger.Account,
-		Switches: s.ledger.Switches}
+	st := Status{Last: s.journal.Last, Words: s.journal.Words, WordsAt: s.journal.WordsAt,
+		Continued: s.journal.Continued, GivenUp: s.journal.GivenUp, Account: s.journal.Account,
+		Switches: s.journal.Switches}
 	if s.link != nil {
 		st.Codex = s.detail
 	}
@@ -75,8 +77,8 @@ func (s *state) status() Status {
 		st.Attached = append(st.Attached, c)
 	}
 	slices.SortFunc(st.Attached, func(a, b Client) int { return a.Since.Compare(b.Since) })
-	for _, id := range s.ledger.threads() {
-		r := s.ledger.Threads[id]
+	for _, id := range s.journal.IDs() {
+		r := s.journal.Threads[id]
 		t := Turn{Thread: id, Since: r.Since, Continued: r.Continued, Cut: r.Asked && !r.Quota, Quota: r.Quota}
 		if at := s.threads[id]; at != nil && !at.waiting.IsZero() {
 			t.WaitingSince = at.waiting

@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// sweepPeriod is how often the keeper looks for changes that no message reports.
+// sweepPeriod is how often the manager looks for changes that no message reports.
 const sweepPeriod = time.Second
 
 // sweep answers tools of clients that are gone, forgets records that nothing ends, and rests when all is idle.
-func (l *link) sweep(ctx context.Context) {
+func (l *codexConn) sweep(ctx context.Context) {
 	t := time.NewTicker(sweepPeriod)
 	defer t.Stop()
 	for {
@@ -18,14 +18,14 @@ func (l *link) sweep(ctx context.Context) {
 			return
 		case <-t.C:
 		}
-		l.answerTools()
+		reports{l}.answerTools()
 		l.forgetStale()
 		l.unload(time.Now())
 		l.rest()
 	}
 }
 
-func (l *link) forgetStale() {
+func (l *codexConn) forgetStale() {
 	var threads []string
 	l.update(func(s *state) { threads = s.stale(time.Now()) })
 	if len(threads) == 0 {
@@ -39,16 +39,16 @@ func (l *link) forgetStale() {
 	})
 }
 
-// unloadAfter is how long the keeper stays subscribed to a thread that does not run, which keeps it loaded (2 MiB).
+// unloadAfter is how long the manager stays subscribed to a thread that does not run, which keeps it loaded (2 MiB).
 // Codex refuses to resume a thread while it unloads it, so that must not follow the end of a turn, when users attach
 // again.
 const unloadAfter = 10 * time.Minute
 
 // unload ends subscriptions, so that codex can unload the threads.
-func (l *link) unload(now time.Time) {
+func (l *codexConn) unload(now time.Time) {
 	l.update(func(s *state) {
 		for id, t := range s.threads {
-			if t.subscribed && t.held == 0 && !t.status.active() && s.ledger.Threads[id] == nil &&
+			if t.subscribed && t.held == 0 && !t.status.Active() && s.journal.Threads[id] == nil &&
 				now.Sub(t.changed) > unloadAfter {
 				t.subscribed = false
 				l.c.Post("thread/unsubscribe", threadParams{id}, nil) // before any later thread/resume
@@ -58,11 +58,16 @@ func (l *link) unload(now time.Time) {
 }
 
 // rest closes Resting, once.
-func (k *Keeper) rest() {
-	k.update(func(s *state) {
-		if rests := idle(s, k.opts.IdleStop, time.Now()); rests && !s.rested {
+func (m *Manager) rest() {
+	m.update(func(s *state) {
+		if rests := idle(s, m.opts.IdleStop, time.Now()); rests && !s.rested {
 			s.rested = true
-			close(k.resting)
+			close(m.resting)
 		}
 	})
+}
+
+// idle reports whether a remote has been without users and turns for bound; 0 bounds nothing.
+func idle(s *state, bound time.Duration, now time.Time) bool {
+	return bound > 0 && s.link != nil && len(s.clients) == 0 && !s.busy() && now.Sub(s.since) >= bound
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"time"
+
+	"codex-proxy/codex/wire"
 )
 
 // toolCall is a call of a dynamic tool that has no answer yet. Clients that are attached answer it; codex sends it to
@@ -23,11 +25,11 @@ const (
 
 // request answers codex's question for another login, and records a call of a tool. All other requests are for users:
 // approvals and questions wait for them.
-func (l *link) request(_ context.Context, m message) {
-	switch m.method {
+func (l reports) request(_ context.Context, msg message) {
+	switch msg.method {
 	case "item/tool/call":
 	case "account/chatgptAuthTokens/refresh":
-		l.refresh(m)
+		logins(l).refresh(msg)
 		return
 	default:
 		return
@@ -36,7 +38,7 @@ func (l *link) request(_ context.Context, m message) {
 		ThreadID string `json:"threadId"`
 		Tool     string `json:"tool"`
 	}
-	if json.Unmarshal(m.params, &p) != nil {
+	if json.Unmarshal(msg.params, &p) != nil {
 		return
 	}
 	l.update(func(s *state) {
@@ -44,11 +46,11 @@ func (l *link) request(_ context.Context, m message) {
 		if t.calls == nil {
 			t.calls = map[string]toolCall{}
 		}
-		t.calls[string(m.id)] = toolCall{m.id, p.Tool, time.Now()}
+		t.calls[string(msg.id)] = toolCall{msg.id, p.Tool, time.Now()}
 	})
 }
 
-// overdue removes the calls that the keeper has to answer: nobody else will.
+// overdue removes the calls that the manager has to answer: nobody else will.
 func (s *state) overdue(now time.Time) (calls []toolCall) {
 	bound, since := toolAttached, time.Time{}
 	if s.owners() == 0 {
@@ -65,23 +67,13 @@ func (s *state) overdue(now time.Time) (calls []toolCall) {
 	return calls
 }
 
-type toolAnswer struct {
-	Content []toolContent `json:"contentItems"`
-	Success bool          `json:"success"`
-}
-
-type toolContent struct {
-	Type string `json:"type"`
-	Text string `json:"text"`
-}
-
 // answerTools answers the calls that are overdue, so that their turns go on.
-func (l *link) answerTools() {
+func (l reports) answerTools() {
 	var calls []toolCall
 	l.update(func(s *state) { calls = s.overdue(time.Now()) })
 	for _, c := range calls {
 		text := "The user's terminal is detached, so the tool " + c.tool + " cannot run now. Go on without it."
-		if l.c.Reply(c.id, toolAnswer{Content: []toolContent{{"inputText", text}}}) == nil {
+		if l.c.Reply(c.id, wire.ToolAnswer{ContentItems: []wire.ToolContent{{Type: "inputText", Text: text}}}) == nil {
 			l.emit(Event{Kind: ToolAnswered, Detail: c.tool})
 		}
 	}

@@ -24,26 +24,30 @@ import (
 
 	"codex-proxy/codex/rpc"
 	"codex-proxy/remotes"
+	"codex-proxy/remotes/remoteapi"
+	"codex-proxy/remotes/remoteconfig"
+	"codex-proxy/test/codexes"
 	"codex-proxy/test/modelserver"
 )
 
 // unitDir names the directory of the unit whose main process a child of the test is.
 const unitDir = "REMOTES_TEST_UNIT"
 
-func TestMain(m *testing.M) {
+func TestMain(msg *testing.M) {
 	if dir := os.Getenv(unitDir); dir != "" {
 		os.Exit(mainProcess(dir))
 	}
-	os.Exit(m.Run())
+	os.Exit(msg.Run())
 }
 
-// mainProcess is the main process of a unit: a keeper, codex as its child, and a gate that decodes what clients send. The
-// inherited file 3 is the socket of the people.
+// mainProcess is the main process of a unit: a manager, codex as its child, and a gate that decodes what clients send.
+// The inherited file 3 is the socket of the people.
 func mainProcess(dir string) int {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	socket := filepath.Join(dir, "s")
-	codex := exec.Command(os.Getenv("CODEX_PROXY_TEST_CODEX"), "app-server", "--strict-config", "--listen", "unix://"+socket)
+	binary := os.Getenv("CODEX_PROXY_TEST_CODEX")
+	codex := exec.Command(binary, codexes.AppServer(binary, socket)...)
 	codex.Env = append(os.Environ(), "CODEX_HOME="+filepath.Join(dir, "home"), "HOME="+filepath.Join(dir, "home"))
 	codex.Dir, codex.Stderr = dir, os.Stderr
 	codex.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -58,26 +62,25 @@ func mainProcess(dir string) int {
 	pid := filepath.Join(dir, "codex.pid")
 	check(os.WriteFile(pid+".new", fmt.Append(nil, codex.Process.Pid), 0o600))
 	check(os.Rename(pid+".new", pid))
-	mode, err := remotes.ParseContinue(os.Getenv("REMOTES_TEST_CONTINUE"))
-	check(err)
+	mode := remoteconfig.Continue(os.Getenv("REMOTES_TEST_CONTINUE"))
 	idle, err := time.ParseDuration(cmp.Or(os.Getenv("REMOTES_TEST_IDLE_STOP"), "0s"))
 	check(err)
-	k, err := remotes.New(remotes.Options{
+	m, err := remotes.New(remotes.Options{
 		Name: "build", Socket: socket, State: filepath.Join(dir, "keeper"), Continue: mode, Limit: 3, IdleStop: idle,
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	})
 	check(err)
-	go func() { _ = k.Run(ctx) }()
+	go func() { _ = m.Run(ctx) }()
 	go func() {
-		<-k.Resting()
+		<-m.Resting()
 		check(os.WriteFile(filepath.Join(dir, "rests"), nil, 0o600))
 	}()
 	go func() {
-		_, err := k.Open(ctx)
+		_, err := m.Open(ctx)
 		check(err)
 		l, err := net.FileListener(os.NewFile(3, "remote"))
 		check(err)
-		g := &gate{k: k, codex: socket}
+		g := &authProxy{k: m, codex: socket}
 		_ = http.Serve(l, g) //nolint:gosec // of a test
 	}()
 	check(errors.Join(<-ended))
@@ -91,15 +94,15 @@ func check(err error) {
 	}
 }
 
-// gate passes the messages of clients on to codex, as the real one does.
-type gate struct {
-	k     *remotes.Keeper
+// authProxy passes the messages of clients on to codex, as the real one does.
+type authProxy struct {
+	k     *remotes.Manager
 	codex string
 }
 
-func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if strings.HasPrefix(r.URL.Path, remotes.HandlerPrefix) {
-		g.k.Handler().ServeHTTP(w, r)
+func (g *authProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if strings.HasPrefix(r.URL.Path, remoteapi.HandlerPrefix) {
+		remoteapi.Handler(g.k).ServeHTTP(w, r)
 		return
 	}
 	client, err := websocket.Accept(w, r, nil)
@@ -126,15 +129,15 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	both.Go(func() { defer cancel(); pass(ctx, codex, client, func([]byte) {}) })
 	both.Go(func() {
 		defer cancel()
-		defer g.k.Followed(ctx)
+		defer g.k.AwaitSubscribed(ctx)
 		pass(ctx, client, codex, func(b []byte) {
-			var m struct {
+			var msg struct {
 				ID     json.RawMessage
 				Method string
 				Params json.RawMessage
 			}
-			if json.Unmarshal(b, &m) == nil && remotes.Watched(m.Method) {
-				g.k.Passing(string(m.ID), m.Method, m.Params)
+			if json.Unmarshal(b, &msg) == nil && remotes.Recorded(msg.Method) {
+				g.k.RecordRequest(string(msg.ID), msg.Method, msg.Params)
 			}
 		})
 	})
@@ -260,7 +263,8 @@ func (u *unit) restart() {
 	}
 }
 
-// kill ends codex, its keeper, or both with SIGKILL. It returns when codex has ended, which it does with its keeper, soon.
+// kill ends codex, its manager, or both with SIGKILL. It returns when codex has ended, which it does with its manager,
+// soon.
 func (u *unit) kill(what string) {
 	u.t.Helper()
 	u.mu.Lock()
@@ -310,13 +314,13 @@ func (u *unit) attach() *client {
 func (u *unit) connect(ctx context.Context) (*client, error) {
 	c := &client{t: u.t, notes: make(chan rpc.Message, 10_000), requests: make(chan rpc.Message, 100)}
 	conn, err := rpc.Dial(ctx, u.socket, rpc.Options{
-		OnNotification: func(m rpc.Message) {
-			m.Params = append(json.RawMessage(nil), m.Params...)
-			c.notes <- m
+		OnNotification: func(msg rpc.Message) {
+			msg.Params = append(json.RawMessage(nil), msg.Params...)
+			c.notes <- msg
 		},
-		OnRequest: func(m rpc.Message) error {
-			m.ID = append(json.RawMessage(nil), m.ID...)
-			c.requests <- m
+		OnRequest: func(msg rpc.Message) error {
+			msg.ID = append(json.RawMessage(nil), msg.ID...)
+			c.requests <- msg
 			return nil
 		},
 	})
@@ -390,9 +394,9 @@ func (c *client) answer(method string, result any) {
 	ctx := bound(c.t)
 	for {
 		select {
-		case m := <-c.requests:
-			if m.Method == method {
-				require.NoError(c.t, c.Reply(m.ID, result))
+		case msg := <-c.requests:
+			if msg.Method == method {
+				require.NoError(c.t, c.Reply(msg.ID, result))
 				return
 			}
 		case <-ctx.Done():
@@ -406,9 +410,9 @@ func (c *client) until(method string) json.RawMessage {
 	ctx := bound(c.t)
 	for {
 		select {
-		case m := <-c.notes:
-			if m.Method == method {
-				return m.Params
+		case msg := <-c.notes:
+			if msg.Method == method {
+				return msg.Params
 			}
 		case <-ctx.Done():
 			require.FailNow(c.t, "no "+method)
@@ -416,7 +420,7 @@ func (c *client) until(method string) json.RawMessage {
 	}
 }
 
-// post asks the keeper for something, in a body that no client of this version sends.
+// post asks the manager for something, in a body that no client of this version sends.
 func (u *unit) post(path, body string) (status int) {
 	u.t.Helper()
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true,
@@ -455,13 +459,13 @@ type threadTurn struct {
 	} `json:"items"`
 }
 
-// status waits until the keeper's status is as wanted.
+// status waits until the manager's status is as wanted.
 func (u *unit) status(what string, wanted func(remotes.Status) bool) remotes.Status {
 	u.t.Helper()
 	ctx := bound(u.t)
 	for {
 		short, cancel := context.WithTimeout(ctx, 5*time.Second)
-		st, err := remotes.AskStatus(short, u.socket)
+		st, err := remoteapi.AskStatus(short, u.socket)
 		cancel()
 		if err == nil && wanted(st) {
 			return st
@@ -473,7 +477,7 @@ func (u *unit) status(what string, wanted func(remotes.Status) bool) remotes.Sta
 
 func idle(st remotes.Status) bool { return st.Codex != "" && len(st.Turns) == 0 }
 
-// recorded waits until the ledger has a text.
+// recorded waits until the turn journal has a text.
 func (u *unit) recorded(text string) {
 	u.t.Helper()
 	ctx := bound(u.t)
@@ -484,7 +488,7 @@ func (u *unit) recorded(text string) {
 		}
 		<-time.After(time.Millisecond)
 	}
-	require.FailNow(u.t, "the ledger lacks "+text)
+	require.FailNow(u.t, "the turn journal lacks "+text)
 }
 
 func (u *unit) log() string {

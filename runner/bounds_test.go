@@ -1,6 +1,7 @@
 package runner_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -57,7 +58,7 @@ func TestBounds(t *testing.T) {
 		require.NoError(t, b.Cancel(t.Context(), store.Viewer{UID: 1000}, s.ID, 0, "alice"))
 	}
 	left := func() (all []string) {
-		repositories, err := b.Store.Repositories(t.Context(), store.Viewer{All: true})
+		repositories, err := b.Store.Repositories.List(t.Context(), store.Viewer{All: true})
 		require.NoError(t, err)
 		for _, r := range repositories {
 			all = append(all, r.Key)
@@ -68,6 +69,9 @@ func TestBounds(t *testing.T) {
 	for len(missing) > 0 {
 		select {
 		case what := <-b.swept:
+			if strings.HasPrefix(what, "session-") {
+				continue // the home of a closed session goes after a while, too
+			}
 			assert.Contains(t, []string{"slot-2", "repository-" + keys[1], "repository-" + keys[2]}, what)
 			delete(missing, what)
 		case <-time.After(patience):

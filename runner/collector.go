@@ -5,10 +5,10 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/sys/unix"
 
 	"codex-proxy/internal/metric"
 	"codex-proxy/runner/api/wire"
+	"codex-proxy/runner/disk"
 	"codex-proxy/runner/store"
 )
 
@@ -28,7 +28,7 @@ type gauge struct {
 type moment struct {
 	runner *Runner
 	tally  store.Tally
-	disk   Disk
+	disk   disk.Space
 	ready  bool
 }
 
@@ -92,7 +92,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	tally, err := c.Store.Tally(ctx)
 	m := &moment{runner: c.Runner, tally: tally, ready: c.Ready() == nil}
 	if err == nil {
-		m.disk, err = c.Disk()
+		m.disk, err = disk.SpaceOf(c.StateDir)
 	}
 	if err != nil {
 		out <- prometheus.NewInvalidMetric(sessionsDesc, err)
@@ -115,16 +115,3 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 }
 
 func seconds(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
-
-// Disk is the file system of the state directory, in bytes.
-type Disk struct{ Size, Free uint64 }
-
-// Disk returns the size of the file system of the state directory, and its free space for the service (statfs(2)).
-func (r *Runner) Disk() (Disk, error) {
-	var s unix.Statfs_t
-	if err := unix.Statfs(r.StateDir, &s); err != nil {
-		return Disk{}, err
-	}
-	block := uint64(s.Bsize)
-	return Disk{Size: s.Blocks * block, Free: s.Bavail * block}, nil
-}

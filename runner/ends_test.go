@@ -31,11 +31,11 @@ func TestEndIsReportedBeforeThatOfTheUnit(t *testing.T) {
 	got := b.until(s.ID, ended(1))
 	assert.Equal(t, outcome.Failed, got.Commands[0].Outcome.Word)
 	assert.Equal(t, strings.Repeat("a", 32), got.Commands[0].Invocation)
-	runs, queued := b.Load()
+	runs, queued := b.Queue.Load()
 	assert.Equal(t, []int{1, 1}, []int{runs, queued}, "the unit has not ended")
 	b.stop() // the next daemon waits as well
 	b.start()
-	runs, queued = b.Load()
+	runs, queued = b.Queue.Load()
 	assert.Equal(t, []int{1, 1}, []int{runs, queued})
 	u.End(nil)
 	second := b.started()
@@ -61,7 +61,7 @@ func TestHold(t *testing.T) {
 		require.NoError(t, err)
 		u := b.started()
 		assert.Equal(t, time.Hour, u.Spec.Hold)
-		b.until(s.ID, running(1))
+		assert.NotZero(t, b.until(s.ID, running(1)).Commands[0].Started, "it is known while the command runs")
 		assert.ErrorContains(t, b.Release(t.Context(), v, s.ID), "no command of the session "+s.ID+" is held")
 		held := make(chan struct{})
 		go func() {
@@ -124,7 +124,7 @@ func TestExpiry(t *testing.T) {
 	st, err := store.Open(t.Context(), filepath.Join(b.settings.StateDir, store.FileName))
 	require.NoError(t, err)
 	id := strings.Repeat("a", 16)
-	require.NoError(t, st.Create(t.Context(), store.New{Session: wire.Session{ID: id, Owner: alice, Created: time.Now()},
+	require.NoError(t, st.Sessions.Create(t.Context(), store.New{Session: wire.Session{ID: id, Owner: alice, Created: time.Now()},
 		Commands: []wire.NewCommand{{Args: []string{"a"}, Stdin: true, Limits: wire.Limits{Timeout: 1e9, Output: 1}}}}))
 	require.NoError(t, st.Close())
 	swept := make(chan string, 1)

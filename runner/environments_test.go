@@ -17,6 +17,7 @@ import (
 	"codex-proxy/runner"
 	"codex-proxy/runner/api/wire"
 	"codex-proxy/runner/environment"
+	"codex-proxy/runner/environments"
 	"codex-proxy/runner/exec"
 	"codex-proxy/runner/job"
 	"codex-proxy/runner/paths"
@@ -37,8 +38,8 @@ func newBuilder(t *testing.T, change ...func(*runner.Settings)) *builder {
 	b := &builder{units: make(chan string, 100), end: make(chan job.Built, 100)}
 	b.bed = newBed(t, append([]func(*runner.Settings){func(s *runner.Settings) {
 		s.MaxSessions, s.Workspaces = 10, 10
-		s.Environments = runner.Environments{
-			MaxBytes: 100, Timeout: time.Minute, Network: runner.BuildsForOnline, Store: "/srv/packages",
+		s.Environments = environments.Config{
+			MaxBytes: 100, Timeout: time.Minute, Network: environments.BuildsForOnline, Store: "/srv/packages",
 		}
 	}}, change...)...)
 	b.systemd.Play(b.play)
@@ -107,6 +108,20 @@ func (b *builder) ends(u *runnertest.Unit) {
 	b.until(u.Session, ended(1))
 }
 
+// Without a repository, a set-up runs in the session: it has the whole time of a build, and asks the daemon for nothing.
+func TestSetupInTheSession(t *testing.T) {
+	b := newBuilder(t)
+	like := wire.NewSession{Environment: "setup", Commands: []wire.NewCommand{{Args: []string{"a"}}}}
+	plan, err := b.Plan(t.Context(), alice, like)
+	require.NoError(t, err)
+	assert.Equal(t, "setup: codex-runner setup --print shows the set-up of the repository", plan.Environment)
+	_, err = b.Create(t.Context(), alice, like)
+	require.NoError(t, err)
+	u := b.started()
+	assert.Equal(t, &session.Environment{Owner: "1000", Name: "setup", Store: "/srv/packages", Wait: time.Minute}, u.Spec.Environment)
+	b.ends(u)
+}
+
 func TestOneBuildForAll(t *testing.T) {
 	b := newBuilder(t)
 	n := need("a")
@@ -161,7 +176,7 @@ func TestBuildsThatFail(t *testing.T) {
 	close(b.end)
 	assert.Contains(t, b.provided(u).Fault, "was killed or did not start: `journalctl -u codex-environment@"+n.Key[:28]+".service` has the reason")
 	assert.EqualValues(t, 2, b.builds.Load(), "the next command builds again")
-	all, err := b.Store.Environments(t.Context())
+	all, err := b.Store.Environments.List(t.Context())
 	require.NoError(t, err)
 	assert.Empty(t, all)
 }
@@ -204,7 +219,7 @@ func TestSharedEnvironments(t *testing.T) {
 
 // What a command has written is not built with the network, but what the commit of the session has is built again.
 func TestManifestsOfACommand(t *testing.T) {
-	b := newBuilder(t, func(s *runner.Settings) { s.Environments.Store, s.Environments.Network = "", runner.BuildsForAll })
+	b := newBuilder(t, func(s *runner.Settings) { s.Environments.Store, s.Environments.Network = "", environments.BuildsForAll })
 	online := func(name string) *exec.Need {
 		n := need(name)
 		n.Order.Store = environment.Store{}
@@ -238,8 +253,8 @@ func TestManifestsOfACommand(t *testing.T) {
 func TestEnvironmentOfAnEarlierVersion(t *testing.T) {
 	b := newBuilder(t)
 	const old = "0123456789abcdef"
-	require.NoError(t, b.Store.BeginEnvironment(t.Context(), old, "venv", time.Now()))
-	require.NoError(t, b.Store.EndEnvironment(t.Context(), old, 1))
+	require.NoError(t, b.Store.Environments.Begin(t.Context(), old, "venv", time.Now()))
+	require.NoError(t, b.Store.Environments.Ready(t.Context(), old, 1))
 	n := need("a")
 	u := b.awaits(n)
 	b.end <- job.Built{Version: job.Version, Bytes: 1}
@@ -293,7 +308,7 @@ func (b *builder) left(keys ...string) {
 	b.t.Helper()
 	slices.Sort(keys)
 	require.Eventually(b.t, func() bool {
-		all, err := b.Store.Environments(b.t.Context())
+		all, err := b.Store.Environments.List(b.t.Context())
 		require.NoError(b.t, err)
 		var is []string
 		for _, e := range all {

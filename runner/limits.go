@@ -9,7 +9,6 @@ import (
 
 	"codex-proxy/runner/api/wire"
 	"codex-proxy/runner/session"
-	"codex-proxy/units"
 )
 
 // Limits has the limits of commands without a request, and the highest ones of a request. A Maximum of 0 allows all; a
@@ -63,10 +62,11 @@ func (l Limits) check(v wire.Limits) error {
 	} {
 		switch {
 		case limit.value != 0 && limit.value < limit.least || limit.value < 0:
-			return refuse(wire.InvalidRequest, "use at least "+limit.text(limit.least), "limits.%s is out of range",
+			return wire.Refuse(wire.InvalidRequest, "use at least "+limit.text(limit.least),
+				"limits.%s is out of range",
 				limit.name)
 		case limit.bound > 0 && limit.value > limit.bound:
-			return refuse(wire.InvalidRequest,
+			return wire.Refuse(wire.InvalidRequest,
 				fmt.Sprintf("use at most %s, or ask an administrator to raise it under [maximum] "+
 					"in runner.toml", limit.text(limit.bound)), "limits.%s is out of range", limit.name)
 		}
@@ -88,22 +88,4 @@ func inBytes(v float64) string {
 		v, unit = v/1024, next
 	}
 	return number(v) + unit
-}
-
-// microseconds is a second of CPU time in the units of CPUQuotaPerSecUSec.
-const microseconds = 1e6
-
-// properties are the limits that systemd enforces, on the unit.
-func properties(l wire.Limits) []units.Property {
-	var all []units.Property
-	for _, p := range []units.Property{
-		{Name: "MemoryMax", Value: uint64(l.Memory)},
-		{Name: "TasksMax", Value: uint64(l.Tasks)},
-		{Name: "CPUQuotaPerSecUSec", Value: uint64(l.CPUs * microseconds)},
-	} {
-		if p.Value > 0 {
-			all = append(all, p)
-		}
-	}
-	return all
 }

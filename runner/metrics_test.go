@@ -16,6 +16,7 @@ import (
 	"codex-proxy/runner"
 	"codex-proxy/runner/api/wire"
 	"codex-proxy/runner/session"
+	"codex-proxy/runner/systemd"
 )
 
 // What happens is counted, and what is there can be seen.
@@ -68,9 +69,9 @@ func TestReady(t *testing.T) {
 	b := newBed(t)
 	require.NoError(t, b.Ready())
 	b.systemd.Refuse(errors.New("no bus"))
-	b.Reconcile(t.Context())
-	assert.ErrorIs(t, b.Ready(), runner.ErrSystemd)
+	b.Runs.Reconcile(t.Context())
+	assert.ErrorIs(t, b.Ready(), systemd.ErrUnanswered)
 	b.systemd.Refuse(nil)
-	b.Reconcile(t.Context())
+	b.Runs.Reconcile(t.Context())
 	assert.NoError(t, b.Ready())
 }

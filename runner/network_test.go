@@ -17,7 +17,7 @@ func TestNetwork(t *testing.T) {
 	n := wire.NewSession{Network: true, Commands: []wire.NewCommand{{Args: []string{"a"}}, {Args: []string{"b"}}}}
 	plan, err := b.Plan(t.Context(), alice, n)
 	require.NoError(t, err)
-	assert.Equal(t, "codex-session-online@%i.service", plan.Unit)
+	assert.Equal(t, "codex-session-online@.service", plan.Unit)
 	s, err := b.Create(t.Context(), alice, n)
 	require.NoError(t, err)
 	assert.True(t, s.Network)

@@ -4,10 +4,8 @@ import (
 	"errors"
 
 	"codex-proxy/runner/api/wire"
+	"codex-proxy/runner/disk"
 )
-
-// ErrSystemd means that systemd does not answer, or refuses a call that the service needs.
-var ErrSystemd = errors.New("systemd does not answer, so no command can start (systemctl status dbus)")
 
 // ErrDisk means that the disk of the service has no room for the files of a command.
 var ErrDisk = errors.New("the disk of /var/lib/codex-runner is full, so no command starts until there is room " +
@@ -19,14 +17,14 @@ const LeastFree = 16 << 20
 
 // full reports whether the disk has less room than that.
 func (r *Runner) full() bool {
-	disk, err := r.Disk()
-	return err == nil && disk.Free < r.LeastFree
+	space, err := disk.SpaceOf(r.StateDir)
+	return err == nil && space.Free < r.LeastFree
 }
 
-// roomy returns an error if it has.
-func (r *Runner) roomy() error {
+// room returns an error to a request if the disk has none.
+func (r *Runner) room() error {
 	if r.full() {
-		return refuse(wire.Unavailable, "remove files there, for instance with codex-runner prune, and try again",
+		return wire.Refuse(wire.Unavailable, "remove files there, for instance with codex-runner prune, and try again",
 			"the disk of /var/lib/codex-runner is full")
 	}
 	return nil
@@ -37,21 +35,5 @@ func (r *Runner) Ready() error {
 	if r.full() {
 		return ErrDisk
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.state.fault
-}
-
-// systemdAnswers records whether systemd has answered.
-func (r *Runner) systemdAnswers(yes bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	var fault error
-	if !yes {
-		fault = ErrSystemd
-	}
-	if (fault == nil) != (r.state.fault == nil) {
-		r.state.fault = fault
-		r.state.change(r.wake)
-	}
+	return r.systemd.Fault()
 }

@@ -21,6 +21,7 @@ import (
 	"codex-proxy/runner/api/wire"
 	"codex-proxy/runner/job"
 	"codex-proxy/runner/paths"
+	"codex-proxy/runner/repositories"
 	"codex-proxy/runner/session"
 	"codex-proxy/runner/store"
 	"codex-proxy/runner/workspace"
@@ -41,7 +42,7 @@ func newFetchBed(t *testing.T, change ...func(*runner.Settings)) *fetchBed {
 	t.Helper()
 	b := &fetchBed{swept: make(chan string, 100)}
 	b.bed = newBed(t, append([]func(*runner.Settings){func(s *runner.Settings) {
-		s.Repositories = runner.Repositories{Count: 10, Disk: 1 << 30, Size: 1 << 20, Timeout: time.Minute}
+		s.Repositories = repositories.Config{Count: 10, Disk: 1 << 30, Size: 1 << 20, Timeout: time.Minute}
 	}}, change...)...)
 	b.systemd.Play(b.play)
 	return b
@@ -120,7 +121,7 @@ func (b *fetchBed) fetch(key, dir string, order job.Fetch) error {
 func (b *fetchBed) wait(done func() bool) {
 	b.t.Helper()
 	for timeout := time.After(patience); ; {
-		changed := b.Changed()
+		changed := b.Queue.Changed()
 		if done() {
 			return
 		}
@@ -135,7 +136,7 @@ func (b *fetchBed) wait(done func() bool) {
 // sessions returns how many there are.
 func (b *fetchBed) sessions() int {
 	b.t.Helper()
-	page, err := b.Store.Sessions(b.t.Context(), store.Page{Viewer: store.Viewer{All: true}, Limit: 100})
+	page, err := b.Store.Sessions.List(b.t.Context(), store.Page{Viewer: store.Viewer{All: true}, Limit: 100})
 	require.NoError(b.t, err)
 	return len(page.Sessions)
 }
@@ -175,11 +176,11 @@ func commitFile(t *testing.T, dir, text string) string {
 // send sends a commit as the command line does.
 func (b *fetchBed) send(dir, commit string) wire.Repository {
 	b.t.Helper()
-	to, err := b.AddRepository(b.t.Context(), alice, wire.NewRepository{Path: dir})
+	to, err := b.Repositories.Add(b.t.Context(), alice, wire.NewRepository{Path: dir})
 	require.NoError(b.t, err)
 	var bundle bytes.Buffer
-	require.NoError(b.t, workspace.WriteBundle(b.t.Context(), dir, commit, to.Has, &bundle))
-	to, err = b.PutBundle(b.t.Context(), alice, to.Key, &bundle)
+	require.NoError(b.t, workspace.WriteBundle(b.t.Context(), workspace.Local{Dir: dir, Commit: commit}, to.Has, "", &bundle))
+	to, err = b.Repositories.PutBundle(b.t.Context(), alice, to.Key, &bundle)
 	require.NoError(b.t, err)
 	return to
 }
@@ -194,7 +195,7 @@ func TestLocalRepository(t *testing.T) {
 	b := newFetchBed(t)
 	dir, commit := newRepository(t)
 	to := b.send(dir, commit)
-	assert.Equal(t, []any{dir, []string{commit}}, []any{to.Path, to.Has})
+	assert.Equal(t, []any{dir, []string{wire.TagsMark, commit}}, []any{to.Path, to.Has})
 	assert.Positive(t, to.Bytes)
 	n := at(to.Key, commit)
 	n.Patch = onePatch
@@ -217,23 +218,23 @@ func TestLocalRepository(t *testing.T) {
 
 	second := commitFile(t, dir, "two\n")
 	to = b.send(dir, second)
-	assert.ElementsMatch(t, []string{commit, second}, to.Has)
+	assert.ElementsMatch(t, []string{wire.TagsMark, commit, second}, to.Has)
 	plan, err := b.Plan(t.Context(), alice, at(to.Key, second))
 	require.NoError(t, err)
 	assert.Equal(t, []string{second, dir}, []string{plan.Commit, plan.Workspace})
-	list, err := b.ListRepositories(t.Context(), alice)
+	list, err := b.Repositories.List(t.Context(), alice)
 	require.NoError(t, err)
 	assert.Equal(t, []wire.Repository{to}, list.Repositories)
 
 	bob := wire.Owner{UID: 1001, Name: "bob"}
 	_, err = b.Create(t.Context(), bob, at(to.Key, commit))
 	assertCode(t, wire.NotFound, err)
-	_, err = b.PutBundle(t.Context(), bob, to.Key, strings.NewReader(""))
+	_, err = b.Repositories.PutBundle(t.Context(), bob, to.Key, strings.NewReader(""))
 	assertCode(t, wire.NotFound, err)
-	list, err = b.ListRepositories(t.Context(), bob)
+	list, err = b.Repositories.List(t.Context(), bob)
 	require.NoError(t, err)
 	assert.Empty(t, list.Repositories)
-	other, err := b.AddRepository(t.Context(), bob, wire.NewRepository{Path: dir})
+	other, err := b.Repositories.Add(t.Context(), bob, wire.NewRepository{Path: dir})
 	require.NoError(t, err)
 	assert.NotEqual(t, to.Key, other.Key)
 	_, err = b.Create(t.Context(), bob, at(other.Key, commit))
@@ -251,14 +252,14 @@ func assertCode(t *testing.T, want wire.Code, err error) {
 
 func TestBadBundles(t *testing.T) {
 	b := newFetchBed(t)
-	to, err := b.AddRepository(t.Context(), alice, wire.NewRepository{Path: "/srv/x"})
+	to, err := b.Repositories.Add(t.Context(), alice, wire.NewRepository{Path: "/srv/x"})
 	require.NoError(t, err)
 	for code, body := range map[wire.Code]io.Reader{
 		wire.RepositoryFailed: strings.NewReader("no bundle"),
 		wire.TooLarge:         io.LimitReader(zeros{}, 1<<20+1),
 		wire.InvalidRequest:   io.MultiReader(strings.NewReader("x"), failing{io.ErrUnexpectedEOF}),
 	} {
-		_, err := b.PutBundle(t.Context(), alice, to.Key, body)
+		_, err := b.Repositories.PutBundle(t.Context(), alice, to.Key, body)
 		assertCode(t, code, err)
 	}
 	left, err := filepath.Glob(filepath.Join(b.settings.StateDir, paths.RepositoryDir(to.Key), "[ub]*"))
@@ -280,7 +281,7 @@ func TestURL(t *testing.T) {
 	secret := filepath.Join(t.TempDir(), "secret")
 	require.NoError(t, os.WriteFile(secret, []byte("https://u:token@git.example.org"), 0o600))
 	b := newFetchBed(t, func(s *runner.Settings) {
-		s.Repositories.Credentials = []runner.Credential{
+		s.Repositories.Credentials = []repositories.Credential{
 			{URL: "https://git.example.org/", Users: []string{"bob"}, Files: map[string]string{workspace.SSHKey: secret}},
 			{URL: "https://git.example.org/team", Users: []string{"alice"}, Files: map[string]string{workspace.GitCredentials: secret}},
 		}
@@ -334,7 +335,7 @@ func TestRefusedSources(t *testing.T) {
 		assert.ErrorContains(t, err, want)
 	}
 	for _, n := range []wire.NewRepository{{}, {Path: "srv"}, {Path: "/srv/../x"}, {URL: strings.Repeat("x", 5000)}} {
-		_, err := b.AddRepository(t.Context(), alice, n)
+		_, err := b.Repositories.Add(t.Context(), alice, n)
 		assertCode(t, wire.InvalidRequest, err)
 	}
 	for want, patch := range map[string]string{
@@ -349,41 +350,4 @@ func TestRefusedSources(t *testing.T) {
 		assert.ErrorContains(t, err, want)
 	}
 	assert.Zero(t, b.fetches(), "nothing was started")
-}
-
-// Requests that wait for the same ref share a fetch, but none that has begun. A client that hangs up makes no session, and
-// the fetch goes on for the others.
-func TestSharedFetches(t *testing.T) {
-	b := newFetchBed(t)
-	begun, held := make(chan struct{}, 2), make(chan struct{})
-	b.before = func() error {
-		begun <- struct{}{}
-		<-held
-		return nil
-	}
-	var commit string
-	b.origin, commit = newRepository(t)
-	var all sync.WaitGroup
-	create := func(ctx context.Context, want error) {
-		all.Go(func() {
-			s, err := b.Create(ctx, alice, at(originURL, "main"))
-			if want != nil {
-				assert.ErrorIs(t, err, want)
-			} else if assert.NoError(t, err) {
-				assert.Equal(t, commit, s.Commit)
-			}
-		})
-	}
-	gone, hangUp := context.WithCancel(t.Context())
-	create(gone, context.Canceled)
-	<-begun
-	for range 5 {
-		create(t.Context(), nil)
-	}
-	hangUp()
-	b.wait(func() bool { return b.WaitingFetches() == 5 })
-	close(held)
-	all.Wait()
-	assert.Equal(t, 2, b.fetches())
-	assert.Equal(t, 5, b.sessions())
 }

@@ -119,7 +119,7 @@ func (b *bed) started() *runnertest.Unit {
 func (b *bed) until(id string, is func(wire.Session) bool) wire.Session {
 	b.t.Helper()
 	for timeout := time.After(patience); ; {
-		changed := b.Changed()
+		changed := b.Queue.Changed()
 		s, err := b.Session(b.t.Context(), store.Viewer{All: true}, id)
 		require.NoError(b.t, err)
 		if is(s) {
@@ -187,7 +187,7 @@ func TestQueueOfUsers(t *testing.T) {
 	var refused *wire.Error
 	require.ErrorAs(t, err, &refused)
 	assert.Equal(t, wire.QueueFull, refused.Code)
-	runs, queued := b.Load()
+	runs, queued := b.Queue.Load()
 	assert.Equal(t, []int{1, 3}, []int{runs, queued})
 	plan, err := b.Plan(t.Context(), alice, wire.NewSession{Commands: []wire.NewCommand{{Args: []string{"x"}}}})
 	require.NoError(t, err)
@@ -306,7 +306,7 @@ func TestUnansweredStart(t *testing.T) {
 	assert.Equal(t, second.ID, next.Session)
 	next.End(exit(0))
 	b.until(second.ID, ended(1))
-	b.Reconcile(t.Context())
+	b.Runs.Reconcile(t.Context())
 	assert.NoError(t, b.Ready())
 }
 
@@ -420,7 +420,7 @@ func TestManySessions(t *testing.T) {
 	}
 	// Their units end after them.
 	b.until(ids[0], func(wire.Session) bool {
-		runs, queued := b.Load()
+		runs, queued := b.Queue.Load()
 		return runs == 0 && queued == 0
 	})
 }

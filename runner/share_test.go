@@ -13,13 +13,15 @@ import (
 	"codex-proxy/runner"
 	"codex-proxy/runner/api/wire"
 	"codex-proxy/runner/paths"
+	"codex-proxy/runner/queue"
 	"codex-proxy/runner/store"
+	"codex-proxy/test/nightly"
 )
 
 // A user has its share of the places and of the queue, and root has all.
 func TestShareOfTheQueue(t *testing.T) {
 	b := newBed(t, func(s *runner.Settings) {
-		s.MaxSessions, s.Workspaces, s.Share = 3, 3, runner.Share{Sessions: 2, Queued: 2}
+		s.MaxSessions, s.Workspaces, s.Share = 3, 3, queue.Share{Sessions: 2, Queued: 2}
 	})
 	b.create(alice, "a1")
 	first := b.started()
@@ -77,7 +79,7 @@ func TestStdinOfCancelled(t *testing.T) {
 	viewer := store.Viewer{UID: alice.UID}
 	b.create(alice, "has the place")
 	b.started()
-	for range 300 {
+	for range nightly.Or(300, 100) {
 		s, err := b.Create(t.Context(), alice, wire.NewSession{Commands: []wire.NewCommand{{Args: []string{"cat"}, Stdin: true}}})
 		require.NoError(t, err)
 		var both sync.WaitGroup

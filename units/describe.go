@@ -2,13 +2,12 @@ package units
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
 
-	"github.com/godbus/dbus/v5"
-	"golang.org/x/sys/unix"
+	"codex-proxy/units/bus"
+	"codex-proxy/units/properties"
 )
 
 // Description is a unit's State and its settings. Fields that the unit's type
@@ -34,102 +33,88 @@ type Description struct {
 const NoUID = 1<<32 - 1
 
 // described are the properties that a Description has in addition to a State.
-var described = map[string]property{
-	"UnitFileState":    {unitIface, "s"},
-	"NeedDaemonReload": {unitIface, "b"},
-	"WantedBy":         {unitIface, "as"},
-	"RequiredBy":       {unitIface, "as"},
+var described = properties.Set{
+	"UnitFileState":    properties.Unit("s"),
+	"NeedDaemonReload": properties.Unit("b"),
+	"WantedBy":         properties.Unit("as"),
+	"RequiredBy":       properties.Unit("as"),
 
-	"InactiveExitTimestampMonotonic":  {unitIface, "t"},
-	"ActiveExitTimestampMonotonic":    {unitIface, "t"},
-	"InactiveEnterTimestampMonotonic": {unitIface, "t"},
+	"InactiveExitTimestampMonotonic":  properties.Unit("t"),
+	"ActiveExitTimestampMonotonic":    properties.Unit("t"),
+	"InactiveEnterTimestampMonotonic": properties.Unit("t"),
 
-	"User":                       {serviceIface, "s"},
-	"UID":                        {serviceIface, "u"},
-	"Environment":                {serviceIface, "as"},
-	"WatchdogUSec":               {serviceIface, "t"},
-	"WatchdogTimestampMonotonic": {serviceIface, "t"},
+	"User":                       properties.Service("s"),
+	"UID":                        properties.Service("u"),
+	"Environment":                properties.Service("as"),
+	"WatchdogUSec":               properties.Service("t"),
+	"WatchdogTimestampMonotonic": properties.Service("t"),
 
-	"Listen": {"org.freedesktop.systemd1.Socket", "a(ss)"},
+	"Listen": properties.Socket("a(ss)"),
 }
 
 // Describe asks systemd for a unit once. A unit that is not installed is no
 // error: see LoadState.
 func (m *Manager) Describe(ctx context.Context, unit string) (Description, error) {
-	known := propertiesOf(unit)
+	known := properties.Of(unit)
 	maps.Copy(known, described)
-	f := make(facts)
-	err := m.ask(ctx, func(ctx context.Context, b *bus) error {
-		answers, err := b.properties(ctx, dbus.ObjectPath(unitPath(unit)), known, slices.Collect(maps.Keys(known)))
-		for _, a := range answers {
-			f.learn(a.name, a.value, a.seq)
-		}
-		return refusal(err)
+	v := make(properties.Values)
+	err := m.ask(ctx, "ask systemd about "+unit, func(ctx context.Context, b *bus.Conn) error {
+		answers, err := properties.Read(ctx, b, bus.UnitPath(unit), known, slices.Collect(maps.Keys(known)))
+		v.LearnAll(answers)
+		return bus.Refusal(err)
 	})
 	if err != nil {
-		return Description{}, fmt.Errorf("cannot ask systemd about %s: %w", unit, err)
+		return Description{}, err
 	}
-	return f.description(unit), nil
+	return descriptionOf(unit, v), nil
 }
 
 // Version is systemd's own version as it reports it, such as "257.13-1~deb13u1".
 func (m *Manager) Version(ctx context.Context) (string, error) {
 	var version string
-	err := m.ask(ctx, func(ctx context.Context, b *bus) error {
-		return b.property(ctx, managerPath, "Manager", "Version", &version)
+	err := m.ask(ctx, "ask systemd for its version", func(ctx context.Context, b *bus.Conn) error {
+		return b.Property(ctx, bus.ManagerPath, "Manager", "Version", &version)
 	})
-	if err != nil {
-		return "", fmt.Errorf("cannot ask systemd for its version: %w", err)
-	}
-	return version, nil
+	return version, err
 }
 
-func (f facts) description(unit string) Description {
-	reload, _ := f["NeedDaemonReload"].value.(bool)
-	uid, known := f["UID"].value.(uint32)
+// Stopping reports whether systemd is stopping our own unit: its ActiveState is
+// "deactivating" (org.freedesktop.systemd1.Unit). After `systemctl kill` alone it
+// is not.
+func (m *Manager) Stopping(ctx context.Context) (stopping bool, err error) {
+	err = m.with(ctx, unheard, func(ctx context.Context, b *bus.Conn) error {
+		unit, err := b.OwnUnit(ctx)
+		if err != nil {
+			return err
+		}
+		var state string
+		err = b.Property(ctx, unit, "Unit", "ActiveState", &state)
+		stopping = state == "deactivating"
+		return err
+	})
+	return stopping, err
+}
+
+func descriptionOf(unit string, v properties.Values) Description {
+	reload, _ := properties.Value[bool](v, "NeedDaemonReload")
+	uid, known := properties.Value[uint32](v, "UID")
 	if !known {
 		uid = NoUID
 	}
 	return Description{
-		State: f.state(unit), FileState: f.text("UnitFileState"), NeedReload: reload,
-		WantedBy: append(f.texts("WantedBy"), f.texts("RequiredBy")...),
-		User:     f.text("User"), UID: uid, Environment: f.texts("Environment"),
-		Watchdog: f.duration("WatchdogUSec"), WatchdogAge: f.age("WatchdogTimestampMonotonic"),
-		Listen: f.streams(), LeftInactive: f.duration("InactiveExitTimestampMonotonic"),
-		LeftActive:     f.duration("ActiveExitTimestampMonotonic"),
-		BecameInactive: f.duration("InactiveEnterTimestampMonotonic"),
+		State: StateOf(unit, v), FileState: v.Text("UnitFileState"), NeedReload: reload,
+		WantedBy: append(v.Texts("WantedBy"), v.Texts("RequiredBy")...),
+		User:     v.Text("User"), UID: uid, Environment: v.Texts("Environment"),
+		Watchdog: v.Duration("WatchdogUSec"), WatchdogAge: v.Age("WatchdogTimestampMonotonic"),
+		Listen: streams(v), LeftInactive: v.Duration("InactiveExitTimestampMonotonic"),
+		LeftActive:     v.Duration("ActiveExitTimestampMonotonic"),
+		BecameInactive: v.Duration("InactiveEnterTimestampMonotonic"),
 	}
-}
-
-func (f facts) texts(name string) []string {
-	list, _ := f[name].value.([]string)
-	return list
-}
-
-func (f facts) duration(name string) time.Duration {
-	usec, _ := f[name].value.(uint64)
-	if usec == unset {
-		return 0
-	}
-	return time.Duration(usec) * time.Microsecond
-}
-
-// unset is systemd's "infinity", the value of some times of a unit that never ran.
-const unset = 1<<64 - 1
-
-// age is the time since a timestamp of CLOCK_MONOTONIC; 0 for one never set.
-func (f facts) age(name string) time.Duration {
-	at := f.duration(name)
-	var now unix.Timespec
-	if at == 0 || unix.ClockGettime(unix.CLOCK_MONOTONIC, &now) != nil {
-		return 0
-	}
-	return max(0, time.Duration(now.Nano())-at)
 }
 
 // streams are the addresses of a socket that accept connections.
-func (f facts) streams() []string {
-	list, _ := f["Listen"].value.([][]any)
+func streams(v properties.Values) []string {
+	list, _ := properties.Value[[][]any](v, "Listen")
 	var streams []string
 	for _, l := range list {
 		if len(l) == 2 && l[0] == "Stream" {

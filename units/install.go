@@ -3,7 +3,8 @@ package units
 import (
 	"context"
 	"errors"
-	"fmt"
+
+	"codex-proxy/units/bus"
 )
 
 // Enable makes systemd start the unit together with those that its [Install] section
@@ -15,7 +16,7 @@ func (m *Manager) Enable(ctx context.Context, unit string) error {
 		return err
 	}
 	// The links may exist although systemd has not read them.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*callTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*bus.CallTimeout)
 	defer cancel()
 	return errors.Join(err, m.Disable(ctx, unit))
 }
@@ -27,29 +28,21 @@ func (m *Manager) Disable(ctx context.Context, unit string) error {
 }
 
 // Reload makes the unit reload its configuration, and waits as Start does.
-func (m *Manager) Reload(ctx context.Context, unit string) error {
+func (m jobs) Reload(ctx context.Context, unit string) error {
 	return m.job(ctx, "reload", "ReloadUnit", unit)
 }
 
 // install changes the links between units, and makes systemd read them.
 func (m *Manager) install(ctx context.Context, verb, method, unit string, flags ...any) error {
-	err := m.ask(ctx, func(ctx context.Context, b *bus) error {
-		if err := b.manager(ctx, method, append([]any{[]string{unit}}, flags...)...).Err; err != nil {
-			return refusal(err)
+	return m.ask(ctx, verb+" "+unit, func(ctx context.Context, b *bus.Conn) error {
+		if err := b.Call(ctx, method, append([]any{[]string{unit}}, flags...)...).Err; err != nil {
+			return bus.Refusal(err)
 		}
-		return refusal(b.manager(ctx, "Reload").Err)
+		return bus.Refusal(b.Call(ctx, "Reload").Err)
 	})
-	if err != nil {
-		return fmt.Errorf("cannot %s %s: %w", verb, unit, err)
-	}
-	return nil
 }
 
 // DaemonReload makes systemd run its generators and read all unit files again.
 func (m *Manager) DaemonReload(ctx context.Context) error {
-	err := m.ask(ctx, func(ctx context.Context, b *bus) error { return refusal(b.manager(ctx, "Reload").Err) })
-	if err != nil {
-		return fmt.Errorf("cannot make systemd read the unit files (systemctl daemon-reload): %w", err)
-	}
-	return nil
+	return m.call(ctx, "make systemd read the unit files (systemctl daemon-reload)", "Reload")
 }

@@ -2,7 +2,6 @@ package units
 
 import (
 	"context"
-	"fmt"
 	"net/netip"
 
 	"github.com/godbus/dbus/v5"
@@ -38,11 +37,5 @@ func (m *Manager) AllowNetworks(ctx context.Context, unit string, networks []net
 		{name, dbus.MakeVariant([]network{})}, // an empty list clears; one with elements adds
 		{name, dbus.MakeVariant(allow)},
 	}
-	err := m.ask(ctx, func(ctx context.Context, b *bus) error {
-		return refusal(b.manager(ctx, "SetUnitProperties", unit, runtime, changes).Err)
-	})
-	if err != nil {
-		return fmt.Errorf("cannot let %s reach the networks that it needs: %w", unit, err)
-	}
-	return nil
+	return m.call(ctx, "let "+unit+" reach the networks that it needs", "SetUnitProperties", unit, runtime, changes)
 }

@@ -9,20 +9,32 @@ import (
 	"sync"
 
 	"github.com/godbus/dbus/v5"
+
+	"codex-proxy/internal/nudge"
+	"codex-proxy/units/bus"
 )
 
-var errJobLost = unanswered(fmt.Errorf("%w before systemd reported the result of the job", errBusLost))
+var errJobLost = bus.Unanswered(fmt.Errorf("%w before systemd reported the result of the job", bus.ErrLost))
 
 // errJobForgotten is the same for a systemd that has executed itself anew meanwhile.
-var errJobForgotten = unanswered(errors.New("systemd has executed itself anew, and the result of the job is unknown"))
+var errJobForgotten = bus.Unanswered(
+	errors.New("systemd has executed itself anew, and the result of the job is unknown"))
 
-const jobRemovedRule = "type='signal',sender='" + managerName + "',path='" + managerPath +
-	"',interface='" + managerIface + "',member='JobRemoved'"
+const jobRemovedRule = "type='signal',sender='" + bus.ManagerName + "',path='" + bus.ManagerPath +
+	"',interface='" + bus.ManagerIface + "',member='JobRemoved'"
+
+// reportJobs has systemd report the ends of jobs on the connection.
+func reportJobs(ctx context.Context, b *bus.Conn) error {
+	if err := b.Match(ctx, jobRemovedRule); err != nil {
+		return err
+	}
+	return b.FollowOwner(ctx)
+}
 
 // jobResults collects the results of systemd's jobs while a caller waits for one of
 // them. A job may end before its caller has read the reply that names it.
 type jobResults struct {
-	ended chan struct{}
+	ended nudge.Nudge
 
 	mu      sync.Mutex
 	results map[dbus.ObjectPath]string
@@ -30,7 +42,7 @@ type jobResults struct {
 }
 
 func newJobResults() *jobResults {
-	return &jobResults{ended: make(chan struct{}, 1), results: make(map[dbus.ObjectPath]string)}
+	return &jobResults{ended: nudge.New(), results: make(map[dbus.ObjectPath]string)}
 }
 
 // signal processes JobRemoved(id, job, unit, result).
@@ -38,27 +50,27 @@ func (j *jobResults) signal(s *dbus.Signal) {
 	var id uint32
 	var job dbus.ObjectPath
 	var unit, result string
-	if s.Name != managerIface+".JobRemoved" || dbus.Store(s.Body, &id, &job, &unit, &result) != nil {
+	if s.Name != bus.ManagerIface+".JobRemoved" || dbus.Store(s.Body, &id, &job, &unit, &result) != nil {
 		return
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.awaited {
 		j.results[job] = result
-		kick(j.ended)
+		j.ended.Touch()
 	}
 }
 
 // run requests a job on a connection of reportJobs, calls requested, and waits for the end of the job.
-func (j *jobResults) run(ctx context.Context, b *bus, method, unit string, requested func()) error {
+func (j *jobResults) run(ctx context.Context, b *bus.Conn, method, unit string, requested func()) error {
 	j.await()
 	var job dbus.ObjectPath
-	err := b.manager(ctx, method, unit, "replace").Store(&job)
-	if err != nil && b.hasLost() && ctx.Err() == nil {
+	err := b.Call(ctx, method, unit, "replace").Store(&job)
+	if err != nil && b.HasLost() && ctx.Err() == nil {
 		return errJobLost
 	}
 	if err != nil {
-		return refusal(err)
+		return bus.Refusal(err)
 	}
 	requested()
 	return j.wait(ctx, b, job)
@@ -79,7 +91,7 @@ func (j *jobResults) rest() {
 }
 
 // wait waits for the end of the job; the error is nil if it was done.
-func (j *jobResults) wait(ctx context.Context, b *bus, job dbus.ObjectPath) error {
+func (j *jobResults) wait(ctx context.Context, b *bus.Conn, job dbus.ObjectPath) error {
 	result, err := j.result(ctx, b, job)
 	if err != nil {
 		return err
@@ -88,18 +100,18 @@ func (j *jobResults) wait(ctx context.Context, b *bus, job dbus.ObjectPath) erro
 }
 
 // result waits for the job's result. It drops the results of other jobs.
-func (j *jobResults) result(ctx context.Context, b *bus, job dbus.ObjectPath) (string, error) {
+func (j *jobResults) result(ctx context.Context, b *bus.Conn, job dbus.ObjectPath) (string, error) {
 	for {
 		if result, ok := j.take(job); ok {
 			return result, nil
 		}
 		select {
 		case <-j.ended:
-		case <-b.from.changed:
+		case <-b.OwnerChanged():
 			if err := j.follow(ctx, b, job); err != nil {
 				return "", err
 			}
-		case <-b.lost():
+		case <-b.Lost():
 			return "", errJobLost
 		case <-ctx.Done():
 			return "", ctx.Err()
@@ -109,16 +121,16 @@ func (j *jobResults) result(ctx context.Context, b *bus, job dbus.ObjectPath) (s
 
 // follow goes on with a job after a daemon-reexec. The new systemd has the job of the old one, unless that has ended:
 // then its result may be lost, if no signal has brought it before the answer.
-func (j *jobResults) follow(ctx context.Context, b *bus, job dbus.ObjectPath) error {
-	if b.from.current() == "" {
+func (j *jobResults) follow(ctx context.Context, b *bus.Conn, job dbus.ObjectPath) error {
+	if !b.HasOwner() {
 		return nil // the new one is not on the bus yet
 	}
-	if err := b.subscribe(ctx); err != nil {
-		return unanswered(err)
+	if err := b.Subscribe(ctx); err != nil {
+		return bus.Unanswered(err)
 	}
 	id, err := strconv.ParseUint(path.Base(string(job)), 10, 32)
 	if err == nil {
-		err = b.manager(ctx, "GetJob", uint32(id)).Err
+		err = b.Call(ctx, "GetJob", uint32(id)).Err
 	}
 	if err != nil && !j.has(job) {
 		return errJobForgotten
@@ -156,4 +168,56 @@ func jobError(result string) error {
 		return fmt.Errorf("a unit that it needs failed to start")
 	}
 	return fmt.Errorf("the job ended as %q", result)
+}
+
+// Job returns the type of the unit's job: "start", "stop", "restart", "reload" and
+// so on, or "" if it has none.
+func (m jobs) Job(ctx context.Context, unit string) (string, error) {
+	var kind string
+	err := m.ask(ctx, "find the job of "+unit, func(ctx context.Context, b *bus.Conn) error {
+		job, err := jobOf(ctx, b, unit)
+		if err != nil || job == "" {
+			return err
+		}
+		return b.Property(ctx, job, "Job", "JobType", &kind)
+	})
+	return kind, err
+}
+
+// AwaitJob waits until the unit's job ends with any result, or ctx ends. It returns
+// at once if the unit has no job.
+func (m jobs) AwaitJob(ctx context.Context, unit string) error {
+	jobs := newJobResults()
+	err := m.with(ctx, jobs.signal, func(ctx context.Context, b *bus.Conn) error {
+		jobs.await()
+		if err := reportJobs(ctx, b); err != nil {
+			return err
+		}
+		job, err := jobOf(ctx, b, unit)
+		if err != nil || job == "" {
+			return err
+		}
+		_, err = jobs.result(ctx, b, job)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("cannot wait for the job of %s: %w", unit, err)
+	}
+	return nil
+}
+
+// jobOf is the unit's job; empty if it has none.
+func jobOf(ctx context.Context, b *bus.Conn, unit string) (dbus.ObjectPath, error) {
+	var path dbus.ObjectPath
+	if err := b.Call(ctx, "GetUnit", unit).Store(&path); err != nil {
+		return "", bus.Refusal(err)
+	}
+	var job struct {
+		ID   uint32
+		Path dbus.ObjectPath
+	}
+	if err := b.Property(ctx, path, "Unit", "Job", &job); err != nil || job.ID == 0 {
+		return "", err
+	}
+	return job.Path, nil
 }

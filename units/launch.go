@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/godbus/dbus/v5"
+
+	"codex-proxy/units/bus"
 )
 
 // Property is a setting of a unit's cgroup that systemd can change while the unit runs or before it starts, such as
@@ -23,7 +25,7 @@ type setting struct {
 // StartWith is Start after properties were set until the next boot (SetUnitProperties with runtime). systemd keeps
 // them in files below /run/systemd/system.control. It keeps its connection for later calls, as making one takes seven
 // round trips.
-func (m *Manager) StartWith(ctx context.Context, unit string, properties ...Property) error {
+func (m jobs) StartWith(ctx context.Context, unit string, properties ...Property) error {
 	settings := make([]setting, len(properties))
 	for i, p := range properties {
 		settings[i] = setting{p.Name, dbus.MakeVariant(p.Value)}
@@ -34,11 +36,11 @@ func (m *Manager) StartWith(ctx context.Context, unit string, properties ...Prop
 	}
 	defer requested()
 	err = m.launch(ctx, func(ctx context.Context, l *launcher) error {
-		if err := l.bus.manager(ctx, "SetUnitProperties", unit, true, settings).Err; err != nil {
-			return refusal(err)
+		if err := l.bus.Call(ctx, "SetUnitProperties", unit, true, settings).Err; err != nil {
+			return bus.Refusal(err)
 		}
 		if err := l.resubscribe(ctx); err != nil {
-			return unanswered(err)
+			return bus.Unanswered(err)
 		}
 		return l.jobs.run(ctx, l.bus, "StartUnit", unit, requested)
 	})
@@ -50,7 +52,7 @@ func (m *Manager) StartWith(ctx context.Context, unit string, properties ...Prop
 
 // launcher is a connection that reports the ends of jobs. One call at a time has it.
 type launcher struct {
-	bus  *bus
+	bus  *bus.Conn
 	jobs *jobResults
 }
 
@@ -58,7 +60,7 @@ type launcher struct {
 const maxIdle = 4
 
 // launch calls do with a launcher, and keeps that unless it is of no use any more.
-func (m *Manager) launch(ctx context.Context, do func(context.Context, *launcher) error) error {
+func (m *caller) launch(ctx context.Context, do func(context.Context, *launcher) error) error {
 	return m.bounded(ctx, func(ctx context.Context) error {
 		l, err := m.launcher(ctx)
 		if err != nil {
@@ -70,32 +72,32 @@ func (m *Manager) launch(ctx context.Context, do func(context.Context, *launcher
 		case m.idle <- l:
 			m.dropIfClosed()
 		default:
-			l.bus.close()
+			l.bus.Close()
 		}
 		return err
 	})
 }
 
 // launcher returns one that is kept, or a new one.
-func (m *Manager) launcher(ctx context.Context) (*launcher, error) {
+func (m *caller) launcher(ctx context.Context) (*launcher, error) {
 	for {
 		select {
 		case l := <-m.idle:
-			if !l.bus.hasLost() {
+			if !l.bus.HasLost() {
 				return l, nil
 			}
-			l.bus.close()
+			l.bus.Close()
 			continue
 		default:
 		}
 		jobs := newJobResults()
-		b, err := connect(ctx, lastHelloTimeout, jobs.signal)
+		b, err := bus.Connect(ctx, bus.LastHelloTimeout, jobs.signal)
 		if err != nil {
-			return nil, unanswered(err)
+			return nil, bus.Unanswered(err)
 		}
-		if err := b.reportJobs(ctx); err != nil {
-			b.close()
-			return nil, unanswered(err)
+		if err := reportJobs(ctx, b); err != nil {
+			b.Close()
+			return nil, bus.Unanswered(err)
 		}
 		return &launcher{b, jobs}, nil
 	}
@@ -105,15 +107,15 @@ func (m *Manager) launcher(ctx context.Context) (*launcher, error) {
 // follow a reply: the signal about the change arrives before it.
 func (l *launcher) resubscribe(ctx context.Context) error {
 	select {
-	case <-l.bus.from.changed:
-		return l.bus.subscribe(ctx)
+	case <-l.bus.OwnerChanged():
+		return l.bus.Subscribe(ctx)
 	default:
 		return nil
 	}
 }
 
 // dropIfClosed closes the idle launchers if the manager is closed.
-func (m *Manager) dropIfClosed() {
+func (m *caller) dropIfClosed() {
 	select {
 	case <-m.closed:
 	default:
@@ -122,7 +124,7 @@ func (m *Manager) dropIfClosed() {
 	for {
 		select {
 		case l := <-m.idle:
-			l.bus.close()
+			l.bus.Close()
 		default:
 			return
 		}
@@ -143,11 +145,11 @@ type listed struct {
 // it has the name, the three states and JobPending.
 func (m *Manager) List(ctx context.Context, patterns ...string) ([]State, error) {
 	var units []listed
-	err := m.ask(ctx, func(ctx context.Context, b *bus) error {
-		return refusal(b.manager(ctx, "ListUnitsByPatterns", []string{}, patterns).Store(&units))
+	err := m.ask(ctx, "list units", func(ctx context.Context, b *bus.Conn) error {
+		return bus.Refusal(b.Call(ctx, "ListUnitsByPatterns", []string{}, patterns).Store(&units))
 	})
 	if err != nil {
-		return nil, fmt.Errorf("cannot list units: %w", err)
+		return nil, err
 	}
 	states := make([]State, len(units))
 	for i, u := range units {

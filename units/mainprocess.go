@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/godbus/dbus/v5"
+
+	"codex-proxy/units/bus"
 )
 
 // ErrNotMain means that a process is not the main one of a service.
@@ -22,14 +24,14 @@ type MainProcess struct {
 
 // MainProcessOf returns the service with the main process pid. The error is ErrNotMain, wrapped, if no service has it.
 func (m *Manager) MainProcessOf(ctx context.Context, pid uint32) (p MainProcess, err error) {
-	err = m.ask(ctx, func(ctx context.Context, b *bus) error {
+	err = m.with(ctx, unheard, func(ctx context.Context, b *bus.Conn) error {
 		var unit dbus.ObjectPath
-		err := b.manager(ctx, "GetUnitByPID", pid).Store(&unit)
-		if isError(err, "org.freedesktop.systemd1.NoUnitForPID", "org.freedesktop.systemd1.NoSuchProcess") {
+		err := b.Call(ctx, "GetUnitByPID", pid).Store(&unit)
+		if bus.IsError(err, "org.freedesktop.systemd1.NoUnitForPID", "org.freedesktop.systemd1.NoSuchProcess") {
 			return ErrNotMain
 		}
 		if err != nil {
-			return refusal(err)
+			return bus.Refusal(err)
 		}
 		if !strings.HasSuffix(string(unit), "_2eservice") { // such as a session's scope
 			return ErrNotMain
@@ -38,10 +40,10 @@ func (m *Manager) MainProcessOf(ctx context.Context, pid uint32) (p MainProcess,
 		var started uint64
 		var invocation []byte
 		err = errors.Join(
-			b.property(ctx, unit, "Unit", "Id", &p.Unit),
-			b.property(ctx, unit, "Unit", "InvocationID", &invocation),
-			b.property(ctx, unit, "Service", "ExecMainStartTimestampMonotonic", &started),
-			b.property(ctx, unit, "Service", "MainPID", &main),
+			b.Property(ctx, unit, "Unit", "Id", &p.Unit),
+			b.Property(ctx, unit, "Unit", "InvocationID", &invocation),
+			b.Property(ctx, unit, "Service", "ExecMainStartTimestampMonotonic", &started),
+			b.Property(ctx, unit, "Service", "MainPID", &main),
 		)
 		if err == nil && (main != pid || pid == 0) {
 			err = ErrNotMain

@@ -2,15 +2,27 @@ package units_test
 
 import (
 	"context"
+	"errors"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"codex-proxy/units"
 	"codex-proxy/units/unitstest"
+	"codex-proxy/units/watch"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const patience = time.Minute
+
+var errTest = errors.New("test")
+
+var worker = units.Worker("default")
 
 func bounded(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -18,20 +30,56 @@ func bounded(t *testing.T) context.Context {
 	return ctx
 }
 
+// states are those of the worker.
+type states struct {
+	t    *testing.T
+	all  chan units.State
+	stop func()
+}
+
+func follow(t *testing.T) states {
+	t.Helper()
+	all := make(chan units.State, 1000)
+	w := watch.New(watch.Config{Units: []string{worker}, OnState: func(s units.State) { all <- s }})
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { assert.NoError(t, w.Run(ctx)) })
+	stop := func() {
+		cancel()
+		running.Wait()
+	}
+	t.Cleanup(stop)
+	return states{t, all, stop}
+}
+
+// until returns the first state for which ok is true.
+func (s states) until(ok func(units.State) bool) units.State {
+	s.t.Helper()
+	for {
+		select {
+		case state := <-s.all:
+			if ok(state) {
+				return state
+			}
+		case <-time.After(patience):
+			require.Fail(s.t, "there is no such state")
+		}
+	}
+}
+
 func TestManagerWaitsForJobs(t *testing.T) {
 	bus := unitstest.Start(t)
 	unit := bus.Systemd.Unit(worker)
-	w := startWatch(t, units.Config{Units: []string{worker}})
-	w.untilUp()
+	states := follow(t)
 	m := units.NewManager()
 	defer m.Close()
 
 	require.NoError(t, m.Start(bounded(t), worker))
-	w.until(func(s units.State) bool { return s.Active() && !s.JobPending })
+	states.until(func(s units.State) bool { return s.Active() && !s.JobPending })
 	require.NoError(t, m.Restart(bounded(t), worker))
-	w.until(func(s units.State) bool { return s.Active() && !s.JobPending })
+	states.until(func(s units.State) bool { return s.Active() && !s.JobPending })
 	require.NoError(t, m.Stop(bounded(t), worker))
-	w.until(func(s units.State) bool { return s.SubState == "dead" && !s.JobPending })
+	states.until(func(s units.State) bool { return s.SubState == "dead" && !s.JobPending })
 
 	for result, want := range map[string]string{
 		"failed":     "cannot start codex-worker@default.service: the job failed (see the unit's journal)",
@@ -48,14 +96,13 @@ func TestManagerWaitsForJobs(t *testing.T) {
 func TestManagerEnqueues(t *testing.T) {
 	bus := unitstest.Start(t)
 	bus.Systemd.Unit(worker).Jobs("failed")
-	w := startWatch(t, units.Config{Units: []string{worker}})
-	w.untilUp()
+	states := follow(t)
 	m := units.NewManager()
 	defer m.Close()
 	assert.NoError(t, m.Enqueue(bounded(t), worker), "the end of the job is not waited for")
 	bus.Systemd.Unit(worker).Jobs("done")
 	require.NoError(t, m.Enqueue(bounded(t), worker))
-	w.until(func(s units.State) bool { return s.Active() && !s.JobPending })
+	states.until(func(s units.State) bool { return s.Active() && !s.JobPending })
 }
 
 func TestManagerResetsFailed(t *testing.T) {
@@ -63,13 +110,12 @@ func TestManagerResetsFailed(t *testing.T) {
 	unit := bus.Systemd.Unit(worker)
 	unit.Exit(3, time.Second)
 	unit.HitStartLimit()
-	w := startWatch(t, units.Config{Units: []string{worker}})
-	w.untilUp()
+	states := follow(t)
 	m := units.NewManager()
 	defer m.Close()
 
 	require.NoError(t, m.ResetFailed(bounded(t), worker))
-	s := w.state()
+	s := states.until(func(s units.State) bool { return s.NRestarts == 0 })
 	assert.False(t, s.Failed())
 	assert.Zero(t, s.NRestarts)
 	assert.NoError(t, m.ResetFailed(bounded(t), units.Worker("unloaded")))
@@ -111,12 +157,11 @@ func start(ctx context.Context, t *testing.T, bus *unitstest.Bus, m *units.Manag
 	t.Helper()
 	unit := bus.Systemd.Unit(worker)
 	unit.Jobs("")
-	w := startWatch(t, units.Config{Units: []string{worker}})
-	w.untilUp()
+	states := follow(t)
 	done := make(chan error, 1)
 	go func() { done <- m.Start(ctx, worker) }()
-	w.until(func(s units.State) bool { return s.JobPending })
-	w.stop()
+	states.until(func(s units.State) bool { return s.JobPending })
+	states.stop()
 	return done
 }
 

@@ -1,9 +1,11 @@
 package units
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -60,13 +62,25 @@ func TestValidName(t *testing.T) {
 func TestPolkitAdmitsValidNames(t *testing.T) {
 	rule, err := os.ReadFile("../packaging/polkit/codex-proxy.rules")
 	require.NoError(t, err)
-	assert.Contains(t, string(rule), "/^codex-worker@"+strings.Trim(validName.String(), "^$")+`\.service$/`)
-	others := "/^codex-(dependency|remote)@" + strings.Trim(validDependency.String(), "^$") + `\.service$/`
-	assert.Contains(t, string(rule), others)
+	bounded := func(form *regexp.Regexp, longest int) string {
+		return strings.ReplaceAll(strings.Trim(form.String(), "^$"), "*", fmt.Sprintf("{0,%d}", longest-1)) + `\.service$/`
+	}
+	assert.Contains(t, string(rule), "/^codex-worker@"+bounded(validName, longestName))
+	assert.Contains(t, string(rule), "/^codex-(dependency|remote)@"+bounded(validDependency, longestDependency))
+	for name, fault := range map[string]func(string) error{"w": ValidName, "d": ValidDependencyName} {
+		longest := map[string]int{"w": 64, "d": 28}[name]
+		assert.NoError(t, fault(strings.Repeat("a", longest)))
+		assert.Error(t, fault(strings.Repeat("a", longest+1)))
+	}
 }
 
-func TestUnitPath(t *testing.T) {
-	const root = "/org/freedesktop/systemd1/unit/"
-	assert.Equal(t, root+"codex_2dworker_40default_2eservice", unitPath("codex-worker@default.service"))
-	assert.Equal(t, root+"_31a_5fb2_2etarget", unitPath("1a_b2.target"))
+func TestDependencyNames(t *testing.T) {
+	for _, good := range []string{"a", "temporal", "7z", "my-db", strings.Repeat("a", 28)} {
+		assert.NoError(t, ValidDependencyName(good))
+		assert.LessOrEqual(t, len(DependencyUser(good)), 31)
+	}
+	for _, bad := range []string{"", "-a", "A", "a_b", "a.b", "a/b", "a b", strings.Repeat("a", 29)} {
+		assert.Error(t, ValidDependencyName(bad))
+	}
+	assert.Equal(t, "codex-dependency@temporal.service", Dependency("temporal"))
 }

@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/godbus/dbus/v5"
+
+	"codex-proxy/units/bus"
 )
 
 // ErrNoPolkit means that polkit is not installed: then only root may manage units.
@@ -20,14 +23,14 @@ func (m *Manager) MayManage(ctx context.Context, uid uint32, unit, verb string) 
 		Authorized, Challenge bool
 		Details               map[string]string
 	}
-	err := m.ask(ctx, func(ctx context.Context, b *bus) error {
-		authority := b.conn.Object("org.freedesktop.PolicyKit1", "/org/freedesktop/PolicyKit1/Authority")
+	err := m.with(ctx, unheard, func(ctx context.Context, b *bus.Conn) error {
+		authority := b.Object("org.freedesktop.PolicyKit1", "/org/freedesktop/PolicyKit1/Authority")
 		call := authority.CallWithContext(ctx, "org.freedesktop.PolicyKit1.Authority.CheckAuthorization", 0,
 			processOf(uid), "org.freedesktop.systemd1.manage-units", map[string]string{"unit": unit, "verb": verb},
 			uint32(0), "")
 		return call.Store(&answer)
 	})
-	if isError(err, "org.freedesktop.DBus.Error.ServiceUnknown", "org.freedesktop.DBus.Error.NameHasNoOwner") {
+	if bus.IsError(err, "org.freedesktop.DBus.Error.ServiceUnknown", "org.freedesktop.DBus.Error.NameHasNoOwner") {
 		return false, ErrNoPolkit
 	}
 	if err != nil {
@@ -50,4 +53,34 @@ func processOf(uid uint32) subject {
 		"start-time": dbus.MakeVariant(uint64(0)),
 		"uid":        dbus.MakeVariant(int32(uid)),
 	}}
+}
+
+// ErrDenied means that polkit does not let this process manage a unit.
+var ErrDenied = errors.New("systemd refuses: polkit denies it (is the polkit rule of this package installed?)")
+
+// permittedPause is the pause between two attempts of Permitted.
+const permittedPause = 250 * time.Millisecond
+
+// Permitted returns nil if systemd lets this process manage the unit, which need not exist, and ErrDenied, wrapped, if
+// polkit denies it. While systemd or polkit does not answer it asks again, until ctx ends. It sets no property of the
+// unit, for which systemd asks polkit as for any other one; a process that is not root may not ask polkit itself.
+func (m *Manager) Permitted(ctx context.Context, unit string) error {
+	pause := time.NewTicker(permittedPause)
+	defer pause.Stop()
+	for {
+		err := m.with(ctx, unheard, func(ctx context.Context, b *bus.Conn) error {
+			return b.Call(ctx, "SetUnitProperties", unit, true, []setting{}).Err
+		})
+		if err == nil {
+			return nil
+		}
+		if bus.Denied(err) {
+			return fmt.Errorf("cannot manage %s: %w", unit, ErrDenied)
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("cannot manage %s: %w", unit, bus.Refusal(err))
+		case <-pause.C:
+		}
+	}
 }

@@ -1,6 +1,11 @@
 package units
 
-import "time"
+import (
+	"encoding/hex"
+	"time"
+
+	"codex-proxy/units/properties"
+)
 
 // State is the state of one unit as systemd reports it. Times are of the machine's
 // wall clock with microseconds, zero if systemd never set them. Fields that the
@@ -33,7 +38,7 @@ type State struct {
 	// for it. It follows the auto-restart state by one bus round trip.
 	NextRestartAt time.Time
 	// HeldBack: the unit starts, and its own process still waits for the rest of the
-	// restart delay, because systemd before 254 has no growing delays. See Holdback.
+	// restart delay, because systemd before 254 has no growing delays; see package restartdelay.
 	HeldBack bool
 
 	JobPending bool // systemd has a job for the unit: a start, a stop, a restart
@@ -73,4 +78,37 @@ func (s State) Waiting() bool {
 		return true
 	}
 	return false
+}
+
+// StateOf is the state of a unit by its properties.
+func StateOf(unit string, v properties.Values) State {
+	id, _ := properties.Value[[]byte](v, "InvocationID")
+	s := State{
+		Unit:           unit,
+		LoadState:      v.Text("LoadState"),
+		ActiveState:    v.Text("ActiveState"),
+		SubState:       v.Text("SubState"),
+		Result:         v.Text("Result"),
+		InvocationID:   hex.EncodeToString(id),
+		StatusText:     v.Text("StatusText"),
+		StatusErrno:    v.Int32("StatusErrno"),
+		MainPID:        v.Uint32("MainPID"),
+		NRestarts:      v.Uint32("NRestarts"),
+		ExecMainCode:   v.Int32("ExecMainCode"),
+		ExecMainStatus: v.Int32("ExecMainStatus"),
+		ExecMainExitAt: v.Time("ExecMainExitTimestamp"),
+		StateChangedAt: v.Time("StateChangeTimestamp"),
+		LeftInactiveAt: v.Time("InactiveExitTimestamp"),
+		JobPending:     v.Job() != 0,
+	}
+	if v.Missing("LoadState") { // systemd has no object for the name
+		s.LoadState = "not-found"
+	}
+	if delay, ok := v.RestartDelay(); ok && !v.WaitingSince().IsZero() {
+		s.NextRestartAt = s.StateChangedAt.Add(delay)
+	}
+	if until, held := v.Held(); held {
+		s.HeldBack, s.NextRestartAt = true, until
+	}
+	return s
 }

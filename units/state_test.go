@@ -50,6 +50,17 @@ func TestLastExit(t *testing.T) {
 	}
 }
 
+func TestLastEnd(t *testing.T) {
+	_, ended := State{ActiveState: "active", SubState: "running", Result: "success"}.LastEnd()
+	assert.False(t, ended)
+	e, ended := State{ActiveState: "activating", SubState: "auto-restart", Result: "exit-code"}.LastEnd()
+	assert.True(t, ended)
+	assert.Equal(t, Exit{Result: "exit-code"}, e, "before its main process ran")
+	e, ended = State{ActiveState: "failed", SubState: "failed", Result: "signal", ExecMainCode: 2, ExecMainStatus: 9}.LastEnd()
+	assert.True(t, ended)
+	assert.Equal(t, Exit{Result: "signal", Code: "killed", Status: "SIGKILL"}, e)
+}
+
 // With OOMPolicy=continue systemd's Result is signal; the shim's errno has the cause.
 func TestLastExitOutOfMemory(t *testing.T) {
 	killed := State{Result: "signal", ExecMainCode: 2, ExecMainStatus: 9, StatusErrno: 12}

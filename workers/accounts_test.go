@@ -17,6 +17,7 @@ import (
 	"codex-proxy/codex/appservertest"
 	"codex-proxy/workers"
 	"codex-proxy/workers/accounts"
+	"codex-proxy/workers/readings"
 )
 
 // accountServer is a fake worker with a ChatGPT account.
@@ -127,16 +128,16 @@ func runningAccounts(t *testing.T, servers ...*accountServer) *rig {
 
 // awaitAccounts waits until the accounts satisfy ok. Their change is no
 // change of a worker's state, so no event reports it.
-func awaitAccounts(t *testing.T, r *rig, ok func([]workers.Account) bool) []workers.Account {
+func awaitAccounts(t *testing.T, r *rig, ok func([]accounts.Account) bool) []accounts.Account {
 	t.Helper()
-	var got []workers.Account
+	var got []accounts.Account
 	require.Eventually(t, func() bool { got = r.pool.Accounts(); return ok(got) }, bound, 2*time.Millisecond)
 	return got
 }
 
-func awaitStates(t *testing.T, r *rig, want ...accounts.State) []workers.Account {
+func awaitStates(t *testing.T, r *rig, want ...accounts.State) []accounts.Account {
 	t.Helper()
-	return awaitAccounts(t, r, func(list []workers.Account) bool {
+	return awaitAccounts(t, r, func(list []accounts.Account) bool {
 		if len(list) != len(want) {
 			return false
 		}
@@ -160,9 +161,9 @@ func TestAccountsAndTheirLimits(t *testing.T) {
 	assert.WithinDuration(t, time.Now(), got.At, bound)
 	assert.WithinDuration(t, time.Now(), got.LoginAt, bound)
 	got.At, got.LoginAt = time.Time{}, time.Time{}
-	assert.Equal(t, workers.Account{
+	assert.Equal(t, accounts.Account{
 		Worker: "a", Login: "chatgpt", Required: true, Plan: "pro", Email: "a@example.com",
-		Limits: []workers.Limit{
+		Limits: []accounts.Limit{
 			{Window: "5h", UsedRatio: 0.42, ResetsAt: soon.UTC()},
 			{Window: "7d", UsedRatio: 0.07, ResetsAt: soon.UTC()},
 		},
@@ -171,8 +172,8 @@ func TestAccountsAndTheirLimits(t *testing.T) {
 	}, got)
 
 	srv.notify(`"secondary":{"usedPercent":43}`)
-	ratios := func(want ...float64) func([]workers.Account) bool {
-		return func(list []workers.Account) bool {
+	ratios := func(want ...float64) func([]accounts.Account) bool {
+		return func(list []accounts.Account) bool {
 			if len(list) != 1 || len(list[0].Limits) != len(want) {
 				return false
 			}
@@ -206,7 +207,7 @@ func TestAccountsOfAStoppedWorker(t *testing.T) {
 	r.lose(t, srv.Close)
 	assert.Equal(t, before, r.pool.Accounts())
 	require.Eventually(t, func() bool {
-		return assert.ErrorIs(new(testing.T), r.pool.Refresh(t.Context(), "a"), workers.ErrNotConnected)
+		return assert.ErrorIs(new(testing.T), r.pool.Refresh(t.Context(), "a"), readings.ErrNotConnected)
 	}, bound, time.Millisecond)
 }
 
@@ -233,7 +234,7 @@ func TestStopDuringAReading(t *testing.T) {
 // Unreadable limits keep no worker from being ready, and the login is known.
 func TestAccountWithoutLimits(t *testing.T) {
 	r := runningAccounts(t, newAccountServer(t, answers("no network")))
-	awaitAccounts(t, r, func(a []workers.Account) bool { return len(a) == 1 && a[0].Email == "a@example.com" })
+	awaitAccounts(t, r, func(a []accounts.Account) bool { return len(a) == 1 && a[0].Email == "a@example.com" })
 	assert.True(t, r.pool.Snapshot().Workers[0].Ready)
 	logged := func() bool { return strings.Contains(r.log.String(), "cannot read the account of a worker") }
 	require.Eventually(t, logged, bound, 2*time.Millisecond)
@@ -246,7 +247,7 @@ func TestAccountWithoutLimits(t *testing.T) {
 func readingsOf(t *testing.T, r *rig, account, result string) float64 {
 	t.Helper()
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(workers.NewAccountCollector(r.pool))
+	registry.MustRegister(r.pool.Readings())
 	families, err := registry.Gather()
 	require.NoError(t, err)
 	for _, f := range families {
@@ -269,10 +270,10 @@ func TestAccountOfAnAPIKey(t *testing.T) {
 	got := awaitStates(t, r, accounts.Available)[0]
 	assert.Empty(t, got.Limits)
 	assert.Zero(t, srv.readings())
-	r.pool.Book().Refuse("a", time.Time{}, time.Now())
+	r.pool.AccountStore().Refuse("a", time.Time{}, time.Now())
 	require.NoError(t, r.pool.Refresh(t.Context(), "a"))
 	awaitStates(t, r, accounts.Exhausted)
-	v, _ := r.pool.Book().View("a", time.Now().Add(accounts.LimitlessPause))
+	v, _ := r.pool.AccountStore().View("a", time.Now().Add(accounts.LimitlessPause))
 	assert.Equal(t, accounts.Unknown, v.State)
 }
 
@@ -340,7 +341,7 @@ func TestOneReadingInFlight(t *testing.T) {
 	awaitStates(t, r, accounts.Available)
 	assert.Equal(t, 1, srv.readings())
 	assert.Equal(t, 1.0, readingsOf(t, r, "a", "ok"))
-	_, err := r.pool.Book().View("a", time.Now())
+	_, err := r.pool.AccountStore().View("a", time.Now())
 	assert.True(t, err)
 	assert.ErrorIs(t, r.pool.Refresh(t.Context(), "nobody"), workers.ErrUnknown)
 }
@@ -354,7 +355,7 @@ func TestReadingsOfASharedAccount(t *testing.T) {
 	require.Eventually(t, func() bool { return r.pool.Refresh(t.Context(), "b") == nil }, bound, time.Millisecond)
 	require.NoError(t, r.pool.Refresh(t.Context(), "a"))
 	assert.LessOrEqual(t, one.readings()+two.readings(), 2, "each process is read at most once at its start")
-	r.pool.Book().Refuse("b", time.Time{}, time.Now())
+	r.pool.AccountStore().Refuse("b", time.Time{}, time.Now())
 	awaitStates(t, r, accounts.Exhausted, accounts.Exhausted)
 }
 
@@ -365,7 +366,7 @@ func TestReadingAfterARefusal(t *testing.T) {
 	r := runningAccounts(t, srv)
 	awaitStates(t, r, accounts.Available)
 	for range 5 {
-		r.pool.Book().Refuse("a", time.Time{}, time.Now())
+		r.pool.AccountStore().Refuse("a", time.Time{}, time.Now())
 	}
 	awaitStates(t, r, accounts.Exhausted)
 	require.NoError(t, r.pool.Refresh(t.Context(), "a"))

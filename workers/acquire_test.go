@@ -12,15 +12,16 @@ import (
 	"codex-proxy/probes"
 	"codex-proxy/units"
 	"codex-proxy/workers"
+	"codex-proxy/workers/dispatch"
 )
 
 type acquired struct {
-	lease *workers.Lease
+	lease *dispatch.Lease
 	err   error
 }
 
 // ask makes a request and returns once it waits or is answered.
-func (r *rig) ask(t *testing.T, a workers.Ask) <-chan acquired {
+func (r *rig) ask(t *testing.T, a dispatch.Ask) <-chan acquired {
 	t.Helper()
 	before := r.pool.Snapshot().Queue.Depth
 	ended, got := make(chan acquired, 1), make(chan struct{})
@@ -42,7 +43,7 @@ func (r *rig) ask(t *testing.T, a workers.Ask) <-chan acquired {
 	return ended
 }
 
-func (r *rig) awaitLease(t *testing.T, ended <-chan acquired) *workers.Lease {
+func (r *rig) awaitLease(t *testing.T, ended <-chan acquired) *dispatch.Lease {
 	t.Helper()
 	select {
 	case got := <-ended:
@@ -68,16 +69,16 @@ func TestAcquireWaitsForAFreeSlot(t *testing.T) {
 	r.noBus()
 	r.run(t)
 	r.awaitReady(t)
-	first := r.awaitLease(t, r.ask(t, workers.Ask{Model: "m"}))
-	second := r.ask(t, workers.Ask{Model: "m"})
+	first := r.awaitLease(t, r.ask(t, dispatch.Ask{Model: "m"}))
+	second := r.ask(t, dispatch.Ask{Model: "m"})
 	r.waits(t, 1)
 	assert.Equal(t, 2, r.pool.Inflight(), "a service that stops has both to finish")
 	first.Release()
 	lease := r.awaitLease(t, second)
 	assert.Equal(t, 1, r.pool.Inflight())
-	third := r.ask(t, workers.Ask{Model: "m"})
+	third := r.ask(t, dispatch.Ask{Model: "m"})
 	r.pool.Drain()
-	assert.ErrorIs(t, (<-third).err, workers.ErrDraining)
+	assert.ErrorIs(t, (<-third).err, dispatch.ErrDraining)
 	r.waits(t, 0)
 	lease.Release()
 	assert.Zero(t, r.pool.Inflight())
@@ -88,17 +89,17 @@ func TestAcquireWaitsForAFreeSlot(t *testing.T) {
 func TestAcquireWaitsThroughARestart(t *testing.T) {
 	a := fake(t, models("m"))
 	r := newRig(t, nil, named{"a", a.path})
-	first := r.ask(t, workers.Ask{Model: "m"})
+	first := r.ask(t, dispatch.Ask{Model: "m"})
 	r.waits(t, 1)
 	r.run(t)
 	r.report(running("a", "1", 0))
 	lost := r.awaitLease(t, first)
 	r.lose(t, func() { a.cut(t) }, unit("a", "failed", "failed-before-auto-restart", "1", 0))
 	<-lost.Conn.Done()
-	again := r.ask(t, workers.Ask{Model: "m", Lost: lost, Avoid: []*appserver.Conn{lost.Conn}})
+	again := r.ask(t, dispatch.Ask{Model: "m", Lost: lost, Avoid: []*appserver.Conn{lost.Conn}})
 	r.await(t, "the lost turn still in flight", func(probes.Snapshot) bool { return r.pool.Inflight() == 1 })
 	r.pool.Drain()
-	assert.ErrorIs(t, (<-r.ask(t, workers.Ask{Model: "m"})).err, workers.ErrDraining)
+	assert.ErrorIs(t, (<-r.ask(t, dispatch.Ask{Model: "m"})).err, dispatch.ErrDraining)
 	for _, u := range []units.State{
 		unit("a", "failed", "failed-before-auto-restart", "1", 0), unit("a", "activating", "auto-restart", "1", 0),
 		unit("a", "activating", "start", "2", 1),
@@ -127,15 +128,15 @@ func TestAcquireGivesUpWithSystemd(t *testing.T) {
 			other := final
 			other.Unit = units.Worker("b")
 			r.report(unit("a", "activating", "auto-restart", "1", 0), other)
-			waiting := r.ask(t, workers.Ask{Model: "m"})
+			waiting := r.ask(t, dispatch.Ask{Model: "m"})
 			r.waits(t, 1)
 			r.report(final)
-			assert.ErrorIs(t, (<-waiting).err, workers.ErrNotReady)
-			assert.ErrorIs(t, (<-r.ask(t, workers.Ask{Model: "m"})).err, workers.ErrNotReady)
+			assert.ErrorIs(t, (<-waiting).err, dispatch.ErrNotReady)
+			assert.ErrorIs(t, (<-r.ask(t, dispatch.Ask{Model: "m"})).err, dispatch.ErrNotReady)
 		})
 	}
 	r := newRig(t, nil)
-	assert.ErrorIs(t, (<-r.ask(t, workers.Ask{Model: "m"})).err, workers.ErrNotReady, "no worker at all")
+	assert.ErrorIs(t, (<-r.ask(t, dispatch.Ask{Model: "m"})).err, dispatch.ErrNotReady, "no worker at all")
 }
 
 // A model that no worker has is unknown; a request for one whose worker is away waits.
@@ -145,22 +146,22 @@ func TestAcquireKnowsWhichWorkerHasTheModel(t *testing.T) {
 	r.run(t)
 	r.report(running("a", "1", 0))
 	r.await(t, "a ready", aReady)
-	first := r.ask(t, workers.Ask{Model: "m2"})
+	first := r.ask(t, dispatch.Ask{Model: "m2"})
 	r.waits(t, 1) // b was not reported yet
 	r.report(running("b", "1", 0))
 	r.awaitLease(t, first).Release()
 
 	r.lose(t, func() { b.cut(t) }, unit("b", "activating", "auto-restart", "1", 0))
-	second := r.ask(t, workers.Ask{Model: "m2"})
+	second := r.ask(t, dispatch.Ask{Model: "m2"})
 	r.waits(t, 1)
-	assert.ErrorIs(t, (<-r.ask(t, workers.Ask{Model: "m3"})).err, workers.ErrNoModel)
+	assert.ErrorIs(t, (<-r.ask(t, dispatch.Ask{Model: "m3"})).err, dispatch.ErrNoModel)
 	r.report(running("b", "2", 1))
 	r.awaitLease(t, second).Release()
 
 	r.lose(t, func() { b.cut(t) }, unit("b", "failed", "failed-before-auto-restart", "2", 1))
-	third := r.ask(t, workers.Ask{Model: "m2"})
+	third := r.ask(t, dispatch.Ask{Model: "m2"})
 	r.report(unit("b", "inactive", "dead", "2", 0))
-	assert.ErrorIs(t, (<-third).err, workers.ErrNoModel, "an operator has stopped the only worker that had it")
+	assert.ErrorIs(t, (<-third).err, dispatch.ErrNoModel, "an operator has stopped the only worker that had it")
 	assert.Equal(t, probes.Ready, r.pool.Snapshot().Workers[0].Reason)
 }
 
@@ -172,8 +173,8 @@ func TestAcquireWaitsForAWorkerThatNeverStarted(t *testing.T) {
 	r.run(t)
 	r.report(running("a", "1", 0))
 	r.await(t, "a ready", aReady)
-	waiting := r.ask(t, workers.Ask{Model: "m2"})
-	unknown := r.ask(t, workers.Ask{Model: "m3"})
+	waiting := r.ask(t, dispatch.Ask{Model: "m2"})
+	unknown := r.ask(t, dispatch.Ask{Model: "m3"})
 	for _, u := range []units.State{
 		unit("b", "activating", "start", "1", 0), unit("b", "failed", "failed-before-auto-restart", "1", 0),
 		unit("b", "activating", "auto-restart", "1", 0), unit("b", "activating", "start", "2", 1),
@@ -183,8 +184,8 @@ func TestAcquireWaitsForAWorkerThatNeverStarted(t *testing.T) {
 	}
 	r.report(running("b", "2", 1))
 	r.awaitLease(t, waiting).Release()
-	assert.ErrorIs(t, (<-unknown).err, workers.ErrNoModel)
-	assert.ErrorIs(t, (<-r.ask(t, workers.Ask{Model: "m3"})).err, workers.ErrNoModel)
+	assert.ErrorIs(t, (<-unknown).err, dispatch.ErrNoModel)
+	assert.ErrorIs(t, (<-r.ask(t, dispatch.Ask{Model: "m3"})).err, dispatch.ErrNoModel)
 }
 
 func TestEstimatedWait(t *testing.T) {
@@ -194,7 +195,7 @@ func TestEstimatedWait(t *testing.T) {
 	r.noBus()
 	r.run(t)
 	r.awaitReady(t)
-	lease := r.awaitLease(t, r.ask(t, workers.Ask{Model: "m"}))
+	lease := r.awaitLease(t, r.ask(t, dispatch.Ask{Model: "m"}))
 	lease.Release()
 	assert.Positive(t, r.pool.EstimatedWait())
 }
@@ -206,12 +207,12 @@ func TestAcquireOnNamedWorkers(t *testing.T) {
 	r.noBus()
 	r.run(t)
 	r.awaitReady(t)
-	onA := workers.Ask{Model: "m", Accounts: []string{"a"}, Prefer: "b"}
+	onA := dispatch.Ask{Model: "m", Accounts: []string{"a"}, Prefer: "b"}
 	first := r.awaitLease(t, r.ask(t, onA))
 	assert.Equal(t, "a", first.Worker, "a preference does not lead outside")
 	second := r.ask(t, onA)
 	r.waits(t, 1)
-	other := r.awaitLease(t, r.ask(t, workers.Ask{Model: "m"}))
+	other := r.awaitLease(t, r.ask(t, dispatch.Ask{Model: "m"}))
 	assert.Equal(t, "b", other.Worker, "it does not wait behind the one for a")
 	other.Release()
 	r.waits(t, 1)
@@ -219,7 +220,7 @@ func TestAcquireOnNamedWorkers(t *testing.T) {
 	lease := r.awaitLease(t, second)
 	assert.Equal(t, "a", lease.Worker)
 	lease.Release()
-	assert.ErrorIs(t, (<-r.ask(t, workers.Ask{Model: "only-b", Accounts: []string{"a"}})).err, workers.ErrNoModel)
+	assert.ErrorIs(t, (<-r.ask(t, dispatch.Ask{Model: "only-b", Accounts: []string{"a"}})).err, dispatch.ErrNoModel)
 	assert.Equal(t, []string{"m", "only-a"}, r.pool.Models("a"))
 	assert.True(t, r.pool.Known("only-b"))
 	assert.False(t, r.pool.Known("only-b", "a"))
@@ -233,25 +234,25 @@ func TestAcquireWithoutRotationRespectsAPause(t *testing.T) {
 	r.noBus()
 	r.run(t)
 	r.awaitReady(t)
-	inFlight := r.awaitLease(t, r.ask(t, workers.Ask{Model: "m", Accounts: []string{"a"}}))
-	require.NoError(t, r.pool.Book().Pause("a", true))
+	inFlight := r.awaitLease(t, r.ask(t, dispatch.Ask{Model: "m", Accounts: []string{"a"}}))
+	require.NoError(t, r.pool.AccountStore().Pause("a", true))
 	require.NoError(t, inFlight.Conn.Err())
 	for range 3 {
-		lease := r.awaitLease(t, r.ask(t, workers.Ask{Model: "m", Prefer: "a"}))
+		lease := r.awaitLease(t, r.ask(t, dispatch.Ask{Model: "m", Prefer: "a"}))
 		assert.Equal(t, "b", lease.Worker)
 		lease.Release()
 	}
-	assert.ErrorIs(t, (<-r.ask(t, workers.Ask{Model: "m", Accounts: []string{"a"}})).err, workers.ErrPaused)
-	assert.ErrorIs(t, (<-r.ask(t, workers.Ask{Model: "only-a"})).err, workers.ErrPaused)
+	assert.ErrorIs(t, (<-r.ask(t, dispatch.Ask{Model: "m", Accounts: []string{"a"}})).err, dispatch.ErrPaused)
+	assert.ErrorIs(t, (<-r.ask(t, dispatch.Ask{Model: "only-a"})).err, dispatch.ErrPaused)
 	reason := func() probes.Reason {
 		reason, _ := probes.ReadinessOf(r.pool.Snapshot())
 		return reason
 	}
 	assert.Equal(t, probes.Ready, reason())
-	require.NoError(t, r.pool.Book().Pause("b", true))
+	require.NoError(t, r.pool.AccountStore().Pause("b", true))
 	assert.Equal(t, probes.Draining, reason(), "no request can be served")
 	inFlight.Release()
-	require.NoError(t, r.pool.Book().Pause("a", false))
+	require.NoError(t, r.pool.AccountStore().Pause("a", false))
 	assert.Equal(t, probes.Ready, reason())
-	r.awaitLease(t, r.ask(t, workers.Ask{Model: "only-a"})).Release()
+	r.awaitLease(t, r.ask(t, dispatch.Ask{Model: "only-a"})).Release()
 }

@@ -8,10 +8,19 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"codex-proxy/codex/appserver"
 	"codex-proxy/codex/appservertest"
 	"codex-proxy/probes"
-	"codex-proxy/workers"
+	"codex-proxy/workers/dispatch"
 )
+
+// annotate has a turn of the request run in the thread.
+func annotate(lease *dispatch.Lease, thread, request string) {
+	var turn appserver.TurnRequest
+	lease.Bind(&turn, request)
+	defer turn.Ended()
+	turn.Starting(thread)
+}
 
 func TestAnnotations(t *testing.T) {
 	s := fake(t, &appservertest.Server{})
@@ -20,9 +29,9 @@ func TestAnnotations(t *testing.T) {
 	for _, invocation := range []string{"1", "2"} { // once for each worker process
 		r.report(running("a", invocation, 0))
 		r.awaitReady(t)
-		lease := r.awaitLease(t, r.ask(t, workers.Ask{Model: "demo"}))
-		lease.Annotate("t1", "r1")
-		lease.Annotate("t2", "r2")
+		lease := r.awaitLease(t, r.ask(t, dispatch.Ask{Model: "demo"}))
+		annotate(lease, "t1", "r1")
+		annotate(lease, "t2", "r2")
 		conn := s.awaitAnnotations(t)
 		require.NoError(t, conn.SetReadDeadline(time.Now().Add(bound)))
 		lines := bufio.NewScanner(conn)
@@ -47,13 +56,13 @@ func TestAnEndedWorkerGetsNoAnnotation(t *testing.T) {
 			r.run(t)
 			r.report(running("a", "1", 0))
 			r.awaitReady(t)
-			lease := r.awaitLease(t, r.ask(t, workers.Ask{Model: "demo"}))
+			lease := r.awaitLease(t, r.ask(t, dispatch.Ask{Model: "demo"}))
 			defer lease.Release()
 			conn := s.awaitAnnotations(t)
 			defer conn.Close()
 			if !shim { // codex takes it for a bad request
 				require.NoError(t, conn.Close())
-				lease.Annotate("thread", "request")
+				annotate(lease, "thread", "request")
 			} else {
 				r.lose(t, func() { s.cut(t) }, unit("a", "inactive", "dead", "1", 0))
 				<-lease.Conn.Done()
@@ -61,7 +70,7 @@ func TestAnEndedWorkerGetsNoAnnotation(t *testing.T) {
 				r.await(t, "a stopped worker", inactive)
 				r.settled(t)
 			}
-			lease.Annotate("thread", "request")
+			annotate(lease, "thread", "request")
 			s.idle(t)
 		})
 	}

@@ -16,6 +16,7 @@ import (
 	"codex-proxy/probes"
 	"codex-proxy/units"
 	"codex-proxy/workers"
+	"codex-proxy/workers/dispatch"
 )
 
 func TestDialsOnlyActiveUnits(t *testing.T) {
@@ -93,7 +94,7 @@ func TestNoModels(t *testing.T) {
 	r.await(t, "no_models", func(s probes.Snapshot) bool { return s.Workers[0].Reason == probes.NoModels })
 	assert.Empty(t, r.pool.Models())
 	_, err := r.pool.Pick("secret")
-	assert.ErrorIs(t, err, workers.ErrNotReady)
+	assert.ErrorIs(t, err, dispatch.ErrNotReady)
 }
 
 func TestLossMakesNotReadyAtOnce(t *testing.T) {

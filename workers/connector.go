@@ -74,9 +74,9 @@ func (c *connector) awaitDialable(ctx context.Context) bool {
 			continue
 		case s.mayKick():
 			due = time.After(kick)
-		case s.rests() && s.unit.Active() && time.Until(s.standby.restBy) > 0:
+		case s.standby.rests(s.unit.InvocationID) && s.unit.Active() && time.Until(s.standby.restBy) > 0:
 			due = time.After(time.Until(s.standby.restBy))
-		case s.rests() && s.unit.Active():
+		case s.standby.rests(s.unit.InvocationID) && s.unit.Active():
 			c.worker.cannotRest()
 			continue
 		case !s.mayDial() && !c.unitRuns(&s):
@@ -118,7 +118,7 @@ func (c *connector) connect(ctx context.Context) error {
 		w.update(func(s *state) { s.dialFailed(err, time.Now()) })
 		return err
 	}
-	s := &session{worker: w, conn: conn, connector: c, readings: w.readings, began: time.Now()}
+	s := &workerConn{worker: w, conn: conn, connector: c, began: time.Now()}
 	s.tasks.Go(func() { _ = conn.Run(ctx) }) // conn.Err has its error, unless this process ends it
 	if c.greet(greeting, conn) {
 		s.run(ctx)
@@ -127,9 +127,9 @@ func (c *connector) connect(ctx context.Context) error {
 	// find the worker not ready.
 	cancel()
 	conn.Close(errSessionEnded)
-	w.annotator.disconnect()
+	w.annotator.Disconnect()
 	s.tasks.Wait()
-	w.account.end()
+	w.reader.End()
 	return conn.Err()
 }
 
@@ -138,7 +138,7 @@ var errSessionEnded = errors.New("the proxy closes the connection")
 func (c *connector) dial(ctx context.Context) (conn *appserver.Conn, err error) {
 	err = c.answering(ctx, func() (err error) {
 		options := c.worker.settings.Client
-		options.OnNotification = c.worker.notified
+		options.OnNotification = c.worker.reader.Notified
 		conn, err = appserver.Dial(ctx, c.worker.socket, options)
 		return err
 	})
@@ -159,7 +159,7 @@ func (c *connector) greet(ctx context.Context, conn *appserver.Conn) bool {
 		w.update(func(s *state) { s.dialFailed(err, time.Now()) })
 		return false
 	}
-	w.annotator.connect(w.socket) // before the first turn
+	w.annotator.Connect(w.socket) // before the first turn
 	w.update(func(s *state) {
 		s.wedge = wedge{}
 		s.standby.wantedAt = time.Time{}

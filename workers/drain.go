@@ -17,18 +17,18 @@ func (s *state) draining() bool {
 // DrainWorker forbids new turns on one worker until UndrainWorker. Turns in
 // flight go on. The error wraps ErrUnknown.
 func (r roster) DrainWorker(name string) error {
-	return r.setDrains(name, "worker drained", func(d *drains) { d.operator = true })
+	return setDrains(r, name, "worker drained", func(d *drains) { d.operator = true })
 }
 
 // UndrainWorker undoes DrainWorker and DrainForStop.
 func (r roster) UndrainWorker(name string) error {
-	return r.setDrains(name, "worker undrained", func(d *drains) { *d = drains{} })
+	return setDrains(r, name, "worker undrained", func(d *drains) { *d = drains{} })
 }
 
 // DrainForStop forbids new turns on one worker during the invocation, which is
 // systemd's word for one run of a unit.
 func (r roster) DrainForStop(name, invocation string) error {
-	return r.setDrains(name, "worker drained for its stop", func(d *drains) { d.stopped = invocation })
+	return setDrains(r, name, "worker drained for its stop", func(d *drains) { d.stopped = invocation })
 }
 
 // Drained reports whether an operator has drained the worker.
@@ -41,7 +41,7 @@ func (r roster) Drained(name string) bool {
 	return s.drains.operator
 }
 
-func (r roster) setDrains(name, message string, change func(*drains)) error {
+func setDrains(r roster, name, message string, change func(*drains)) error {
 	w, err := r.find(name)
 	if err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 	"codex-proxy/codex/appservertest"
 	"codex-proxy/probes"
 	"codex-proxy/workers"
+	"codex-proxy/workers/dispatch"
 )
 
 func TestDrainedWorkerTakesNoNewTurns(t *testing.T) {
@@ -29,7 +30,7 @@ func TestDrainedWorkerTakesNoNewTurns(t *testing.T) {
 		assert.Equal(t, "b", lease.Worker)
 	}
 	_, err := r.pool.Pick("m")
-	assert.ErrorIs(t, err, workers.ErrBusy)
+	assert.ErrorIs(t, err, dispatch.ErrBusy)
 
 	require.NoError(t, r.pool.UndrainWorker("a"))
 	lease, err := r.pool.Pick("m")
@@ -75,7 +76,7 @@ func TestDrainOfAStopEndsWithTheNextStart(t *testing.T) {
 	assert.Equal(t, probes.Draining, snap.Workers[0].Reason)
 	assert.False(t, snap.Workers[0].Drained, "no operator did this: the next process gets the stop from systemd")
 	_, err := r.pool.Pick("m")
-	assert.ErrorIs(t, err, workers.ErrNotReady)
+	assert.ErrorIs(t, err, dispatch.ErrNotReady)
 	r.report(running("a", "2", 0))
 	r.awaitReady(t)
 

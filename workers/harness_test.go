@@ -20,6 +20,8 @@ import (
 	"codex-proxy/probes"
 	"codex-proxy/units"
 	"codex-proxy/workers"
+	"codex-proxy/workers/annotations"
+	"codex-proxy/workers/dispatch"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -47,7 +49,7 @@ func (s *socket) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		p := peeked{c, bufio.NewReader(c)}
-		if first, _ := p.in.Peek(1); string(first) == workers.Annotations[:1] {
+		if first, _ := p.in.Peek(1); string(first) == annotations.Greeting[:1] {
 			s.aside <- p
 			continue
 		}
@@ -173,6 +175,11 @@ type named struct {
 // newRig makes a pool that does not run yet.
 func newRig(t *testing.T, change func(*workers.Settings), ws ...named) *rig {
 	t.Helper()
+	return newRigWithQueue(t, dispatch.Queue{Limit: 64, Timeout: bound, ReadyTimeout: bound}, change, ws...)
+}
+
+func newRigWithQueue(t *testing.T, queue dispatch.Queue, change func(*workers.Settings), ws ...named) *rig {
+	t.Helper()
 	r := &rig{changed: make(chan struct{}, 1), log: &logBuffer{}, ready: map[string]bool{},
 		lost: make(chan []probes.Worker, 1000)}
 	onChange := func() {
@@ -193,7 +200,7 @@ func newRig(t *testing.T, change func(*workers.Settings), ws ...named) *rig {
 	for _, w := range ws {
 		all = append(all, workers.New(w.name, w.socket, settings))
 	}
-	r.pool = workers.NewPool(all, workers.Queue{Limit: 64, Timeout: bound, ReadyTimeout: bound}, settings.OnChange)
+	r.pool = workers.NewPool(all, queue, settings.OnChange)
 	return r
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"codex-proxy/codex/appservertest"
-	"codex-proxy/workers"
+	"codex-proxy/workers/dispatch"
 )
 
 func models(ids ...string) *appservertest.Server {
@@ -42,21 +42,21 @@ func TestPickErrorsByPrecedence(t *testing.T) {
 		_, err := r.pool.Pick(model)
 		return err
 	}
-	assert.ErrorIs(t, pick("m"), workers.ErrNotReady)
+	assert.ErrorIs(t, pick("m"), dispatch.ErrNotReady)
 	r.run(t)
 	r.report(running("a", "1", 0), unit("b", "inactive", "dead", "", 0))
 	r.await(t, "a ready", aReady)
-	assert.ErrorIs(t, pick("other"), workers.ErrNoModel, "a ready worker without the model decides")
+	assert.ErrorIs(t, pick("other"), dispatch.ErrNoModel, "a ready worker without the model decides")
 	for range 4 {
 		lease, err := r.pool.Pick("m")
 		require.NoError(t, err)
 		defer lease.Release()
 	}
-	assert.ErrorIs(t, pick("m"), workers.ErrBusy)
-	assert.ErrorIs(t, pick("other"), workers.ErrNoModel)
+	assert.ErrorIs(t, pick("m"), dispatch.ErrBusy)
+	assert.ErrorIs(t, pick("other"), dispatch.ErrNoModel)
 	r.pool.Drain()
-	assert.ErrorIs(t, pick("m"), workers.ErrDraining)
-	assert.ErrorIs(t, pick("other"), workers.ErrDraining)
+	assert.ErrorIs(t, pick("m"), dispatch.ErrDraining)
+	assert.ErrorIs(t, pick("other"), dispatch.ErrDraining)
 	assert.True(t, r.pool.Snapshot().Draining)
 }
 
@@ -68,20 +68,20 @@ func TestBusyIsMoreTellingThanNoModel(t *testing.T) {
 		defer lease.Release()
 	}
 	_, err := r.pool.Pick("m")
-	assert.ErrorIs(t, err, workers.ErrBusy)
+	assert.ErrorIs(t, err, dispatch.ErrBusy)
 }
 
 func TestInflightLimitHoldsUnderConcurrency(t *testing.T) {
 	r := ready(t, map[string]*appservertest.Server{"a": models("m"), "b": models("m")})
 	const limit = 8 // two workers, four each
 	for range 20 {
-		leases := make(chan *workers.Lease, 64)
+		leases := make(chan *dispatch.Lease, 64)
 		var g sync.WaitGroup
 		for range cap(leases) {
 			g.Go(func() {
 				lease, err := r.pool.Pick("m")
 				if err != nil {
-					assert.ErrorIs(t, err, workers.ErrBusy)
+					assert.ErrorIs(t, err, dispatch.ErrBusy)
 					return
 				}
 				leases <- lease
@@ -103,7 +103,7 @@ func TestInflightLimitHoldsUnderConcurrency(t *testing.T) {
 func TestPickPrefersTheLeastLoaded(t *testing.T) {
 	r := ready(t, map[string]*appservertest.Server{"a": models("m"), "b": models("m")})
 	var order []string
-	var leases []*workers.Lease
+	var leases []*dispatch.Lease
 	pick := func() {
 		lease, err := r.pool.Pick("m")
 		require.NoError(t, err)
@@ -137,5 +137,5 @@ func TestModelsAreMergedAndHiddenOnesRun(t *testing.T) {
 		lease.Release()
 	}
 	_, err := r.pool.Pick("m4")
-	assert.ErrorIs(t, err, workers.ErrNoModel)
+	assert.ErrorIs(t, err, dispatch.ErrNoModel)
 }

@@ -1,6 +1,10 @@
 package workers
 
-import "time"
+import (
+	"time"
+
+	"codex-proxy/workers/dispatch"
+)
 
 // Load is the part of a worker's capacity that turns use.
 type Load struct {
@@ -45,9 +49,9 @@ func (s *slots) total() Load { return s.load().Plus(s.peers) }
 func (s *slots) full(decoding int64, maxInflight int) error {
 	switch l := s.total(); {
 	case l.Turns >= maxInflight:
-		return ErrBusy
+		return dispatch.ErrBusy
 	case !l.decodes(decoding):
-		return ErrDecoding
+		return dispatch.ErrDecoding
 	}
 	return nil
 }
@@ -55,3 +59,35 @@ func (s *slots) full(decoding int64, maxInflight int) error {
 // acquire and release are for a turn with that many bytes of images.
 func (s *slots) acquire(decoding int64) { s.inflight, s.decoding = s.inflight+1, s.decoding+decoding }
 func (s *slots) release(decoding int64) { s.inflight, s.decoding = s.inflight-1, s.decoding-decoding }
+
+// Load is how many turns are in flight, in all processes.
+func (w *Worker) Load() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.state.total().Turns
+}
+
+// Loads are the loads of this process, of each worker with a turn in flight.
+func (r roster) Loads() map[string]Load {
+	loads := map[string]Load{}
+	for _, w := range r {
+		w.mu.Lock()
+		own := w.state.load()
+		w.mu.Unlock()
+		if own != (Load{}) {
+			loads[w.name] = own
+		}
+	}
+	return loads
+}
+
+// SetPeerLoads takes over the load of other processes on each worker: it
+// counts against MaxInflight like the load of this process. It does not wait for
+// Settings.Claim. The caller calls Wake next, which may wait for it.
+func (r roster) SetPeerLoads(loads map[string]Load) {
+	for _, w := range r {
+		w.mu.Lock()
+		w.state.peers = loads[w.name]
+		w.mu.Unlock()
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"codex-proxy/workers"
+	"codex-proxy/workers/dispatch"
 )
 
 func loadOfA(turns int) map[string]workers.Load {
@@ -20,8 +21,8 @@ func TestPeerLoads(t *testing.T) {
 	r.run(t)
 	r.awaitReady(t)
 	r.pool.SetPeerLoads(loadOfA(1))
-	first := r.awaitLease(t, r.ask(t, workers.Ask{Model: "x"}))
-	waiting := r.ask(t, workers.Ask{Model: "x"})
+	first := r.awaitLease(t, r.ask(t, dispatch.Ask{Model: "x"}))
+	waiting := r.ask(t, dispatch.Ask{Model: "x"})
 	assert.Equal(t, 1, r.pool.Waiting())
 	assert.Equal(t, loadOfA(1), r.pool.Loads(), "those of this process")
 	r.pool.SetPeerLoads(nil)
@@ -51,7 +52,7 @@ func TestClaim(t *testing.T) {
 	r.noBus()
 	r.run(t)
 	r.awaitReady(t)
-	waiting := r.ask(t, workers.Ask{Model: "x"})
+	waiting := r.ask(t, dispatch.Ask{Model: "x"})
 	assert.Equal(t, 1, r.pool.Waiting())
 	assert.Empty(t, r.pool.Loads())
 	r.pool.SetPeerLoads(nil)

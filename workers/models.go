@@ -16,28 +16,42 @@ func (r roster) Known(model string, names ...string) bool {
 	})
 }
 
-// HasTier reports whether codex requests the service tier for the model on every worker that has it, or had it when it
-// was last ready.
-func (r roster) HasTier(model, tier string) bool {
-	return tier == "flex" || r.all(model, func(m appserver.Model) bool {
-		return slices.Contains(m.Tiers, appserver.ServiceTier{ID: tier})
-	})
+// Abilities are the abilities that codex lists for a model on every worker that has it, or had it when it was last
+// ready.
+type Abilities struct {
+	Known   bool // a worker has the model
+	Tiers   []appserver.ServiceTier
+	Efforts []appserver.Effort
 }
 
-// HasEffort reports whether a worker has the model, or had it when it was last ready, and every such worker lists the
-// effort for it.
-func (r roster) HasEffort(model, effort string) bool {
-	return r.Known(model) && r.all(model, func(m appserver.Model) bool {
-		return slices.Contains(m.Efforts, appserver.Effort{Name: effort})
-	})
+// HasTier reports whether codex requests the service tier for the model.
+func (a Abilities) HasTier(tier string) bool {
+	return tier == "flex" || !a.Known || slices.Contains(a.Tiers, appserver.ServiceTier{ID: tier})
 }
 
-// all reports whether every worker's model of that name satisfies ok.
-func (r roster) all(model string, ok func(appserver.Model) bool) bool {
-	return !slices.ContainsFunc(r, func(w *Worker) bool {
+// Abilities returns the abilities that the workers' codex lists for a model.
+func (r roster) Abilities(model string) (a Abilities) {
+	for _, w := range r {
 		s, _ := w.view()
-		return slices.ContainsFunc(s.offered, func(m appserver.Model) bool { return m.ID == model && !ok(m) })
-	})
+		for _, m := range s.offered {
+			switch {
+			case m.ID != model:
+			case a.Known:
+				a.Tiers, a.Efforts = both(a.Tiers, m.Tiers), both(a.Efforts, m.Efforts)
+			default:
+				a = Abilities{true, m.Tiers, m.Efforts}
+			}
+		}
+	}
+	return a
+}
+
+// both has the values that both lists have. It changes neither.
+func both[T comparable](a, b []T) []T {
+	if slices.Equal(a, b) {
+		return a
+	}
+	return slices.DeleteFunc(slices.Clone(a), func(v T) bool { return !slices.Contains(b, v) })
 }
 
 // among reports whether the worker is one of the named ones, or none is named.
@@ -50,7 +64,7 @@ func among(names []string, worker string) bool {
 // that it listed when it was last ready.
 func (p *Pool) Models(names ...string) []string {
 	var ids []string
-	for _, w := range p.Snapshot().Workers {
+	for i, w := range p.Snapshot().Workers {
 		if !among(names, w.Name) {
 			continue
 		}
@@ -59,7 +73,8 @@ func (p *Pool) Models(names ...string) []string {
 		case w.Ready:
 			offered = w.Handshake.Models
 		case w.Reason == probes.Standby: // a request starts it
-			offered = p.lastListed(w.Name)
+			s, _ := p.roster[i].view()
+			offered = listed(s.offered)
 		}
 		for _, id := range offered {
 			if !slices.Contains(ids, id) {
@@ -75,16 +90,6 @@ func (p *Pool) Lacks(model string, names ...string) bool {
 	return !p.Known(model, names...) && !slices.ContainsFunc(p.Snapshot().Workers, func(w probes.Worker) bool {
 		return among(names, w.Name) && !w.Ready && w.Reason != probes.Standby
 	})
-}
-
-// lastListed are the models that the worker listed when it was last ready.
-func (r roster) lastListed(name string) []string {
-	w, err := r.find(name)
-	if err != nil {
-		return nil
-	}
-	s, _ := w.view()
-	return listed(s.offered)
 }
 
 // offers reports whether the worker can run the model. Hidden models run, too;

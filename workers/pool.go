@@ -1,3 +1,10 @@
+// Package workers holds the state of every codex worker. A Worker joins two
+// sources: its socket (connection, handshake, turns in flight) and systemd (unit
+// state, last result). A Pool has the slots of the workers given to requests
+// (package dispatch) and their accounts read (package readings), and takes the
+// snapshot that probes, metrics and admission read.
+//
+// The package starts, stops and restarts no process: systemd does.
 package workers
 
 import (
@@ -7,49 +14,59 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
 	"codex-proxy/probes"
 	"codex-proxy/units"
 	"codex-proxy/workers/accounts"
+	"codex-proxy/workers/dispatch"
+	"codex-proxy/workers/readings"
 )
 
 // Pool is a fixed set of workers. Its methods are safe for concurrent use.
 type Pool struct {
 	roster
-	dispatcher
-	announced atomic.Bool // AnnounceDrain was called
-	book      *accounts.Book
-	readings  *readings
+	*dispatch.Dispatcher
+	picker       *dispatch.Picker
+	onChange     func()
+	announced    atomic.Bool // AnnounceDrain was called
+	accountStore *accounts.Store
+	readings     prometheus.Collector
 }
 
 // NewPool groups workers. Their settings share the same OnChange.
-func NewPool(workers []*Worker, waiting Queue, onChange func()) *Pool {
-	p := &Pool{roster: workers, dispatcher: dispatcher{workers: workers, onChange: onChange}}
-	p.queue = newQueue(waiting, p.pick)
-	p.book = p.bookOf()
-	p.rotation = newRotation(workers, p.book)
-	p.readings = newReadings(p.book)
+func NewPool(workers []*Worker, waiting dispatch.Queue, onChange func()) *Pool {
+	p := &Pool{roster: workers, onChange: onChange}
+	p.accountStore = p.storeOf()
+	var all []dispatch.Worker
 	for _, w := range workers {
-		w.wake, w.book, w.readings = p.queue.wake, p.book, p.readings
+		all = append(all, w)
+	}
+	p.picker = dispatch.NewPicker(all, p.accountStore)
+	p.Dispatcher = dispatch.New(waiting, p.picker, onChange)
+	quotas := readings.NewQuotas(p.accountStore)
+	p.readings = quotas.Readings()
+	for _, w := range workers {
+		w.wake, w.reader = p.Wake, readings.NewReader(w.name, quotas, w.logger)
 	}
 	p.markPaused()
 	return p
 }
 
-func (p *Pool) bookOf() *accounts.Book {
-	for _, w := range p.workers {
-		if w.settings.Book != nil {
-			return w.settings.Book
+func (p *Pool) storeOf() *accounts.Store {
+	for _, w := range p.roster {
+		if w.settings.AccountStore != nil {
+			return w.settings.AccountStore
 		}
 	}
-	return accounts.NewBook(accounts.Policy{Rotation: accounts.Off}, p.Names(), p.AccountsChanged)
+	return accounts.NewStore(accounts.Policy{Rotation: accounts.Off}, p.Names(), p.AccountsChanged)
 }
 
 // Run runs every worker until ctx ends; then it returns nil.
 func (p *Pool) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
-	for _, w := range p.workers {
+	for _, w := range p.roster {
 		g.Go(func() error {
 			w.connector.run(ctx)
 			return nil
@@ -62,9 +79,9 @@ func (p *Pool) Run(ctx context.Context) error {
 // asks all of them at once, so that a loop that is stuck does not use up the time
 // of the others.
 func (p *Pool) Alive(ctx context.Context) error {
-	errs := make([]error, len(p.workers))
+	errs := make([]error, len(p.roster))
 	var g sync.WaitGroup
-	for i, w := range p.workers {
+	for i, w := range p.roster {
 		g.Go(func() { errs[i] = w.connector.alive(ctx) })
 	}
 	g.Wait()
@@ -74,7 +91,7 @@ func (p *Pool) Alive(ctx context.Context) error {
 // Reachable joins the faults of this process that keep it from its workers.
 func (p *Pool) Reachable() error {
 	var errs []error
-	for _, w := range p.workers {
+	for _, w := range p.roster {
 		errs = append(errs, w.reachable())
 	}
 	return errors.Join(errs...)
@@ -82,7 +99,7 @@ func (p *Pool) Reachable() error {
 
 // UnitChanged takes over the state of one unit, as systemd reports it.
 func (p *Pool) UnitChanged(u units.State) {
-	for _, w := range p.workers {
+	for _, w := range p.roster {
 		if w.unit == u.Unit {
 			w.setUnit(u)
 		}
@@ -99,17 +116,9 @@ func (p *Pool) BusChanged(up bool, err error) {
 	case errors.Is(err, units.ErrNoBus):
 		b = busNone
 	}
-	for _, w := range p.workers {
+	for _, w := range p.roster {
 		w.update(func(s *state) { s.setBus(b) })
 	}
-}
-
-// Drain forbids new turns for good and refuses the requests that wait for their
-// first slot.
-func (p *Pool) Drain() {
-	p.draining.Store(true)
-	p.queue.wake()
-	p.onChange()
 }
 
 // AnnounceDrain shows every worker as draining, but still allows turns.
@@ -121,30 +130,26 @@ func (p *Pool) AnnounceDrain() {
 // Inflight is the number of turns in flight and of requests that wait for a slot:
 // the work that a service finishes before it stops.
 func (p *Pool) Inflight() int {
-	// A lost turn moves from its worker to the queue; the lock keeps it from being
-	// in neither of them meanwhile.
-	p.queue.mu.Lock()
-	defer p.queue.mu.Unlock()
-	n := p.queue.depth()
-	for _, w := range p.workers {
-		s, _ := w.view()
-		n += s.inflight
-	}
-	return n
+	return p.Dispatcher.Inflight(func() (n int) {
+		for _, w := range p.roster {
+			s, _ := w.view()
+			n += s.inflight
+		}
+		return n
+	})
 }
 
 // Snapshot is the state of all workers now.
 func (p *Pool) Snapshot() probes.Snapshot {
-	snap := probes.Snapshot{At: time.Now(), Draining: p.draining.Load() || p.announced.Load()}
-	snap.Queue = p.queue.report(snap.At)
-	snap.Workers = make([]probes.Worker, 0, len(p.workers))
-	for _, w := range p.workers {
+	snap := probes.Snapshot{At: time.Now(), Draining: p.Draining() || p.announced.Load()}
+	snap.Workers = make([]probes.Worker, 0, len(p.roster))
+	for _, w := range p.roster {
 		published := w.snapshot(snap.Draining)
 		if w.paused.Load() {
 			published.Out = probes.Draining
 		}
 		snap.Workers = append(snap.Workers, published)
 	}
-	p.rotation.report(&snap)
+	p.Report(&snap)
 	return snap
 }

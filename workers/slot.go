@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"codex-proxy/codex/appserver"
 	"codex-proxy/probes"
 )
 
@@ -11,39 +12,71 @@ import (
 // worker's lock.
 type slot struct {
 	worker   *Worker
+	conn     *appserver.Conn
 	decoding int64 // bytes of images
 	holds    int   // calls of hold without a call of release yet
 	released bool
 }
 
-// hold is Lease.Hold.
-func (s *slot) hold() (release func()) {
+// claim makes the slot, which was just acquired, known to the other processes, and
+// releases it if they have left no room for it meanwhile.
+func (s *slot) claim() error {
+	w := s.worker
+	if w.settings.Claim == nil || !w.settings.Claim() {
+		return nil
+	}
+	err := s.acquireAgain()
+	if err != nil {
+		w.settings.OnChange() // the others still count it
+	}
+	return err
+}
+
+func (s *slot) acquireAgain() error {
+	w := s.worker
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.state.release(s.decoding)
+	if err := w.state.full(s.decoding, w.settings.MaxInflight); err != nil {
+		return err
+	}
+	w.state.acquire(s.decoding)
+	return nil
+}
+
+// Bind implements dispatch.Slot.
+func (s *slot) Bind(turn *appserver.TurnRequest, request string) {
+	turn.Ended = s.hold()
+	turn.Starting = func(thread string) { s.worker.annotator.Send(thread, request) }
+}
+
+// hold keeps the slot, also after its release, until end is called. end may be called
+// from any goroutine, and does not wait.
+func (s *slot) hold() (end func()) {
 	s.worker.mu.Lock()
 	defer s.worker.mu.Unlock()
 	s.holds++
 	return sync.OnceFunc(s.endHold)
 }
 
-// endHold ends a hold. Mostly the request goes on, and nothing becomes free.
+// endHold ends a hold. Mostly the request goes on, and nothing becomes free: its next turn on this
+// worker may have images to decode, too.
 func (s *slot) endHold() {
 	s.free(func(of *slots) (freed bool) {
-		if s.holds--; s.holds > 0 {
+		if s.holds--; s.holds > 0 || !s.released {
 			return false
 		}
-		freed = s.releaseDecoding(of)
-		if s.released {
-			of.lingering--
-			freed = true
-		}
-		return freed
+		of.lingering--
+		s.releaseDecoding(of)
+		return true
 	})
 }
 
-// decoded is Lease.Decoded.
-func (s *slot) decoded() { s.free(s.releaseDecoding) }
+// Decoded implements dispatch.Slot.
+func (s *slot) Decoded() { s.free(s.releaseDecoding) }
 
-// release is Lease.Release, called once.
-func (s *slot) release() {
+// Release implements dispatch.Slot.
+func (s *slot) Release() {
 	s.free(func(of *slots) bool {
 		of.inflight--
 		of.usedAt = time.Now()
@@ -79,5 +112,13 @@ func (s *slot) free(change func(*slots) (freed bool)) {
 		w.settings.OnTurnEnd()
 	} else {
 		w.settings.OnChange()
+	}
+}
+
+// Suspect implements dispatch.Slot.
+func (s *slot) Suspect() {
+	select {
+	case s.worker.connector.suspects <- s.conn:
+	default: // an examination is due already
 	}
 }

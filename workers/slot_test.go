@@ -8,22 +8,31 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"codex-proxy/codex/appserver"
 	"codex-proxy/codex/appservertest"
 	"codex-proxy/probes"
 	"codex-proxy/workers"
+	"codex-proxy/workers/dispatch"
 )
 
 const mib = 1 << 20
 
 // acquire is for a slot that is free.
-func (r *rig) acquire(t *testing.T, a workers.Ask) *workers.Lease {
+func (r *rig) acquire(t *testing.T, a dispatch.Ask) *dispatch.Lease {
 	t.Helper()
 	lease := r.awaitLease(t, r.ask(t, a))
 	t.Cleanup(lease.Release)
 	return lease
 }
 
-func (r *rig) awaitAcquired(t *testing.T, from <-chan acquired) *workers.Lease {
+// hold has a turn hold the slot of the lease until end is called.
+func hold(lease *dispatch.Lease) (end func()) {
+	var turn appserver.TurnRequest
+	lease.Bind(&turn, "request")
+	return turn.Ended
+}
+
+func (r *rig) awaitAcquired(t *testing.T, from <-chan acquired) *dispatch.Lease {
 	t.Helper()
 	lease := r.awaitLease(t, from)
 	t.Cleanup(lease.Release)
@@ -33,19 +42,19 @@ func (r *rig) awaitAcquired(t *testing.T, from <-chan acquired) *workers.Lease {
 // A slot whose request has ended is held until codex has ended its work, too.
 func TestSlotIsFreeWhenCodexIs(t *testing.T) {
 	r := ready(t, map[string]*appservertest.Server{"a": models("m")})
-	one := r.acquire(t, workers.Ask{Model: "m"})
-	first, second := one.Hold(), one.Hold()
+	one := r.acquire(t, dispatch.Ask{Model: "m"})
+	first, second := hold(one), hold(one)
 	for range 3 {
-		r.acquire(t, workers.Ask{Model: "m"})
+		r.acquire(t, dispatch.Ask{Model: "m"})
 	}
 	one.Release()
 	assert.Equal(t, 3, r.pool.Inflight(), "a stop does not wait for a turn without a request")
 	assert.Equal(t, 4, r.pool.Snapshot().Workers[0].Inflight)
-	waiting := r.ask(t, workers.Ask{Model: "m"})
+	waiting := r.ask(t, dispatch.Ask{Model: "m"})
 	first()
 	first()
 	_, err := r.pool.Pick("m")
-	require.ErrorIs(t, err, workers.ErrBusy)
+	require.ErrorIs(t, err, dispatch.ErrBusy)
 	idle, cancel := context.WithCancel(t.Context())
 	cancel()
 	require.Error(t, r.pool.AwaitIdle(idle, "a"))
@@ -56,32 +65,35 @@ func TestSlotIsFreeWhenCodexIs(t *testing.T) {
 // A hold that ends before its request leaves the slot to the request.
 func TestHoldThatEndsFirst(t *testing.T) {
 	r := ready(t, map[string]*appservertest.Server{"a": models("m")})
-	lease := r.acquire(t, workers.Ask{Model: "m", Decoding: 600 * mib})
-	release := lease.Hold()
+	lease := r.acquire(t, dispatch.Ask{Model: "m", Decoding: 600 * mib})
+	hold(lease)() // codex refuses a thread, and has the images again in the next one
+	waiting := r.ask(t, dispatch.Ask{Model: "m", Decoding: 600 * mib})
+	r.waits(t, 1)
+	release := hold(lease)
 	lease.Decoded()
-	other := r.acquire(t, workers.Ask{Model: "m", Decoding: 600 * mib}) // there is room again
+	other := r.awaitAcquired(t, waiting) // there is room again
 	release()
 	assert.Equal(t, 2, r.pool.Inflight())
 	lease.Release()
 	assert.Equal(t, 1, r.pool.Snapshot().Workers[0].Inflight)
 	other.Release()
 	assert.Zero(t, r.pool.Snapshot().Workers[0].Inflight)
-	r.acquire(t, workers.Ask{Model: "m", Decoding: 600 * mib})
+	r.acquire(t, dispatch.Ask{Model: "m", Decoding: 600 * mib})
 }
 
 // The images of requests are decoded as far as there is room, and the others wait in
 // turn; a request without images passes them.
 func TestRoomForImages(t *testing.T) {
 	r := ready(t, map[string]*appservertest.Server{"a": models("m")})
-	images := func(key string, bytes int64) workers.Ask { return workers.Ask{Model: "m", Key: key, Decoding: bytes} }
+	images := func(key string, bytes int64) dispatch.Ask { return dispatch.Ask{Model: "m", Key: key, Decoding: bytes} }
 	first := r.acquire(t, images("a", 300*mib))
 	second := r.acquire(t, images("a", 200*mib))
 	large := r.ask(t, images("a", 3000*mib))
 	small := r.ask(t, images("b", 10*mib))
-	third := r.acquire(t, workers.Ask{Model: "m", Key: "a"}) // has no images
+	third := r.acquire(t, dispatch.Ask{Model: "m", Key: "a"}) // has no images
 	assert.Equal(t, 2, r.pool.Snapshot().Queue.Depth)
 
-	release := first.Hold()
+	release := hold(first)
 	first.Release()
 	assert.Empty(t, small, "codex still decodes, and the large one is first")
 	release()
@@ -97,10 +109,10 @@ func TestRoomForImages(t *testing.T) {
 // requests after it wait until its images are decoded.
 func TestImagesBeyondTheRoomAreAlone(t *testing.T) {
 	r := ready(t, map[string]*appservertest.Server{"a": models("m")})
-	ask := workers.Ask{Model: "m", Decoding: 3000 * mib}
+	ask := dispatch.Ask{Model: "m", Decoding: 3000 * mib}
 	first := r.acquire(t, ask)
 	second := r.ask(t, ask)
-	small := r.ask(t, workers.Ask{Model: "m", Decoding: 1})
+	small := r.ask(t, dispatch.Ask{Model: "m", Decoding: 1})
 	first.Decoded()
 	next := r.awaitAcquired(t, second)
 	assert.Empty(t, small)
@@ -116,15 +128,15 @@ func TestRoomForImagesAfterALoss(t *testing.T) {
 	r.noBus()
 	r.run(t)
 	r.awaitReady(t)
-	lease := r.acquire(t, workers.Ask{Model: "m", Decoding: 600 * mib})
-	release := lease.Hold()
+	lease := r.acquire(t, dispatch.Ask{Model: "m", Decoding: 600 * mib})
+	release := hold(lease)
 	socket.awaitDial(t)
 	socket.cut(t)
 	r.await(t, "the loss", func(probes.Snapshot) bool { return lease.Conn.Err() != nil })
 	lease.Release()
 	release()
 	r.awaitReady(t)
-	r.acquire(t, workers.Ask{Model: "m", Decoding: 600 * mib})
+	r.acquire(t, dispatch.Ask{Model: "m", Decoding: 600 * mib})
 }
 
 // A request that waits with large images is not passed by smaller ones for ever,
@@ -134,16 +146,16 @@ func TestSmallImagesDoNotPassLargeOnes(t *testing.T) {
 	r.noBus()
 	r.run(t)
 	r.awaitReady(t)
-	r.acquire(t, workers.Ask{Model: "m", Decoding: 100 * mib})
+	r.acquire(t, dispatch.Ask{Model: "m", Decoding: 100 * mib})
 	ctx, leave := context.WithCancel(t.Context())
 	left := make(chan error, 1)
 	go func() {
-		_, err := r.pool.Acquire(ctx, workers.Ask{Model: "m", Key: "a", Decoding: 600 * mib})
+		_, err := r.pool.Acquire(ctx, dispatch.Ask{Model: "m", Key: "a", Decoding: 600 * mib})
 		left <- err
 	}()
 	require.Eventually(t, func() bool { return r.pool.Waiting() == 1 }, bound, time.Millisecond)
-	r.acquire(t, workers.Ask{Model: "m", Key: "a"}) // and other keys are next
-	small := r.ask(t, workers.Ask{Model: "m", Key: "b", Decoding: 1})
+	r.acquire(t, dispatch.Ask{Model: "m", Key: "a"}) // and other keys are next
+	small := r.ask(t, dispatch.Ask{Model: "m", Key: "b", Decoding: 1})
 	assert.Equal(t, 2, r.pool.Snapshot().Queue.Depth)
 	leave()
 	require.ErrorIs(t, <-left, context.Canceled)
@@ -166,7 +178,7 @@ func TestImagesOfPeers(t *testing.T) {
 	r.noBus()
 	r.run(t)
 	r.awaitReady(t)
-	waiting := r.ask(t, workers.Ask{Model: "m", Decoding: 1})
+	waiting := r.ask(t, dispatch.Ask{Model: "m", Decoding: 1})
 	assert.Equal(t, 1, r.pool.Waiting())
 	assert.Empty(t, r.pool.Loads(), "the slot was released")
 	r.pool.SetPeerLoads(nil)
@@ -178,13 +190,13 @@ func TestImagesOfPeers(t *testing.T) {
 // The error is the reason why there is no slot.
 func TestRefusedForImages(t *testing.T) {
 	socket := fake(t, models("m"))
-	r := newRig(t, nil, named{"a", socket.path})
+	r := newRigWithQueue(t, dispatch.Queue{Limit: 64, Timeout: time.Millisecond, ReadyTimeout: bound}, nil,
+		named{"a", socket.path})
 	r.noBus()
 	r.run(t)
 	r.awaitReady(t)
-	r.acquire(t, workers.Ask{Model: "m", Decoding: 1})
-	r.pool.SetQueueTimeout(time.Millisecond)
-	_, err := r.pool.Acquire(t.Context(), workers.Ask{Model: "m", Decoding: 600 * mib})
-	require.ErrorIs(t, err, workers.ErrDecoding)
-	require.ErrorIs(t, err, workers.ErrBusy, "a caller may treat it like any other busy worker")
+	r.acquire(t, dispatch.Ask{Model: "m", Decoding: 1})
+	_, err := r.pool.Acquire(t.Context(), dispatch.Ask{Model: "m", Decoding: 600 * mib})
+	require.ErrorIs(t, err, dispatch.ErrDecoding)
+	require.ErrorIs(t, err, dispatch.ErrBusy, "a caller may treat it like any other busy worker")
 }

@@ -4,18 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"time"
 
 	"codex-proxy/codex/appserver"
 	"codex-proxy/probes"
 	"codex-proxy/workers/accounts"
+	"codex-proxy/workers/annotations"
 )
 
 const (
-	// Rest is the first word of a line on the connection for annotations. The line ends a
-	// worker that has no turns; its rest is the reason in words.
-	Rest = "rest"
 	// maxKickPause bounds the pause between two attempts to start a unit; see minKickPause.
 	maxKickPause = time.Minute
 	// wantedFor is how long a request keeps the worker started that it has waited for.
@@ -33,6 +30,8 @@ var (
 	// minKickPause is the first pause between two attempts to start a unit. systemd reports
 	// a start that it has begun within much less.
 	minKickPause = 2 * time.Second
+	// annotateBound bounds each connection to a shim, and each annotation.
+	annotateBound = time.Second
 )
 
 // Role is the decision of the plan of the accounts for a worker.
@@ -80,10 +79,8 @@ func (s *state) mayKick() bool {
 		s.unit.SubState == "dead" && !s.unit.JobPending && !s.drains.operator
 }
 
-// rests reports whether the current run is being ended.
-func (s *state) rests() bool {
-	return s.standby.resting != "" && s.standby.resting == s.unit.InvocationID
-}
+// rests reports whether that run is being ended.
+func (s *standby) rests(invocation string) bool { return s.resting != "" && s.resting == invocation }
 
 // kicked plans the next attempt to start the unit, after one with that result.
 func (s *standby) kicked(err error, now time.Time) {
@@ -99,7 +96,7 @@ func (s *standby) started() { s.kickAfter, s.kickPause, s.deaf = time.Time{}, 0,
 // connection without annotations to the shim. It does not wait for the start.
 func (c *connector) kick(ctx context.Context) {
 	w := c.worker
-	err := c.answering(ctx, func() error { return knock(w.socket) })
+	err := c.answering(ctx, func() error { return annotations.Knock(w.socket, annotateBound) })
 	w.update(func(s *state) {
 		switch {
 		case err == nil:
@@ -109,16 +106,6 @@ func (c *connector) kick(ctx context.Context) {
 		}
 		s.standby.kicked(err, time.Now())
 	})
-}
-
-func knock(socket string) error {
-	conn, err := net.DialTimeout("unix", socket, annotateBound)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	_, err = conn.Write([]byte(Annotations))
-	return err
 }
 
 // SetRole sets the decision of the plan for the worker. The error wraps ErrUnknown.
@@ -156,8 +143,8 @@ func (r roster) Rest(name, why string) error {
 		return fmt.Errorf("%w: %s", ErrBusyOrGone, name)
 	}
 	w.logger.Info("worker goes on standby", "reason", why)
-	w.annotator.connect(w.socket)     // a busy machine may have been too slow for it at the handshake
-	if !w.annotator.send(Rest, why) { // only a shim can end it
+	w.annotator.Connect(w.socket)                 // a busy machine may have been too slow for it at the handshake
+	if !w.annotator.Send(annotations.Rest, why) { // only a shim can end it
 		w.cannotRest()
 		return fmt.Errorf("%w: %s has no shim that reads", ErrBusyOrGone, name)
 	}
@@ -176,30 +163,9 @@ func (w *Worker) cannotRest() {
 	w.update(func(s *state) { s.standby.resting, s.standby.awakeUntil = "", time.Now().Add(restAgain) })
 }
 
-// summon starts the standby of the best account that may serve the request, for one that no
-// ready worker can serve or has a free place for, unless such a worker is starting already.
-func (c *choice) summon(p accounts.Policy) {
-	for i := range c.candidates {
-		account, o := &c.candidates[i], c.options[i]
-		if account.Place = false; !account.Serves() || !oneOf(o.vacancy, errAway) {
-			continue
-		}
-		s, _ := o.worker.view()
-		switch s.phase() {
-		case accounts.Coming:
-			return
-		case accounts.Cold:
-			account.Place = true
-		}
-	}
-	if i := accounts.Choose(p, c.candidates); i >= 0 {
-		c.options[i].worker.want()
-	}
-}
-
-// want has the worker started for a request. It wakes no queue, because the caller may
+// Want has the worker started for a request. It wakes no queue, because the caller may
 // hold the queue's lock.
-func (w *Worker) want() {
+func (w *Worker) Want() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.state.standby.wantedAt = time.Now()
@@ -207,7 +173,7 @@ func (w *Worker) want() {
 	w.changed = make(chan struct{})
 }
 
-// planned is the worker in the form for the plan of the accounts. The plan adds what it knows itself.
+// planned is the worker in the form for the plan of the accounts. The plan adds its own facts.
 func (w *Worker) planned(now time.Time) accounts.Unit {
 	s, _ := w.view()
 	u := accounts.Unit{
@@ -226,6 +192,12 @@ func (r roster) Units(now time.Time) []accounts.Unit {
 		units = append(units, w.planned(now))
 	}
 	return units
+}
+
+// Phase is the worker for the plan of the accounts.
+func (w *Worker) Phase() accounts.Phase {
+	s, _ := w.view()
+	return s.phase()
 }
 
 // phase translates the reason of the worker for the plan.

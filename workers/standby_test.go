@@ -16,6 +16,7 @@ import (
 	"codex-proxy/units"
 	"codex-proxy/workers"
 	"codex-proxy/workers/accounts"
+	"codex-proxy/workers/dispatch"
 )
 
 func stopped(name, invocation string) units.State {
@@ -112,7 +113,7 @@ func TestStartOfAStandbyFails(t *testing.T) {
 	r.awaitReason(t, 0, probes.Stopped)
 	assert.Equal(t, 1, strings.Count(r.log.String(), "cannot start a standby worker"))
 	_, err := r.pool.Pick("demo")
-	assert.ErrorIs(t, err, workers.ErrNotReady)
+	assert.ErrorIs(t, err, dispatch.ErrNotReady)
 	require.ErrorIs(t, r.pool.SetRole("x", workers.Needed), workers.ErrUnknown)
 }
 
@@ -121,8 +122,8 @@ func restingRig(t *testing.T) (r *rig, a, b *socket) {
 	t.Helper()
 	a, b = fake(t, &appservertest.Server{}), fake(t, &appservertest.Server{})
 	policy := accounts.Policy{Rotation: accounts.Ordered, Order: []string{"a", "b"}, Warm: 1}
-	book := accounts.NewBook(policy, policy.Order, func() {})
-	r = newRig(t, func(s *workers.Settings) { s.Book = book }, named{"a", a.path}, named{"b", b.path})
+	book := accounts.NewStore(policy, policy.Order, func() {})
+	r = newRig(t, func(s *workers.Settings) { s.AccountStore = book }, named{"a", a.path}, named{"b", b.path})
 	r.run(t)
 	for _, name := range r.pool.Names() {
 		require.NoError(t, r.pool.SetRole(name, workers.Spare))
@@ -162,9 +163,9 @@ func TestRest(t *testing.T) {
 
 func TestBusyWorkerDoesNotRest(t *testing.T) {
 	r, a, _ := restingRig(t)
-	lease := r.awaitLease(t, r.ask(t, workers.Ask{Model: "demo"}))
+	lease := r.awaitLease(t, r.ask(t, dispatch.Ask{Model: "demo"}))
 	require.ErrorIs(t, r.pool.Rest("a", ""), workers.ErrBusyOrGone)
-	done := lease.Hold()
+	done := hold(lease)
 	lease.Release()
 	require.ErrorIs(t, r.pool.Rest("a", ""), workers.ErrBusyOrGone, "codex has yet to end the turn")
 	done()
@@ -183,7 +184,7 @@ func TestRequestStartsAStandby(t *testing.T) {
 	require.NoError(t, r.pool.DrainWorker("b"))
 	require.NoError(t, r.pool.Rest("a", ""))
 	a.awaitAnnotations(t).Close()
-	leased := r.ask(t, workers.Ask{Model: "demo"})
+	leased := r.ask(t, dispatch.Ask{Model: "demo"})
 	r.report(unit("a", "deactivating", "stop-sigterm", "1", 0))
 	r.settled(t)
 	r.report(stopped("a", "1"))
@@ -210,7 +211,7 @@ func TestRequestStartsNoSecondWorker(t *testing.T) {
 	a.awaitAnnotations(t).Close()
 	r.report(unit("a", "activating", "start", "2", 0))
 	r.awaitReason(t, 0, probes.Starting)
-	leased := r.ask(t, workers.Ask{Model: "demo"})
+	leased := r.ask(t, dispatch.Ask{Model: "demo"})
 	r.settled(t)
 	b.idle(t)
 	r.report(unit("a", "activating", "auto-restart", "2", 1))
@@ -226,8 +227,8 @@ func TestRequestStartsNoSecondWorker(t *testing.T) {
 func TestStandbyServesALostTurn(t *testing.T) {
 	r, a, b := restingRig(t)
 	a.awaitAnnotations(t).Close()
-	lease := r.awaitLease(t, r.ask(t, workers.Ask{Model: "demo"}))
-	again := r.ask(t, workers.Ask{Model: "demo", Lost: lease, Avoid: []*appserver.Conn{lease.Conn}})
+	lease := r.awaitLease(t, r.ask(t, dispatch.Ask{Model: "demo"}))
+	again := r.ask(t, dispatch.Ask{Model: "demo", Lost: lease, Avoid: []*appserver.Conn{lease.Conn}})
 	b.awaitAnnotations(t).Close()
 	r.report(running("b", "2", 0))
 	second := r.awaitLease(t, again)
@@ -242,9 +243,9 @@ func TestRestWithoutAShim(t *testing.T) {
 	r, a, _ := restingRig(t)
 	require.NoError(t, a.awaitAnnotations(t).Close())
 	r.await(t, "that the shim is gone", func(probes.Snapshot) bool {
-		lease := r.awaitLease(t, r.ask(t, workers.Ask{Model: "demo"}))
+		lease := r.awaitLease(t, r.ask(t, dispatch.Ask{Model: "demo"}))
 		defer lease.Release()
-		lease.Annotate("thread", "request") // finds that the connection has ended
+		annotate(lease, "thread", "request") // finds that the connection has ended
 		return true
 	})
 	require.NoError(t, r.pool.Rest("a", "it is idle"))
@@ -264,12 +265,12 @@ func TestFullWorkerStartsAStandby(t *testing.T) {
 	r, a, b := restingRig(t)
 	a.awaitAnnotations(t).Close()
 	for range 4 {
-		lease := r.awaitLease(t, r.ask(t, workers.Ask{Model: "demo"}))
+		lease := r.awaitLease(t, r.ask(t, dispatch.Ask{Model: "demo"}))
 		t.Cleanup(lease.Release)
 	}
 	r.settled(t)
 	b.idle(t)
-	leased := r.ask(t, workers.Ask{Model: "demo"})
+	leased := r.ask(t, dispatch.Ask{Model: "demo"})
 	b.awaitAnnotations(t).Close()
 	r.report(running("b", "2", 0))
 	lease := r.awaitLease(t, leased)

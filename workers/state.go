@@ -1,7 +1,6 @@
 package workers
 
 import (
-	"log/slog"
 	"time"
 
 	"codex-proxy/probes"
@@ -12,7 +11,7 @@ import (
 // through Worker.change and Worker.view; slots also through slot.
 type state struct {
 	unitState
-	link
+	connState
 	slots
 
 	wedge       wedge
@@ -30,7 +29,8 @@ func (s *state) facts() probes.Facts {
 		NoBus:       s.connectionDecides(),
 		ActiveState: s.unit.ActiveState, SubState: s.unit.SubState, Result: s.unit.Result,
 		HeldBack: s.unit.HeldBack, JobPending: s.unit.JobPending, StartLimited: s.limited,
-		Handshake: s.conn != nil, Lost: s.lost, Draining: s.draining() || s.rests(), Drained: s.drains.operator,
+		Handshake: s.conn != nil, Lost: s.lost, Draining: s.draining() ||
+			s.standby.rests(s.unit.InvocationID), Drained: s.drains.operator,
 		Standby: s.standsBy(), Unmet: s.unmet.Reason, Bound: s.unmet.Bound,
 	}
 	if s.handshake != nil {
@@ -84,21 +84,8 @@ func (s *state) disconnected(now time.Time) {
 // may have accepted for a worker that has just died; it gets as long to report
 // this as after a loss.
 func (s *state) dialFailed(err error, now time.Time) {
-	s.link.dialFailed(err, now)
+	s.connState.dialFailed(err, now)
 	if s.bus != busNone && !nobodyListens(err) {
 		s.dialAfter = now.Add(max(s.dialPause, afterLossWait))
-	}
-}
-
-// logReason logs an outage in two lines: that systemd waits to restart the worker
-// and why, and the whole chain of reasons when the worker is ready again.
-func (s *state) logReason(logger *slog.Logger) {
-	switch reason := s.reason(); reason {
-	case probes.Ready:
-		logger.Info("worker ready", "chain", s.transitions.chain(), "latency_ms", s.latency.Milliseconds(),
-			"models", len(s.handshake.Models))
-	case probes.BackingOff:
-		logger.Info("worker is down", "reason", string(reason), "last_exit", s.exit.String(),
-			"n_restarts", s.unit.NRestarts)
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"codex-proxy/codex/appservertest"
-	"codex-proxy/workers"
+	"codex-proxy/workers/dispatch"
 )
 
 // The connection to a worker that is being stopped ends when its last turn has ended.
@@ -17,7 +17,7 @@ func TestClosesTheConnectionToAStoppedWorker(t *testing.T) {
 	r.run(t)
 	r.report(running("a", "1", 0))
 	r.awaitReady(t)
-	lease := r.awaitLease(t, r.ask(t, workers.Ask{Model: "demo"}))
+	lease := r.awaitLease(t, r.ask(t, dispatch.Ask{Model: "demo"}))
 	r.report(unit("a", "deactivating", "stop", "1", 0), unit("a", "deactivating", "stop-sigterm", "1", 0))
 	r.settled(t)
 	assert.NoError(t, lease.Conn.Err())

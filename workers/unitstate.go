@@ -3,6 +3,7 @@ package workers
 import (
 	"codex-proxy/probes"
 	"codex-proxy/units"
+	"codex-proxy/units/restarts"
 )
 
 // bus is how far the last unit state is to be believed.
@@ -22,7 +23,7 @@ type unitState struct {
 	// limited: the unit has failed because of its start limit.
 	limited bool
 
-	restarts units.RestartCounter
+	restarts restarts.Counter
 	exit     *probes.Exit // the last one reported; systemd forgets it at the next start
 	failures uint64       // in a row, until ResetAfter of health
 	oomKills uint64       // runs that ended for lack of memory; never decreases

@@ -5,13 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"codex-proxy/workers/annotations"
 )
 
 const (
-	// Wedged is the first word of a line on the connection for annotations. The line
-	// reports that codex does not answer on the proxy's connection; its rest is the
-	// reason in words. The shim then withholds its watchdog's pings.
-	Wedged = "wedged"
 	// strikes is how many calls in a row codex may leave unanswered.
 	strikes = 2
 	// wedgedWait leaves the watchdog of the shim time to have the worker restarted.
@@ -31,7 +29,7 @@ type wedge struct {
 }
 
 // examine calls codex once.
-func (s *session) examine(ctx context.Context) {
+func (s *workerConn) examine(ctx context.Context) {
 	w, bound, began := s.worker, s.worker.settings.HandshakeTimeout, time.Now()
 	bounded, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
@@ -46,7 +44,7 @@ func (s *session) examine(ctx context.Context) {
 	}
 	now, _ := w.view()
 	w.logger.Error("worker is wedged: its watchdog restarts it", "reason", now.wedge.words)
-	if !w.annotator.send(Wedged, now.wedge.words) { // no shim: only another connection is left to try
+	if !w.annotator.Send(annotations.Wedged, now.wedge.words) { // no shim: only another connection is left to try
 		w.update(func(s *state) { s.wedge = wedge{} })
 	}
 	s.conn.Close(errWedged)

@@ -14,6 +14,8 @@ import (
 	"codex-proxy/codex/appservertest"
 	"codex-proxy/probes"
 	"codex-proxy/workers"
+	"codex-proxy/workers/annotations"
+	"codex-proxy/workers/dispatch"
 )
 
 // examined makes a fake report each call that examines it, and answer it or not.
@@ -34,7 +36,7 @@ const always = 1000
 
 // suspectUntil suspects the worker again and again, as turn after turn without a
 // message would, until n calls have reached it or its connection has ended.
-func suspectUntil(t *testing.T, lease *workers.Lease, calls <-chan struct{}, n int) {
+func suspectUntil(t *testing.T, lease *dispatch.Lease, calls <-chan struct{}, n int) {
 	t.Helper()
 	limit := time.After(bound)
 	for n > 0 {
@@ -60,7 +62,7 @@ func TestWedgedWorker(t *testing.T) {
 	r.run(t)
 	r.report(running("a", "1", 0))
 	r.awaitReady(t)
-	lease := r.awaitLease(t, r.ask(t, workers.Ask{Model: "demo"}))
+	lease := r.awaitLease(t, r.ask(t, dispatch.Ask{Model: "demo"}))
 	defer lease.Release()
 	shim := s.awaitAnnotations(t)
 	defer shim.Close()
@@ -79,7 +81,7 @@ func TestWedgedWorker(t *testing.T) {
 	for range 2 { // the first line names the purpose of the connection
 		require.True(t, lines.Scan())
 	}
-	assert.Equal(t, workers.Wedged+" "+words, lines.Text())
+	assert.Equal(t, annotations.Wedged+" "+words, lines.Text())
 	r.awaitLog(t, "worker is wedged: its watchdog restarts it", 1)
 
 	r.report(running("a", "2", 1))
@@ -97,7 +99,7 @@ func TestASilentModelIsNoWedge(t *testing.T) {
 	r.run(t)
 	r.report(running("a", "1", 0))
 	r.awaitReady(t)
-	lease := r.awaitLease(t, r.ask(t, workers.Ask{Model: "demo"}))
+	lease := r.awaitLease(t, r.ask(t, dispatch.Ask{Model: "demo"}))
 	defer lease.Release()
 	suspectUntil(t, lease, calls, 5)
 	assert.NoError(t, lease.Conn.Err())
@@ -112,7 +114,7 @@ func TestWedgedWithoutAShim(t *testing.T) {
 	r.noBus()
 	r.run(t)
 	r.awaitReady(t)
-	lease := r.awaitLease(t, r.ask(t, workers.Ask{Model: "demo"}))
+	lease := r.awaitLease(t, r.ask(t, dispatch.Ask{Model: "demo"}))
 	defer lease.Release()
 	r.lose(t, func() { suspectUntil(t, lease, calls, always) })
 	<-lease.Conn.Done()

@@ -1,15 +1,19 @@
 package workers
 
 import (
+	"context"
 	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"codex-proxy/codex/appserver"
 	"codex-proxy/probes"
 	"codex-proxy/units"
 	"codex-proxy/workers/accounts"
+	"codex-proxy/workers/annotations"
+	"codex-proxy/workers/readings"
 )
 
 // Worker is one codex worker. Its methods are safe for concurrent use.
@@ -24,10 +28,8 @@ type Worker struct {
 	changed chan struct{} // closed and replaced by every change
 
 	paused    atomic.Bool // by an operator; see Pool.markPaused
-	account   account
-	book      *accounts.Book // of the pool
-	readings  *readings      // of the pool
-	annotator annotator
+	reader    *readings.Reader
+	annotator annotations.Writer
 	connector connector
 }
 
@@ -38,11 +40,17 @@ func New(name, socket string, settings Settings) *Worker {
 		name: name, unit: unit, socket: socket, settings: settings,
 		logger: settings.Logger.With("worker", name, "unit", unit),
 		wake:   func() {}, changed: make(chan struct{}),
+		annotator: annotations.Writer{Bound: annotateBound},
 	}
-	w.account.wake = make(chan struct{}, 1)
 	w.connector = newConnector(w)
 	return w
 }
+
+// Name is the name of the worker.
+func (w *Worker) Name() string { return w.name }
+
+// Paused reports whether an operator has paused the worker's account.
+func (w *Worker) Paused() bool { return w.paused.Load() }
 
 // update changes the state and calls OnChange.
 func (w *Worker) update(change func(*state)) {
@@ -107,4 +115,37 @@ func timeOrNil(t time.Time) *time.Time {
 		return nil
 	}
 	return &t
+}
+
+// Settings are common to all workers of a pool. All durations must be positive.
+type Settings struct {
+	// MaxInflight bounds the turns in flight on one worker.
+	MaxInflight int
+	// HandshakeTimeout bounds dialling, initialize and model/list together.
+	HandshakeTimeout time.Duration
+	// ResetAfter is how long a worker must stay ready before its failures are
+	// forgotten and systemd's restart delay is reset.
+	ResetAfter time.Duration
+	// Client introduces the proxy to the worker.
+	Client appserver.Options
+	// Runs reports whether the unit of the named worker runs, for a time when
+	// systemd does not answer. Nil: it is unknown, and no worker is dialled then.
+	Runs func(name string) bool
+	// ResetFailed is ResetFailedUnit of org.freedesktop.systemd1.Manager; nil
+	// where there is no systemd.
+	ResetFailed func(ctx context.Context, unit string) error
+	// Store has the known state of the accounts of all workers of the pool, which calls
+	// Pool.AccountsChanged on each change. Nil: the pool makes one with rotation off.
+	AccountStore *accounts.Store
+	// OnChange is called after every change of any worker, from any goroutine.
+	OnChange func()
+	// OnTurnEnd replaces OnChange when only a turn has ended on a ready worker.
+	// Nil: OnChange is called.
+	OnTurnEnd func()
+	// Claim is called after a slot was acquired and before it is used. If other
+	// processes have to know of the slot, Claim waits for them, calls
+	// Pool.SetPeerLoads meanwhile, and returns true. It must not call Pool.Wake
+	// before it has returned. Nil: there are no other processes.
+	Claim  func() bool
+	Logger *slog.Logger
 }

@@ -1,13 +1,14 @@
-// Command codex-proxy-remote-init runs the codex of a remote within its fence: the first process of the namespaces that
-// remote-exec starts codex in. It hides the files of others there, drops its rights, and runs the command, with which
-// it ends. It is a program of its own, as every remote keeps a process of it: initialised data stays in its memory.
+// Command codex-proxy-remote-init runs the codex of a remote within its namespaces: the first process of the namespaces
+// that remote-exec starts codex in. It hides the files of others there, drops its rights, and runs the command, with
+// which it ends. It is a program of its own, as every remote keeps a process of it: initialised data stays in its
+// memory.
 package main
 
 import (
 	"fmt"
 	"os"
 
-	"codex-proxy/remotes/fence"
+	"codex-proxy/remotes/namespaces"
 )
 
 func main() {
@@ -22,7 +23,7 @@ func run(args []string) int {
 			"systemctl cat codex-remote@.service shows how that is run")
 		return usage
 	}
-	status, err := fence.Init(args[0], args[2:])
+	status, err := namespaces.Init(args[0], args[2:])
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "codex-proxy-remote-init:", err)
 		return exec

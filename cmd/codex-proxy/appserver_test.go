@@ -14,6 +14,7 @@ import (
 
 	"codex-proxy/codex/appserver"
 	"codex-proxy/codex/history"
+	"codex-proxy/codex/rpc"
 )
 
 // shortDir is a directory whose path leaves room for a socket's name: 107 bytes
@@ -94,7 +95,7 @@ func TestDemoAppServerSpeaksTheProtocol(t *testing.T) {
 	assert.Contains(t, answer.String(), `"ping"`)
 	require.NoError(t, turn.Close(ctx))
 	assert.Equal(t, result{}, end())
-	require.ErrorIs(t, received(t, ran), appserver.ErrConnectionLost)
+	require.ErrorIs(t, received(t, ran), rpc.ErrLost)
 }
 
 func TestDemoAppServerMisuse(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"codex-proxy/dependencies/dependenciescli"
-	"codex-proxy/dependencies/dependency"
+	"codex-proxy/dependencies/dependencyconfig"
 	"codex-proxy/internal/cli"
 	"codex-proxy/internal/journal"
 	"codex-proxy/internal/paths"
@@ -116,6 +116,6 @@ func completeDependencies(_ *cobra.Command, args []string, _ string) ([]string, 
 	if len(args) > 0 {
 		return nil, noFiles
 	}
-	names, _ := dependency.Names(paths.DependencySettings) // without names there is nothing to complete
+	names, _ := dependencyconfig.Names(paths.DependencySettings) // without names there is nothing to complete
 	return names, noFiles
 }

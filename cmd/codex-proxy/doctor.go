@@ -11,7 +11,6 @@ import (
 	"codex-proxy/daemon/doctor"
 	"codex-proxy/daemon/thishost"
 	"codex-proxy/internal/cli"
-	"codex-proxy/remotes/remotescli"
 )
 
 func doctorCommand() *cobra.Command {
@@ -43,9 +42,7 @@ func examine(ctx context.Context, stdout io.Writer, asJSON bool) error {
 			return err
 		}
 	}
-	host := thishost.New(versionString())
-	host.RemoteFaults = remotescli.Faults
-	report := doctor.Examine(ctx, host)
+	report := doctor.Examine(ctx, thishost.New(versionString()))
 	show := report.Write
 	if asJSON {
 		show = func(w io.Writer) error { return json.NewEncoder(w).Encode(report) }

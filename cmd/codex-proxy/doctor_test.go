@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"codex-proxy/daemon/doctor"
+	"codex-proxy/internal/checkup"
 )
 
 // Where nothing is installed and nothing can be asked, nothing is well.
@@ -23,7 +23,7 @@ func TestDoctorWithoutSystemd(t *testing.T) {
 
 	got = try(t, "doctor", "--json")
 	assert.Equal(t, exitFailure, got.status)
-	var r doctor.Report
+	var r checkup.Report
 	require.NoError(t, json.Unmarshal([]byte(got.stdout), &r))
 	assert.False(t, r.OK)
 

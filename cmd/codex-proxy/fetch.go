@@ -1,8 +1,11 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
+	"os"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -11,6 +14,7 @@ import (
 	"codex-proxy/daemon/config"
 	"codex-proxy/internal/cli"
 	"codex-proxy/proxy/fetch"
+	"codex-proxy/units/networks"
 )
 
 func fetchCommand() *cobra.Command {
@@ -42,4 +46,35 @@ Run by codex-proxy-fetch.service, which codex-proxy-fetch.socket starts.`,
 		return service.Run(c.Context(), c.ErrOrStderr())
 	}
 	return c
+}
+
+const (
+	fetchUnit      = "codex-proxy-fetch.service"
+	resolverConfig = "/etc/resolv.conf"
+)
+
+func fetchPrepareCommand() *cobra.Command {
+	var from configFlags
+	c := &cobra.Command{
+		Use: "fetch-prepare", Short: "let it reach its name servers (codex-proxy-fetch.service)",
+		Long: `
+Lets codex-proxy-fetch.service reach the name servers of /etc/resolv.conf and
+images.allow_private, and no other network that its IPAddressDeny= names: it
+sets IPAddressAllow= until the next boot. ExecStartPre of that unit, as root.`,
+	}
+	from.register(c.Flags())
+	c.RunE = func(c *cobra.Command, _ []string) error { return prepareFetch(c.Context(), from) }
+	return c
+}
+
+func prepareFetch(ctx context.Context, from configFlags) error {
+	images, err := config.LoadImages(from.path, from.set)
+	if err != nil {
+		return cli.Exit(cli.Config, err)
+	}
+	text, err := os.ReadFile(resolverConfig)
+	if err != nil && !os.IsNotExist(err) {
+		return fmt.Errorf("cannot find the name servers: %w", err)
+	}
+	return networks.Allow(ctx, fetchUnit, slices.Concat(networks.NameServers(string(text)), images.AllowPrivate))
 }

@@ -9,9 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"codex-proxy/dependencies/dependency"
+	"codex-proxy/dependencies/dependencyconfig"
 	"codex-proxy/internal/paths"
-	"codex-proxy/remotes/remote"
+	"codex-proxy/remotes/remoteconfig"
 	"codex-proxy/units/requires"
 )
 
@@ -27,8 +27,8 @@ settings require dependencies. systemd runs it at boot and at daemon-reload, by
 fault, which changes nothing for the others, on stderr and, if systemd runs it, in
 the kernel's log. The exit status is 0 all the same: the unit of the file fails.`,
 		RunE: func(c *cobra.Command, args []string) error {
-			logFaults(c.ErrOrStderr(), errors.Join(dependency.Generate(paths.DependencySettings, args[0]),
-				remote.Generate(paths.RemoteSettings, args[0]), requires.Generate(paths.Settings, args[0])))
+			logFaults(c.ErrOrStderr(), errors.Join(dependencyconfig.Generate(paths.DependencySettings, args[0]),
+				remoteconfig.Generate(paths.RemoteSettings, args[0]), requires.Generate(paths.Settings, args[0])))
 			return nil
 		},
 	}

@@ -11,16 +11,18 @@ import (
 
 	"codex-proxy/internal/cli"
 	"codex-proxy/internal/paths"
-	"codex-proxy/remotes/remote"
+	"codex-proxy/remotes/remoteconfig"
 	"codex-proxy/remotes/remotescli"
 	"codex-proxy/units"
 )
 
 func remotesCommand() *cobra.Command {
 	r := &remotescli.Remotes{
-		Systemd: units.NewManager(), Settings: paths.RemoteSettings, Template: paths.RemoteTemplate,
-		Homes: paths.RemoteHomes, PrivateHomes: paths.PrivateRemoteHomes, Units: paths.OperatorUnits,
-		Socket: paths.RemoteSocket,
+		Systemd: units.NewManager(),
+		Places: remotescli.Places{
+			Settings: paths.RemoteSettings, Template: paths.RemoteTemplate, Homes: paths.RemoteHomes,
+			PrivateHomes: paths.PrivateRemoteHomes, Units: paths.OperatorUnits, Socket: paths.RemoteSocket,
+		},
 	}
 	c := &cobra.Command{
 		Use: "remotes", Short: "list, add, check, use and remove codex sessions that outlive terminals",
@@ -116,8 +118,9 @@ func addFlags(add *cobra.Command, with *remotescli.Answers) {
 	flags.Var(cli.Text(&with.KeyFile, "FILE"), "key-file", "the file with the key of the endpoint")
 	flags.Var(cli.Text(&with.CodexPath, "PATH"), "codex-path", "the codex to run; without it the one that is installed")
 	_ = add.MarkFlagRequired("dir") // the option is there
-	cli.Complete(add, "network", string(remote.NoNetwork), string(remote.Loopback), string(remote.AllOfIt))
-	cli.Complete(add, "sandbox", string(remote.ReadOnly), string(remote.WorkspaceWrite))
+	cli.Complete(add, "network", string(remoteconfig.NoNetwork), string(remoteconfig.Loopback),
+		string(remoteconfig.AllOfIt))
+	cli.Complete(add, "sandbox", string(remoteconfig.ReadOnly), string(remoteconfig.WorkspaceWrite))
 }
 
 func remoteLogs(
@@ -143,6 +146,6 @@ func completeRemotes(_ *cobra.Command, args []string, _ string) ([]string, cobra
 	if len(args) > 0 {
 		return nil, noFiles
 	}
-	names, _ := remote.Names(paths.RemoteSettings) // without a list there is nothing to complete
+	names, _ := remoteconfig.Names(paths.RemoteSettings) // without a list there is nothing to complete
 	return names, noFiles
 }

@@ -14,8 +14,8 @@ import (
 	"codex-proxy/internal/cli"
 	"codex-proxy/internal/journal"
 	"codex-proxy/internal/paths"
-	"codex-proxy/remotes/gate"
-	"codex-proxy/remotes/remote"
+	"codex-proxy/remotes/authz"
+	"codex-proxy/remotes/remoteconfig"
 	"codex-proxy/remotes/remoteexec"
 	"codex-proxy/remotes/remotenotify"
 	"codex-proxy/units"
@@ -52,7 +52,7 @@ without people and turns; 78 for a fault of the file.`,
 			}
 			u := &remoteexec.Unit{
 				Name: args[0], Version: versionString(), Key: os.Stdin, Init: paths.RemoteInit, Stderr: c.ErrOrStderr(),
-				Logins: paths.LoginsSocket, Cgroup: gate.Cgroup(),
+				Logins: paths.LoginsSocket, Cgroup: authz.Cgroup(),
 				File: filepath.Join(cmp.Or(os.Getenv("CONFIGURATION_DIRECTORY"), paths.Settings), "remotes",
 					args[0]+".toml"),
 				Home: os.Getenv("CODEX_HOME"), Runtime: os.Getenv("RUNTIME_DIRECTORY"),
@@ -78,8 +78,8 @@ codex-remote-notify@NAME.socket, which is standard input. It ends when no more c
 			}
 			ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGTERM, syscall.SIGINT)
 			defer stop()
-			hash := os.Getenv(remote.HashVariable)
-			if err := os.Unsetenv(remote.HashVariable); err != nil {
+			hash := os.Getenv(remoteconfig.HashVariable)
+			if err := os.Unsetenv(remoteconfig.HashVariable); err != nil {
 				return err
 			}
 			s := &remotenotify.Server{

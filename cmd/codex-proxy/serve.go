@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"codex-proxy/daemon"
+	"codex-proxy/daemon/operators"
 	"codex-proxy/internal/cli"
 	"codex-proxy/internal/journal"
 	"codex-proxy/notify"
@@ -61,7 +62,7 @@ func serveWith(
 ) (status int, err error) {
 	cfg, err := from.load()
 	if err == nil {
-		err = daemon.CheckPages(cfg, predecessor)
+		err = operators.CheckPages(cfg, predecessor)
 	}
 	if err != nil {
 		return cli.Config, err

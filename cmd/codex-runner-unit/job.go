@@ -3,11 +3,14 @@ package main
 import (
 	"context"
 	"os"
+	"path/filepath"
 
 	"codex-proxy/notify"
+	"codex-proxy/runner/exec"
 	"codex-proxy/runner/job"
 	"codex-proxy/runner/paths"
 	"codex-proxy/runner/prepare"
+	"codex-proxy/runner/sandbox"
 )
 
 // repositoryPrepare opens the files of the order to fetch a repository, passes them to repository-fetch through
@@ -48,15 +51,28 @@ func environmentPublish(_ context.Context, key string, _ *notify.Notifier) error
 	return prepare.OnHost(func() error { return prepare.Installed().Publish(key, os.Getenv) })
 }
 
-// environmentBuild installs the packages of an environment, at the path where sessions see them later. It is the main
-// process of codex-environment@KEY.service; KEY is the beginning of the key. There is no error if the result is
-// written, even of a failed build.
+// environmentBuild installs the packages of an environment, or runs the set-up of a commit, at the paths where sessions
+// see the files later. It is the main process of codex-environment@KEY.service; KEY is the beginning of the key. There
+// is no error if the result is written, even of a failed build.
 func environmentBuild(ctx context.Context, key string, _ *notify.Notifier) error {
+	score, err := exec.Hide() // a set-up, which has the same user, must not write the result
+	if err != nil {
+		return err
+	}
+	defer score.Close()
 	files, err := notify.InheritedFiles()
 	if err != nil {
 		return err
 	}
-	return job.Build{}.Run(ctx, files, key, paths.Environments, os.Getenv("PATH"))
+	toolchains, err := sandbox.ReadList(paths.Toolchains)
+	if err != nil {
+		return err
+	}
+	return job.Build{}.Run(ctx, files, key, job.Place{
+		Environments: paths.Environments, Checkout: paths.Workspace, Home: paths.Home,
+		State: filepath.Join(paths.Environments, paths.SnapshotPart), Repository: paths.Repository,
+		Programs: sandbox.Programs{Usual: os.Getenv("PATH"), Toolchains: toolchains}, Environ: os.Environ(),
+	})
 }
 
 // sweep removes the files of a user that systemd gave for a time: WHAT is session-ID for the home of a session,

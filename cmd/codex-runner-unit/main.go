@@ -13,6 +13,7 @@ import (
 
 	"codex-proxy/internal/journal"
 	"codex-proxy/notify"
+	"codex-proxy/runner/session"
 )
 
 // usage is the exit status for wrong usage, EX_USAGE of sysexits.h.
@@ -22,7 +23,7 @@ func main() {
 	os.Exit(run(context.Background(), os.Args[1:], os.Stderr))
 }
 
-// step is the action of one line of a unit file. Its only argument is named by argument, "" for none.
+// step is the action of one line of a unit file, or a command of a session. Its only argument is named by argument, "" for none.
 type step struct {
 	argument string
 	run      func(ctx context.Context, argument string, notifier *notify.Notifier) error
@@ -32,6 +33,7 @@ var steps = map[string]step{
 	"session-prepare":     {"ID", sessionPrepare},
 	"session-exec":        {"", sessionExec},
 	"session-ended":       {"ID", sessionEnded},
+	session.DiffStep:      {"ORDER", sessionDiff},
 	"repository-prepare":  {"KEY", repositoryPrepare},
 	"repository-fetch":    {"", repositoryFetch},
 	"repository-fetched":  {"KEY", repositoryFetched},

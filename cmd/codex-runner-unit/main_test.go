@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"codex-proxy/runner/paths"
+	"codex-proxy/runner/session"
 )
 
 // The unit files run every step, each with its argument.
@@ -31,6 +32,7 @@ func TestUnitsRunTheSteps(t *testing.T) {
 			run[name] = true
 		}
 	}
+	run[session.DiffStep] = true // a command of a session
 	for name := range steps {
 		assert.True(t, run[name], "no unit runs %s", name)
 	}

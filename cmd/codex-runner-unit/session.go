@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 
 	"codex-proxy/notify"
+	"codex-proxy/runner/disk"
 	"codex-proxy/runner/exec"
 	"codex-proxy/runner/paths"
 	"codex-proxy/runner/prepare"
@@ -38,19 +40,35 @@ func sessionExec(ctx context.Context, _ string, notifier *notify.Notifier) error
 	defer stop()
 	shim := exec.Shim{
 		Files: files, Notifier: notifier, Score: score, Workspace: paths.Workspace, Journal: os.Stderr,
-		Disk:        []string{paths.Workspace, os.Getenv("HOME"), "/tmp", "/var/tmp"},
+		Disk:        bounded(files),
 		Credentials: os.Getenv("CREDENTIALS_DIRECTORY"), Environ: os.Environ(),
 		Preparations: []exec.Preparation{
 			exec.Workspace{
 				Repository: paths.Repository, Record: files[paths.RecordFile], Tenant: files[paths.TenantFile],
-				Previous: files[paths.PreviousFile],
+				Previous: files[paths.PreviousFile], Snapshot: files[paths.SnapshotFile],
 			},
 			exec.Patch{File: files[paths.PatchFile]},
-			exec.Environment{Dir: paths.Environments, Path: os.Getenv("PATH")},
+			exec.Environment{Dir: paths.Environments},
 		},
-		KillRest: exec.KillRest,
+		Toolchains: paths.Toolchains,
+		KillRest:   exec.KillRest,
 	}
 	return shim.Run(ctx)
+}
+
+// bounded are the files of a session. They exclude the snapshot that it began with: the differences from it are
+// in directories without a name in the sandbox.
+func bounded(inherited map[string]*os.File) disk.Files {
+	files := disk.Files{Dirs: []string{os.Getenv("STATE_DIRECTORY"), "/tmp", "/var/tmp"}}
+	for name, path := range map[string]string{paths.ChangesFile: paths.Workspace, paths.HomeFile: paths.Home} {
+		if changes := inherited[name]; changes != nil {
+			files.Dirs = append(files.Dirs, fmt.Sprintf("/proc/self/fd/%d", changes.Fd()))
+			files.Merged = append(files.Merged, path)
+		} else {
+			files.Dirs = append(files.Dirs, path)
+		}
+	}
+	return files
 }
 
 // sessionEnded records how the unit of a session has ended, from the variables of systemd and the counters of its

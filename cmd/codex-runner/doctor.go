@@ -15,7 +15,9 @@ import (
 	"codex-proxy/runner/config"
 	"codex-proxy/runner/environment"
 	"codex-proxy/runner/runnerdoctor"
+	"codex-proxy/runner/sandbox"
 	"codex-proxy/units"
+	"codex-proxy/units/survey"
 )
 
 func doctorCommand() *cobra.Command {
@@ -23,10 +25,10 @@ func doctorCommand() *cobra.Command {
 		Use: "doctor", Short: "check the installation, and print each fault with its remedy",
 		Long: `
 Looks at the installation and names what is wrong with it, and what to do: systemd and
-its units, runner.toml, the socket and your access to it, the service, polkit, the
-controllers of cgroups, limits of the kernel, git and the tools of environments,
-directories, the store, the disk. It changes nothing. Without root it leaves out what
-only root may see.
+its units, runner.toml and its toolchains, the socket and your access to it, the
+service, polkit, the controllers of cgroups, limits of the kernel, git and the tools of
+environments, directories, the store, the disk. It changes nothing. Without root it
+leaves out what only root may see.
 
 It exits with 1 if anything failed. What only could be better ("warn") is no failure.`,
 	}
@@ -58,14 +60,15 @@ const unitPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin"
 
 // thisHost is the machine on which the program runs.
 func thisHost(daemon *client.Client) runnerdoctor.Host {
-	tools := environment.Host{Path: unitPath}
+	settings, _ := sandbox.Read(config.Path) // another check has the error
+	tools := environment.Host{Path: settings.OnHost(unitPath)}
 	caller := "uid " + strconv.Itoa(os.Getuid())
 	if u, err := user.Current(); err == nil {
 		caller = u.Username
 	}
 	return runnerdoctor.Host{
-		Root: "/", Version: versionString(), Config: config.Path, IsRoot: os.Geteuid() == 0, User: caller,
-		Systemd: units.NewManager(), Status: daemon.Status, UID: userID, Group: inGroup,
+		Machine: survey.Machine{Root: "/", IsRoot: os.Geteuid() == 0, Systemd: units.NewManager()},
+		Version: versionString(), Config: config.Path, User: caller, Status: daemon.Status, UID: userID, Group: inGroup,
 		Git: func() error { return tools.Has("git") }, Missing: tools.Missing, Disk: diskOf,
 	}
 }

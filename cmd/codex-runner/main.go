@@ -28,8 +28,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 func commands() []cli.Group {
 	return []cli.Group{
 		{Title: "Commands for people", Commands: []*cobra.Command{
-			runCommand(), sessionsCommand(), showCommand(), logsCommand(), cancelCommand(), releaseCommand(),
-			shellCommand(), artifactsCommand(), pruneCommand(), statusCommand(), doctorCommand(), mcpCommand(),
+			runCommand(), setupCommand(), sessionsCommand(), showCommand(), logsCommand(), diffCommand(), cancelCommand(),
+			releaseCommand(), shellCommand(), portForwardCommand(), artifactsCommand(), pruneCommand(), statusCommand(),
+			doctorCommand(), mcpCommand(),
 		}},
 		{Title: "Commands for systemd units", Commands: []*cobra.Command{
 			serveCommand(),

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -48,17 +49,20 @@ COMMAND that fails by itself, the reason is on standard error.`,
 	flags := c.Flags()
 	sourceFlags(flags, r, &patch)
 	commandFlags(flags, r)
+	streamFlags(flags, r)
 	limitFlags(flags, r)
 	flags.BoolVar(&r.Keep, "keep", false, "leave the new session open for further commands (--session)")
 	flags.BoolVar(&r.Detach, "detach", false, "print the ID of the session, and do not wait")
-	flags.BoolVar(&r.DryRun, "dry-run", false, "show the workspace, environment, unit and limits, and run nothing")
+	flags.BoolVar(&r.DryRun, "dry-run", false, `show what would run, and run nothing: the workspace, the
+environment or set-up, the network, programs, the unit and
+limits`)
 	flags.BoolVar(&r.JSON, "json", false, `one JSON object in place of the output: the session with
 COMMAND and how it ended, as show --json has them; with
 --dry-run the plan; for an error of the service
   {"error":{"code","message","remedy"}}`)
 	connect := socketFlag(flags)
 	flags.SetInterspersed(false) // the options after COMMAND are its own
-	cli.Complete(c, "env", "auto", "none", "venv", "uv", "conda", "micromamba", "node")
+	cli.Complete(c, "env", "auto", "none", "setup", "venv", "uv", "conda", "micromamba", "node")
 	_ = c.RegisterFlagCompletionFunc("session", // the option is there
 		func(c *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 			return sessionIDs(c.Context(), connect()), noFiles
@@ -77,6 +81,10 @@ COMMAND and how it ended, as show --json has them; with
 		pipe := make(chan os.Signal, 1)
 		signal.Notify(pipe, unix.SIGPIPE)
 		defer signal.Stop(pipe)
+		resized := make(chan os.Signal, 1)
+		signal.Notify(resized, unix.SIGWINCH)
+		defer signal.Stop(resized)
+		r.Term, r.Resized = os.Getenv("TERM"), resized
 		r.Client, r.Signals = connect(), signals
 		defer r.Client.Close()
 		return r.Run(c.Context())
@@ -95,13 +103,17 @@ func checkRun(c *cobra.Command, r *sessions.Run, patch string) error {
 	if patch != "" && r.Source == "" {
 		return cli.Misuse(c, "--patch changes a repository: name it with --repo")
 	}
+	if err := cmp.Or(checkChanges(c, r), checkStreams(c, r)); err != nil {
+		return err
+	}
 	if r.Session == "" {
 		return nil
 	}
 	if _, err := checked(c, r.Session); err != nil {
 		return err
 	}
-	for _, name := range []string{"repo", "ref", "patch", "env", "network", "secret", "hold-on-failure", "keep",
+	for _, name := range []string{"repo", "ref", "patch", "dirty", "clean", "env", "network", "secret",
+		"hold-on-failure", "keep",
 		"dry-run"} {
 		if c.Flags().Changed(name) {
 			return cli.Misuse(c, "--%s is of a new session: leave it or --session out", name)
@@ -114,12 +126,14 @@ func checkRun(c *cobra.Command, r *sessions.Run, patch string) error {
 func sourceFlags(flags *pflag.FlagSet, r *sessions.Run, patch *string) {
 	flags.Var(cli.Text(&r.Session, "ID"), "session", "run the next command of this session")
 	flags.Var(cli.Text(&r.Source, "DIR"), "repo", `the repository of the workspace: a directory, or a URL that
-the service fetches. Commits of a directory count, changes
-of its files do not. Without it the workspace is empty`)
+the service fetches. Without it the workspace is empty`)
 	flags.Var(cli.Text(&r.New.Ref, "REF"), "ref", "the branch, tag or commit; without it the one of HEAD")
+	changesFlags(flags, r)
 	flags.Var(cli.Text(patch, "FILE"), "patch", "apply this patch to the workspace; - is standard input")
-	flags.Var(cli.Text(&r.New.Environment, "NAME"), "env", `the environment: auto, none, venv, uv, conda, micromamba or
-node. auto, the default with --repo, goes by the files there`)
+	flags.Var(cli.Text(&r.New.Environment, "NAME"), "env", `the environment: auto, none, setup, venv, uv, conda,
+micromamba or node. auto, the default with --repo, goes by
+the files there; setup begins with what the set-up of the
+repository leaves (codex-runner setup --print)`)
 	flags.BoolVar(&r.New.Network, "network", false, "let COMMAND use the network")
 	flags.Var(cli.Parsed("NAME[=FILE]", "", addSecret(r)), "secret", `give COMMAND a secret, as the file
 $CREDENTIALS_DIRECTORY/secrets_NAME: the content of FILE,

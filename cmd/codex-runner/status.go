@@ -3,6 +3,8 @@ package main
 import (
 	"github.com/spf13/cobra"
 
+	"codex-proxy/runner/config"
+	"codex-proxy/runner/sandbox"
 	"codex-proxy/runner/sessions"
 )
 
@@ -13,7 +15,8 @@ func statusCommand() *cobra.Command {
 	asJSON := c.Flags().Bool("json", false, "one JSON object, as the API returns it")
 	connect := socketFlag(c.Flags())
 	c.RunE = viewing(connect, asJSON, func(c *cobra.Command, view sessions.View, _ []string) error {
-		return view.Status(c.Context())
+		settings, _ := sandbox.Read(config.Path) // doctor has the error
+		return view.Status(c.Context(), settings.Missing(func(path string) string { return path }))
 	})
 	return c
 }

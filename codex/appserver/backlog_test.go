@@ -11,6 +11,7 @@ import (
 
 	"codex-proxy/codex/appserver"
 	"codex-proxy/codex/appservertest"
+	"codex-proxy/codex/delivery"
 	"codex-proxy/codex/history"
 )
 
@@ -32,7 +33,7 @@ func TestBacklog(t *testing.T) {
 		turn.EndResponse(appservertest.Usage{})
 		return nil
 	}}
-	backlog := appserver.NewBacklog(turns / 2 * piece * pieces)
+	backlog := delivery.NewBacklog(turns / 2 * piece * pieces)
 	var idle []*appserver.Turn
 	var conns []*appserver.Conn
 	for range 2 {
@@ -56,7 +57,7 @@ func TestBacklog(t *testing.T) {
 	ended := 0
 	for _, turn := range idle {
 		if _, err := collect(bound(t), turn); err != nil {
-			require.ErrorIs(t, err, appserver.ErrSlowConsumer)
+			require.ErrorIs(t, err, delivery.ErrSlowConsumer)
 			ended++
 		}
 		require.NoError(t, turn.Close(bound(t)))

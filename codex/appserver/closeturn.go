@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"codex-proxy/codex/rpc"
+	"codex-proxy/codex/wire"
 )
 
 // Close ends the turn if it still runs and unsubscribes from its thread. It sends the messages for that even when ctx
@@ -39,7 +40,7 @@ func (t *Turn) closeAsync(then func(rpc.Reply)) bool {
 	t.conn.update(func(*state) {
 		if first = !t.box.closed; first {
 			t.box.closed = true
-			t.box.shut(ErrTurnClosed)
+			t.box.queue.Shut(ErrTurnClosed)
 			running = !t.box.completed && t.box.turnID != ""
 		}
 	})
@@ -68,7 +69,9 @@ const maxInterrupts = 5
 // and turn/started, codex 0.169 answers "no active turn to interrupt" and then runs the turn all the same, so an early
 // interrupt is sent again at turn/started.
 func (t *Turn) interrupt(tries int, then func()) {
-	t.conn.postRetrying("turn/interrupt", t.interruptParams(), func(r rpc.Reply) {
+	var params wire.TurnInterrupt
+	t.conn.update(func(*state) { params = wire.TurnInterrupt{ThreadID: t.threadID, TurnID: t.box.turnID} })
+	rpc.PostWhileOverloaded(t.conn.Conn, "turn/interrupt", params, func(r rpc.Reply) {
 		wait, again := false, false
 		t.conn.update(func(s *state) {
 			switch {
@@ -87,9 +90,4 @@ func (t *Turn) interrupt(tries int, then func()) {
 			then()
 		}
 	})
-}
-
-func (t *Turn) interruptParams() (p turnInterruptParams) {
-	t.conn.update(func(*state) { p = turnInterruptParams{ThreadID: t.threadID, TurnID: t.box.turnID} })
-	return p
 }

@@ -16,6 +16,8 @@ import (
 	"text/template"
 	"time"
 
+	"codex-proxy/test/codexes"
+
 	"github.com/stretchr/testify/require"
 )
 
@@ -83,11 +85,11 @@ func startCodex(t *testing.T, upstream http.Handler, retries int) (socket string
 	home, err := os.MkdirTemp("", "codex")
 	require.NoError(t, err)
 	t.Cleanup(func() { os.RemoveAll(home) })
-	writeConfig(t, binary, home, web.URL, retries)
+	writeConfig(t, home, web.URL, retries)
 
 	socket = filepath.Join(home, "s")
 	var stderr bytes.Buffer
-	cmd := exec.Command(binary, "app-server", "--strict-config", "--listen", "unix://"+socket)
+	cmd := exec.Command(binary, codexes.AppServer(binary, socket)...)
 	cmd.Env = codexEnv(home)
 	cmd.Stderr = &stderr
 	require.NoError(t, cmd.Start())
@@ -110,21 +112,38 @@ func codexEnv(home string) []string {
 	return append(os.Environ(), "CODEX_HOME="+home, "HOME="+home)
 }
 
-func writeConfig(t *testing.T, binary, home, url string, retries int) {
+func writeConfig(t *testing.T, home, url string, retries int) {
 	t.Helper()
 	catalog := filepath.Join(home, "models.json")
 	var config bytes.Buffer
 	require.NoError(t, codexConfig.Execute(&config, map[string]any{
 		"Catalog": catalog, "URL": url, "Retries": retries, "Features": featuresOff,
 	}))
-	cmd := exec.Command(binary, "debug", "models")
+	models, err := plainModels()
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(catalog, models, 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(home, "config.toml"), config.Bytes(), 0o600))
+}
+
+// plainModels is codex's own list of models without their tools. One run of codex lists them for all tests.
+var plainModels = sync.OnceValues(func() ([]byte, error) {
+	home, err := os.MkdirTemp("", "codex")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(home)
+	cmd := exec.Command(os.Getenv("CODEX_PROXY_TEST_CODEX"), "debug", "models")
 	cmd.Env = codexEnv(home)
 	out, err := cmd.Output()
-	require.NoError(t, err)
+	if err != nil {
+		return nil, err
+	}
 	var models struct {
 		Models []map[string]any `json:"models"`
 	}
-	require.NoError(t, json.Unmarshal(out, &models))
+	if err := json.Unmarshal(out, &models); err != nil {
+		return nil, err
+	}
 	for _, m := range models.Models {
 		for k, v := range map[string]any{
 			"tool_mode": "direct", "use_responses_lite": false, "multi_agent_version": nil,
@@ -135,11 +154,8 @@ func writeConfig(t *testing.T, binary, home, url string, retries int) {
 			m[k] = v
 		}
 	}
-	out, err = json.Marshal(models)
-	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(catalog, out, 0o600))
-	require.NoError(t, os.WriteFile(filepath.Join(home, "config.toml"), config.Bytes(), 0o600))
-}
+	return json.Marshal(models)
+})
 
 // upstream is a Responses API that plays scripts: each request gets the next one, and all after the last one that.
 type upstream struct {

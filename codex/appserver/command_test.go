@@ -11,6 +11,7 @@ import (
 
 	"codex-proxy/codex/appserver"
 	"codex-proxy/codex/appservertest"
+	"codex-proxy/codex/rpc"
 )
 
 func TestRunCommand(t *testing.T) {
@@ -23,10 +24,17 @@ func TestRunCommand(t *testing.T) {
 
 	c = connect(t, &appservertest.Server{Faults: map[string]appservertest.Fault{
 		"command/exec": func(_ context.Context, p *appservertest.Peer, id json.RawMessage) bool {
-			p.Refuse(id, appserver.CodeInvalidRequest, "unknown variant")
+			p.Refuse(id, rpc.CodeInvalidRequest, "unknown variant")
 			return true
 		},
 	}})
 	_, err = c.RunCommand(t.Context(), []string{"/bin/true"}, time.Second)
 	assert.ErrorContains(t, err, "cannot run a command: codex app-server: unknown variant")
+}
+
+func reply(result string) appservertest.Fault {
+	return func(_ context.Context, p *appservertest.Peer, id json.RawMessage) bool {
+		p.Reply(id, json.RawMessage(result))
+		return true
+	}
 }

@@ -7,7 +7,9 @@ import (
 	"runtime"
 	"sync"
 
+	"codex-proxy/codex/delivery"
 	"codex-proxy/codex/rpc"
+	"codex-proxy/codex/wire"
 )
 
 // Conn is one connection to a codex app-server, with its threads. All methods may be called from any goroutine; Run
@@ -41,7 +43,7 @@ func Dial(ctx context.Context, socketPath string, o Options) (*Conn, error) {
 	conn, err := rpc.Dial(ctx, socketPath, rpc.Options{
 		Logger:         c.opts.Logger,
 		WriteTimeout:   c.opts.WriteTimeout,
-		Fields:         deliveryFields,
+		Fields:         delivery.Fields,
 		OnRequest:      c.answer,
 		OnNotification: c.route,
 		OnClose:        c.runStartWaiters,
@@ -83,11 +85,11 @@ func (c *Conn) runStartWaiters() {
 
 // route delivers a notification to its thread, or to OnNotification.
 func (c *Conn) route(m rpc.Message) {
-	to, err := addressOf(&m)
+	to, err := delivery.AddressOf(&m)
 	switch {
 	case err != nil:
 		c.opts.Logger.Warn("codex app-server sent a notification that does not parse", "method", m.Method, "error", err)
-	case len(to.threadID) > 0:
+	case len(to.ThreadID) > 0:
 		c.deliver(&m, to)
 	case c.opts.OnNotification != nil:
 		c.opts.OnNotification(Notification{Method: m.Method, Params: bytes.Clone(m.Params)})
@@ -95,14 +97,14 @@ func (c *Conn) route(m rpc.Message) {
 }
 
 // deliver never waits for the consumer: a turn that cannot keep up is ended.
-func (c *Conn) deliver(m *rpc.Message, to address) {
+func (c *Conn) deliver(m *rpc.Message, to delivery.Address) {
 	var due func()
 	overflown, crowded, turnID := false, false, ""
 	c.update(func(s *state) {
-		if box := s.threads[string(to.threadID)]; box != nil {
-			overflown = !box.put(m, to.turnID, c.opts)
+		if box := s.threads[string(to.ThreadID)]; box != nil {
+			overflown = !box.put(m, to.TurnID)
 			turnID, due = box.turnID, box.dueAt(m.Method)
-			crowded = box.bytes > c.opts.QueueBytes/4
+			crowded = box.queue.Crowded()
 		}
 	})
 	if due != nil {
@@ -112,12 +114,12 @@ func (c *Conn) deliver(m *rpc.Message, to address) {
 		runtime.Gosched() // a consumer that is not held up by its client catches up
 	}
 	if overflown {
-		c.interruptSlow(string(to.threadID), turnID)
+		c.interruptSlow(string(to.ThreadID), turnID)
 	}
-	c.opts.Backlog.relieve()
+	c.opts.Backlog.Relieve()
 }
 
 func (c *Conn) interruptSlow(threadID, turnID string) {
 	c.opts.Logger.Warn("turn cancelled: its consumer is too slow", "thread_id", threadID)
-	c.postRetrying("turn/interrupt", turnInterruptParams{ThreadID: threadID, TurnID: turnID}, nil)
+	rpc.PostWhileOverloaded(c.Conn, "turn/interrupt", wire.TurnInterrupt{ThreadID: threadID, TurnID: turnID}, nil)
 }

@@ -19,6 +19,7 @@ import (
 	"codex-proxy/codex/appserver"
 	"codex-proxy/codex/appservertest"
 	"codex-proxy/codex/history"
+	"codex-proxy/codex/rpc"
 )
 
 func TestHandshake(t *testing.T) {
@@ -199,7 +200,7 @@ func TestLargeMessages(t *testing.T) {
 
 	r.Items[0] = history.TextMessage("user", strings.Repeat(big, 33))
 	_, err = c.StartTurn(bound(t), r)
-	assert.ErrorIs(t, err, appserver.ErrTooLarge)
+	assert.ErrorIs(t, err, rpc.ErrTooLarge)
 	assert.NoError(t, c.Err())
 }
 

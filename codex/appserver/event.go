@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	"codex-proxy/codex/jsonscan"
+	"codex-proxy/codex/turnerror"
 )
 
 // Event is something that happened in a turn: TextDelta, ReasoningDelta,
@@ -37,12 +38,12 @@ type UsageUpdated struct{ Usage Usage }
 
 // Retrying means that the upstream failed and codex repeats the request. No text of the restarted response has been
 // delivered.
-type Retrying struct{ Err *TurnError }
+type Retrying struct{ Err *turnerror.Error }
 
 // TurnCompleted is the last event. Err is set when Status is TurnFailed.
 type TurnCompleted struct {
 	Status TurnStatus
-	Err    *TurnError
+	Err    *turnerror.Error
 }
 
 // TurnStatus is how a turn ended.

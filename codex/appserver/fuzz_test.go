@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"codex-proxy/codex/appservertest"
+	"codex-proxy/codex/delivery"
 	"codex-proxy/codex/rpc"
 )
 
@@ -23,7 +24,7 @@ func FuzzIncoming(f *testing.F) {
 		c.Conn = conn.Conn
 		turn := c.newTurn("th", nil)
 		turn.box.turnID = "tu"
-		m, err := rpc.Parse(frame, &deliveryFields)
+		m, err := rpc.Parse(frame, &delivery.Fields)
 		switch {
 		case err != nil || m.Method == "":
 		case len(m.ID) > 0:

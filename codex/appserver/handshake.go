@@ -1,21 +1,10 @@
 package appserver
 
-import "context"
+import (
+	"context"
 
-type initializeParams struct {
-	ClientInfo   clientInfo   `json:"clientInfo"`
-	Capabilities capabilities `json:"capabilities"`
-}
-
-type clientInfo struct {
-	Name    string `json:"name"`
-	Version string `json:"version"`
-}
-
-type capabilities struct {
-	ExperimentalAPI           bool     `json:"experimentalApi"`
-	OptOutNotificationMethods []string `json:"optOutNotificationMethods"`
-}
+	"codex-proxy/codex/wire"
+)
 
 // InitializeResponse describes codex.
 type InitializeResponse struct {
@@ -55,9 +44,9 @@ var unused = []string{
 // once.
 func (c *Conn) Initialize(ctx context.Context) (InitializeResponse, error) {
 	var r InitializeResponse
-	params := initializeParams{
-		ClientInfo:   clientInfo{Name: c.opts.ClientName, Version: c.opts.ClientVersion},
-		Capabilities: capabilities{ExperimentalAPI: true, OptOutNotificationMethods: unused},
+	params := wire.Initialize{
+		ClientInfo:   wire.ClientInfo{Name: c.opts.ClientName, Version: c.opts.ClientVersion},
+		Capabilities: wire.Capabilities{ExperimentalAPI: true, OptOutNotificationMethods: unused},
 	}
 	if err := c.Call(ctx, "initialize", params, &r); err != nil {
 		return r, err

@@ -17,6 +17,8 @@ import (
 
 	"codex-proxy/codex/appserver"
 	"codex-proxy/codex/history"
+	"codex-proxy/codex/rpc"
+	"codex-proxy/codex/turnerror"
 )
 
 // live connects to a real codex.
@@ -97,6 +99,8 @@ func TestLiveTurn(t *testing.T) {
 }
 
 func TestLiveItems(t *testing.T) {
+	u := newUpstream()
+	conn := live(t, u, 0)
 	for name, c := range map[string]struct {
 		script func(*stream)
 		want   string
@@ -114,8 +118,8 @@ func TestLiveItems(t *testing.T) {
 			"still"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			u := newUpstream(func(s *stream) { s.created(); c.script(s); s.completed() })
-			o := drain(t, start(t, live(t, u, 0), liveHello()))
+			u.script(func(s *stream) { s.created(); c.script(s); s.completed() })
+			o := drain(t, start(t, conn, liveHello()))
 			assert.Equal(t, c.want, o.text)
 			assert.Equal(t, appserver.TurnCompletedOK, o.end.Status)
 		})
@@ -176,7 +180,7 @@ func TestLiveCancelledStart(t *testing.T) {
 	})
 }
 
-// The table in the comment of TurnError.
+// The table in the comment of turnerror.Error.
 func TestLiveErrors(t *testing.T) {
 	httpError := func(code int, kind, name string) func(*stream) {
 		return status(code, `{"error":{"message":"upstream says no","type":"`+kind+`","code":"`+name+`"}}`)
@@ -186,6 +190,8 @@ func TestLiveErrors(t *testing.T) {
 	}
 	incomplete := func(reason string) func(*stream) { return func(s *stream) { s.incomplete(reason) } }
 	const broken = "stream disconnected before completion: "
+	u := newUpstream()
+	conn := live(t, u, 0) // one for all: a start of codex takes more than all of these turns
 	for _, c := range []struct {
 		name    string
 		script  func(*stream)
@@ -234,10 +240,10 @@ func TestLiveErrors(t *testing.T) {
 		{"incomplete item", partial(incomplete("content_filter")), "other", 0, broken + "Incomplete"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			o := drain(t, start(t, live(t, newUpstream(c.script), 0), liveHello()))
+			u.script(c.script)
+			o := drain(t, start(t, conn, liveHello()))
 			require.Equal(t, appserver.TurnFailed, o.end.Status)
-			assert.Equal(t, appserver.ErrorInfo{Kind: c.kind, HTTPStatus: c.status}, o.end.Err.Info, o.end.Err.Message)
+			assert.Equal(t, turnerror.Info{Kind: c.kind, HTTPStatus: c.status}, o.end.Err.Info, o.end.Err.Message)
 			assert.Truef(t, strings.HasPrefix(o.end.Err.Message, c.message), "%q", o.end.Err.Message)
 			_, incomplete := o.end.Err.Incomplete()
 			assert.Equal(t, strings.HasPrefix(c.name, "incomplete"), incomplete)
@@ -253,30 +259,32 @@ func TestLiveWords(t *testing.T) {
 	body := func(code int) func(*stream) {
 		return status(code, `{"error":{"message":"upstream says no","type":"t","param":"p","code":"c"}}`)
 	}
-	words := appserver.UpstreamError{Message: "upstream says no"}
+	words := turnerror.Upstream{Message: "upstream says no"}
+	u := newUpstream()
+	conn := live(t, u, 0)
 	for name, c := range map[string]struct {
 		script func(*stream)
-		want   appserver.UpstreamError
+		want   turnerror.Upstream
 	}{
-		"400":               {body(400), appserver.UpstreamError{Message: "upstream says no", Code: "c", Param: "p"}},
+		"400":               {body(400), turnerror.Upstream{Message: "upstream says no", Code: "c", Param: "p"}},
 		"404":               {body(404), words},
 		"502":               {body(502), words},
 		"503":               {body(503), words},
-		"404 plain":         {status(404, "404 page not found"), appserver.UpstreamError{Message: "404 page not found"}},
-		"429":               {body(429), appserver.UpstreamError{}},
-		"500":               {body(500), appserver.UpstreamError{}},
+		"404 plain":         {status(404, "404 page not found"), turnerror.Upstream{Message: "404 page not found"}},
+		"429":               {body(429), turnerror.Upstream{}},
+		"500":               {body(500), turnerror.Upstream{}},
 		"failed rate limit": {func(s *stream) { s.failed("rate_limit_exceeded") }, words},
 		"failed otherwise": {func(s *stream) { s.failed("server_error") },
-			appserver.UpstreamError{Message: "upstream says no", Phase: appserver.InStream}},
-		"nothing": {func(s *stream) { s.drop() }, appserver.UpstreamError{Phase: appserver.Unsent}},
+			turnerror.Upstream{Message: "upstream says no", Phase: turnerror.InStream}},
+		"nothing": {func(s *stream) { s.drop() }, turnerror.Upstream{Phase: turnerror.Unsent}},
 		"half a stream": {func(s *stream) { s.created(); s.deltas("msg_1", "Hel"); s.drop() },
-			appserver.UpstreamError{Phase: appserver.Cut}},
-		"no end": {func(s *stream) { s.created() }, appserver.UpstreamError{Phase: appserver.Cut}},
-		"idle":   {func(s *stream) { s.created(); s.hang() }, appserver.UpstreamError{Phase: appserver.Silent}},
+			turnerror.Upstream{Phase: turnerror.Cut}},
+		"no end": {func(s *stream) { s.created() }, turnerror.Upstream{Phase: turnerror.Cut}},
+		"idle":   {func(s *stream) { s.created(); s.hang() }, turnerror.Upstream{Phase: turnerror.Silent}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			o := drain(t, start(t, live(t, newUpstream(c.script), 0), liveHello()))
+			u.script(c.script)
+			o := drain(t, start(t, conn, liveHello()))
 			require.Equal(t, appserver.TurnFailed, o.end.Status)
 			assert.Equal(t, c.want, o.end.Err.Upstream(), o.end.Err.Message)
 		})
@@ -294,7 +302,7 @@ func TestLiveRetries(t *testing.T) {
 	o = drain(t, start(t, c, liveHello()))
 	assert.Equal(t, "Hello wor", o.text)
 	require.Equal(t, appserver.TurnFailed, o.end.Status)
-	assert.Equal(t, appserver.ErrorInfo{Kind: "responseStreamDisconnected"}, o.end.Err.Info)
+	assert.Equal(t, turnerror.Info{Kind: "responseStreamDisconnected"}, o.end.Err.Info)
 }
 
 func TestLiveLargeHistory(t *testing.T) {
@@ -317,8 +325,8 @@ func TestLiveOverload(t *testing.T) {
 	for range 1500 {
 		g.Go(func() error {
 			err := c.Call(bound(t), "model/list", struct{}{}, nil)
-			var rpc *appserver.RPCError
-			if errors.As(err, &rpc) && rpc.Code == appserver.CodeOverloaded {
+			var refusal *rpc.Error
+			if errors.As(err, &refusal) && refusal.Code == rpc.CodeOverloaded {
 				overloaded.Add(1)
 				return nil
 			}
@@ -350,5 +358,5 @@ func TestLiveStoppedAndKilled(t *testing.T) {
 	assert.ErrorIs(t, closed.Close(ctx), context.DeadlineExceeded)
 	require.NoError(t, process.Kill())
 	_, err = collect(bound(t), turn)
-	assert.ErrorIs(t, err, appserver.ErrConnectionLost)
+	assert.ErrorIs(t, err, rpc.ErrLost)
 }

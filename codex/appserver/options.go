@@ -3,6 +3,8 @@ package appserver
 import (
 	"log/slog"
 	"time"
+
+	"codex-proxy/codex/delivery"
 )
 
 // Options configures a connection. The zero value works.
@@ -29,7 +31,7 @@ type Options struct {
 	// events and 8 MiB.
 	QueueEvents, QueueBytes int
 	// Backlog bounds the waiting bytes of all turns, on all connections that share it. Nil sets no bound.
-	Backlog *Backlog
+	Backlog *delivery.Backlog
 }
 
 func (o Options) withDefaults() Options {

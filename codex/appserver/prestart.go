@@ -2,10 +2,12 @@ package appserver
 
 import (
 	"crypto/sha256"
+	"encoding/json"
 	"slices"
 	"time"
 
 	"codex-proxy/codex/rpc"
+	"codex-proxy/codex/wire"
 )
 
 // A third of codex's work on a turn without history is to start its thread, and most turns use threads with the same
@@ -101,6 +103,37 @@ func (p *prestart) started(f fingerprint, id string) {
 	}
 }
 
+// threadStart holds the parameters of a thread/start.
+type threadStart struct {
+	params      json.RawMessage
+	fingerprint fingerprint
+	known       bool // other threads were started with the same parameters
+}
+
+// maxKeptStart is the largest threadStart that a running turn keeps to prestart the next thread, in bytes.
+const maxKeptStart = 256 << 10
+
+func (s *threadStart) worthKeeping() bool {
+	return s != nil && s.known && len(s.params) <= maxKeptStart
+}
+
+func newThreadStart(r TurnRequest) *threadStart {
+	params := wire.ThreadStart{
+		Ephemeral:             true,
+		Model:                 r.Model,
+		BaseInstructions:      r.BaseInstructions,
+		ExperimentalRawEvents: true,
+		ServiceTier:           r.ServiceTier,
+		DynamicTools:          wireTools(r.Tools),
+	}
+	if r.Verbosity != "" {
+		params.Config = wire.Config{wire.ModelVerbosity: r.Verbosity}
+	}
+	start := &threadStart{params: params.AppendJSON(make([]byte, 0, params.Size()))}
+	start.fingerprint = sha256.Sum256(start.params)
+	return start
+}
+
 // claimPrestarted returns a thread that was started with the same parameters, if there is one.
 func (c *Conn) claimPrestarted(start *threadStart) (id string) {
 	if c.opts.Prestart == 0 {
@@ -136,7 +169,7 @@ func (t *Turn) prestartNext() {
 
 // prestarted handles the reply. A refused start is not repeated: the next turn starts its thread itself.
 func (c *Conn) prestarted(f fingerprint, r rpc.Reply) {
-	var resp threadStartResponse
+	var resp wire.ThreadStarted
 	if r.Decode(&resp) != nil {
 		resp.Thread.ID = ""
 	}

@@ -8,6 +8,7 @@ import (
 
 	"codex-proxy/codex/appserver"
 	"codex-proxy/codex/appservertest"
+	"codex-proxy/codex/rpc"
 )
 
 // turnOf runs a turn to its end and waits for the requests that follow it. It returns the methods of all its requests.
@@ -69,12 +70,12 @@ func TestRefusedPrestartedThread(t *testing.T) {
 	turnOf(t, c, srv, hello())
 	turnOf(t, c, srv, hello())
 	srv.Faults["thread/inject_items"] = appservertest.Times(1,
-		appservertest.Refused(appserver.CodeInvalidRequest, "thread not found"))
+		appservertest.Refused(rpc.CodeInvalidRequest, "thread not found"))
 	srv.Faults["turn/start"] = appservertest.Times(1,
-		appservertest.Refused(appserver.CodeInvalidRequest, "thread not found"))
+		appservertest.Refused(rpc.CodeInvalidRequest, "thread not found"))
 	assert.Contains(t, turnOf(t, c, srv, hello()), "thread/start")
 
-	srv.Faults["thread/start"] = appservertest.Times(1, appservertest.Refused(appserver.CodeInvalidRequest, "no more"))
+	srv.Faults["thread/start"] = appservertest.Times(1, appservertest.Refused(rpc.CodeInvalidRequest, "no more"))
 	turnOf(t, c, srv, hello())
 	assert.Equal(t, "thread/start", turnOf(t, c, srv, hello())[0])
 }

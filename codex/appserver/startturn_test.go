@@ -15,6 +15,7 @@ import (
 
 	"codex-proxy/codex/appserver"
 	"codex-proxy/codex/appservertest"
+	"codex-proxy/codex/rpc"
 )
 
 func TestOverloadedIsTriedAgain(t *testing.T) {
@@ -33,17 +34,17 @@ func TestOverloadedForTooLong(t *testing.T) {
 	srv := &appservertest.Server{Faults: map[string]appservertest.Fault{"turn/start": appservertest.Overloaded}}
 	c := connect(t, srv)
 	all := bound(t)
-	var rpc *appserver.RPCError
-	for rpc == nil {
+	var refusal *rpc.Error
+	for refusal == nil {
 		require.NoError(t, all.Err())
 		ctx, cancel := context.WithTimeout(all, 1500*time.Millisecond)
 		_, err := c.StartTurn(ctx, hello())
 		cancel()
-		if !errors.As(err, &rpc) { // the time was over between a question and its answer
+		if !errors.As(err, &refusal) { // the time was over between a question and its answer
 			require.ErrorIs(t, err, context.DeadlineExceeded)
 		}
 	}
-	assert.Equal(t, appserver.CodeOverloaded, rpc.Code)
+	assert.Equal(t, rpc.CodeOverloaded, refusal.Code)
 	eventually(t, func() bool { return slices.Contains(srv.Requests(), "thread/unsubscribe") })
 }
 
@@ -79,7 +80,7 @@ func TestTurnWithoutItsHistoryIsEnded(t *testing.T) {
 	}
 	_, err := connect(t, srv).StartTurn(bound(t), hello())
 	require.ErrorContains(t, err, "cannot inject the history")
-	assert.ErrorAs(t, err, new(*appserver.RPCError))
+	assert.ErrorAs(t, err, new(*rpc.Error))
 	eventually(t, func() bool { return slices.Contains(srv.Requests(), "thread/unsubscribe") })
 	assert.Contains(t, srv.Requests(), "turn/interrupt")
 }

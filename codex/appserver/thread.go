@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"codex-proxy/codex/rpc"
+	"codex-proxy/codex/wire"
 )
 
 // Thread is a thread without a running turn that stays loaded in codex, with its history, until StartTurn or Close.
@@ -19,9 +20,9 @@ type Thread struct {
 func (t *Turn) Keep() *Thread {
 	kept := false
 	t.conn.update(func(s *state) {
-		if kept = t.ended && t.box.completed && !t.box.closed && t.box.end == nil; kept {
+		if kept = t.ended && t.box.completed && !t.box.closed && t.box.queue.End() == nil; kept {
 			t.box.closed = true
-			t.box.clear()
+			t.box.queue.Clear()
 			delete(s.threads, t.threadID)
 		}
 	})
@@ -37,9 +38,9 @@ func (t *Turn) Keep() *Thread {
 // have the values that the thread was started with, because codex keeps those; r.Tools only has the names by which
 // Turn recognises calls. After an error the thread is closed.
 func (th *Thread) StartTurn(ctx context.Context, r TurnRequest) (*Turn, error) {
-	o := newOutstanding(r.Ended)
-	defer o.done()
-	return th.conn.runTurn(ctx, th.id, th.total, nil, r, o)
+	s := starting{conn: th.conn, request: r, outstanding: newOutstanding(r.Ended)}
+	defer s.outstanding.done()
+	return s.inThread(ctx, th.id, th.total)
 }
 
 // Conn is the connection of the thread, which ends with it.
@@ -50,5 +51,5 @@ func (th *Thread) Close() { th.conn.unsubscribe(th.id, nil) }
 
 // unsubscribe makes codex unload a thread; then, if not nil, runs at the reply.
 func (c *Conn) unsubscribe(threadID string, then func(rpc.Reply)) {
-	c.postRetrying("thread/unsubscribe", unsubscribeParams{ThreadID: threadID}, then)
+	rpc.PostWhileOverloaded(c.Conn, "thread/unsubscribe", wire.ThreadUnsubscribe{ThreadID: threadID}, then)
 }

@@ -14,6 +14,7 @@ import (
 	"codex-proxy/codex/appserver"
 	"codex-proxy/codex/appservertest"
 	"codex-proxy/codex/history"
+	"codex-proxy/codex/rpc"
 )
 
 var weather = appserver.Tool{
@@ -93,8 +94,8 @@ func TestToolsOfTheFake(t *testing.T) {
 		r := hello()
 		r.Tools = tools
 		_, err := c.StartTurn(bound(t), r)
-		var rpc *appserver.RPCError
-		assert.ErrorAs(t, err, &rpc, name)
+		var refusal *rpc.Error
+		assert.ErrorAs(t, err, &refusal, name)
 	}
 }
 
@@ -288,9 +289,9 @@ func TestLiveToolSchemas(t *testing.T) {
 		r.Tools = []appserver.Tool{{Name: "f", InputSchema: json.RawMessage(given)}}
 		turn, err := c.StartTurn(bound(t), r)
 		if want == "" {
-			var rpc *appserver.RPCError
-			require.ErrorAs(t, err, &rpc, given)
-			assert.Contains(t, rpc.Message, "input schema is not supported")
+			var refusal *rpc.Error
+			require.ErrorAs(t, err, &refusal, given)
+			assert.Contains(t, refusal.Message, "input schema is not supported")
 			continue
 		}
 		require.NoError(t, err, given)

@@ -5,44 +5,13 @@ import (
 	"fmt"
 	"strings"
 
+	"codex-proxy/codex/delivery"
 	"codex-proxy/codex/jsonscan"
-)
-
-// The notifications of a turn, with the fields in use.
-type (
-	summaryTextDeltaParams struct {
-		ItemID       string `json:"itemId"`
-		Delta        string `json:"delta"`
-		SummaryIndex int    `json:"summaryIndex"`
-	}
-	itemCompletedParams struct {
-		Item threadItem `json:"item"`
-	}
-	// threadItem is a reasoning item; items of other types make no event.
-	threadItem struct {
-		Type    string   `json:"type"`
-		ID      string   `json:"id"`
-		Summary []string `json:"summary"`
-	}
-	rawResponseParams struct {
-		Usage *Usage `json:"usage"`
-	}
-	errorParams struct {
-		Error     *TurnError `json:"error"`
-		WillRetry bool       `json:"willRetry"`
-	}
-	turnCompletedParams struct {
-		Turn turnObject `json:"turn"`
-	}
-	turnObject struct {
-		Status TurnStatus `json:"status"`
-		Error  *TurnError `json:"error"`
-	}
+	"codex-proxy/codex/turnerror"
 )
 
 // transcript turns the notifications of one turn into events, so that every piece of text is delivered exactly once.
-// One
-// goroutine uses it.
+// One goroutine uses it.
 //
 // When codex retries, it restarts the response: deltas begin from zero, under the same item id if the upstream sends
 // the same and under a new one if not. Delivered text cannot be withdrawn, so the turn fails then. Reasoning is only
@@ -72,19 +41,19 @@ func newTranscript(tools []Tool) transcript {
 	return t
 }
 
-// eventsOf returns the events of an entry of the mailbox.
-func (t *transcript) eventsOf(e entry) []Event {
-	if e.text != nil {
-		return t.addText(e.item, string(e.text))
+// eventsOf returns the events of an entry of the queue.
+func (t *transcript) eventsOf(e delivery.Entry) []Event {
+	if e.Text != nil {
+		return t.addText(e.Item, string(e.Text))
 	}
-	return t.add(e.Notification)
+	return t.add(Notification{e.Method, e.Params})
 }
 
 // add returns the events of n: mostly one, sometimes none. A notification that does not parse fails the turn: skipping
 // it could lose text silently.
 func (t *transcript) add(n Notification) []Event {
 	switch n.Method {
-	case textDelta: // the mailbox has extracted the text of all that parse
+	case delivery.TextDelta: // the queue has extracted the text of all that parse
 		return undecodable(n, jsonscan.ErrSyntax)
 	case "item/reasoning/summaryTextDelta":
 		return translate(n, func(p summaryTextDeltaParams) []Event {
@@ -122,10 +91,10 @@ func translate[P any](n Notification, f func(P) []Event) []Event {
 }
 
 func undecodable(n Notification, err error) []Event {
-	return failed(&TurnError{Message: fmt.Sprintf("cannot decode %s: %s", n.Method, err)})
+	return failed(&turnerror.Error{Message: fmt.Sprintf("cannot decode %s: %s", n.Method, err)})
 }
 
-func failed(err *TurnError) []Event { return []Event{TurnCompleted{TurnFailed, err}} }
+func failed(err *turnerror.Error) []Event { return []Event{TurnCompleted{TurnFailed, err}} }
 
 func (t *transcript) addText(id, text string) []Event {
 	if text == "" {
@@ -143,7 +112,7 @@ func (t *transcript) addReasoning(id string, part int, text string) []Event {
 	return []Event{ReasoningDelta{id, part, text}}
 }
 
-// finish delivers the summary of reasoning that was not sent as deltas. The mailbox handles messages.
+// finish delivers the summary of reasoning that was not sent as deltas. The queue handles messages.
 func (t *transcript) finish(item threadItem) (events []Event) {
 	if item.Type != "reasoning" {
 		return nil
@@ -237,8 +206,8 @@ func (t *transcript) failure(p errorParams) []Event {
 	return []Event{Retrying{p.Error}}
 }
 
-func unexplained() *TurnError {
-	return &TurnError{Message: "codex gave no reason"}
+func unexplained() *turnerror.Error {
+	return &turnerror.Error{Message: "codex gave no reason"}
 }
 
 func complete(p turnCompletedParams) []Event {

@@ -2,9 +2,19 @@ package appserver
 
 import (
 	"context"
+	"errors"
 	"io"
 	"math"
 	"time"
+
+	"codex-proxy/codex/delivery"
+)
+
+var (
+	// ErrTurnClosed is the error of Next after Close.
+	ErrTurnClosed = errors.New("turn closed")
+	// ErrSilent is the error of NextWithin when no event has arrived for so long.
+	ErrSilent = errors.New("codex app-server is silent")
 )
 
 // Turn is one running turn on a thread of its own. Next belongs to one goroutine; Close may be called from any.
@@ -32,8 +42,8 @@ func (c *Conn) newTurn(threadID string, tools []Tool) *Turn {
 func (t *Turn) ThreadID() string { return t.threadID }
 
 // Next waits for the next event. After TurnCompleted it returns io.EOF; when the consumer was too slow,
-// ErrSlowConsumer; after Close, ErrTurnClosed; when the connection is lost, its cause; when ctx ends, ctx's cause (and
-// the turn continues).
+// delivery.ErrSlowConsumer; after Close, ErrTurnClosed; when the connection is lost, its cause; when ctx ends, ctx's
+// cause (and the turn continues).
 func (t *Turn) Next(ctx context.Context) (Event, error) { return t.NextWithin(ctx, math.MaxInt64) }
 
 // NextWithin is Next with a timeout, after which it returns ErrSilent and may be called again.
@@ -92,10 +102,10 @@ func (t *Turn) finish() {
 
 // receive waits for the next entry until the timer fires. Entries received before the connection was lost precede
 // its error.
-func (t *Turn) receive(ctx context.Context) (e entry, err error) {
+func (t *Turn) receive(ctx context.Context) (e delivery.Entry, err error) {
 	for ok := false; ; {
 		select {
-		case <-t.box.ready:
+		case <-t.box.queue.Changed():
 		case <-t.timer.C:
 			return e, ErrSilent
 		case <-t.callTimeout():
@@ -116,8 +126,8 @@ func (t *Turn) receive(ctx context.Context) (e entry, err error) {
 	}
 }
 
-func (t *Turn) pop() (e entry, ok bool, err error) {
-	t.conn.update(func(*state) { e, ok, err = t.box.pop() })
+func (t *Turn) pop() (e delivery.Entry, ok bool, err error) {
+	t.conn.update(func(*state) { e, ok, err = t.box.queue.Pop() })
 	return e, ok, err
 }
 

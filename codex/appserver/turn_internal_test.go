@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"codex-proxy/codex/delivery"
 	"codex-proxy/codex/rpc"
 )
 
@@ -15,10 +16,10 @@ func TestReady(t *testing.T) {
 	turn := &Turn{conn: &Conn{opts: Options{}.withDefaults()}}
 	turn.box = newMailbox(turn)
 	put := func(message string) {
-		n, err := rpc.Parse([]byte(message), &deliveryFields)
+		n, err := rpc.Parse([]byte(message), &delivery.Fields)
 		require.NoError(t, err)
 		n.At = time.Now()
-		require.True(t, turn.box.put(&n, nil, turn.conn.opts))
+		require.True(t, turn.box.put(&n, nil))
 	}
 	assert.False(t, turn.Ready())
 	put(`{"method":"item/agentMessage/delta","params":{"itemId":"i","delta":"so far"}}`)
@@ -32,7 +33,7 @@ func TestReady(t *testing.T) {
 	assert.False(t, turn.Ready())
 	put(`{"method":"item/agentMessage/delta","params":{"itemId":"i","delta":"!"}}`)
 	assert.True(t, turn.Ready())
-	turn.box.shut(ErrTurnClosed)
+	turn.box.queue.Shut(ErrTurnClosed)
 	require.True(t, turn.Ready())
 	for range 2 {
 		assert.True(t, turn.Ready())

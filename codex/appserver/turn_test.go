@@ -15,7 +15,10 @@ import (
 
 	"codex-proxy/codex/appserver"
 	"codex-proxy/codex/appservertest"
+	"codex-proxy/codex/delivery"
 	"codex-proxy/codex/history"
+	"codex-proxy/codex/rpc"
+	"codex-proxy/codex/turnerror"
 )
 
 func TestTurn(t *testing.T) {
@@ -152,7 +155,7 @@ func TestRetryAfterTextFailsTheTurn(t *testing.T) {
 	o := drain(t, turn)
 	assert.Equal(t, "Hello wor", o.text)
 	assert.Equal(t, appserver.TurnFailed, o.end.Status)
-	assert.Equal(t, appserver.ErrorInfo{Kind: "responseStreamDisconnected"}, o.end.Err.Info)
+	assert.Equal(t, turnerror.Info{Kind: "responseStreamDisconnected"}, o.end.Err.Info)
 	assert.EqualError(t, o.end.Err, "Reconnecting... 1/2: stream disconnected")
 	_, err := turn.Next(bound(t))
 	require.ErrorIs(t, err, io.EOF)
@@ -182,18 +185,18 @@ func TestFailures(t *testing.T) {
 		"tooManyDenials", "internalServerError", "unauthorized", "badRequest", "threadRollbackFailed", "sandboxError",
 		"other", "inferenceHookDenied", "somethingOfTheFuture",
 	}
-	cases := map[appserver.ErrorInfo]any{}
+	cases := map[turnerror.Info]any{}
 	for _, k := range kinds {
-		cases[appserver.ErrorInfo{Kind: k}] = k
+		cases[turnerror.Info{Kind: k}] = k
 	}
 	for _, k := range []string{"httpConnectionFailed", "responseStreamConnectionFailed", "responseStreamDisconnected",
 		"responseTooManyFailedAttempts"} {
-		cases[appserver.ErrorInfo{Kind: k, HTTPStatus: 503}] = appservertest.HTTPInfo(k, 503)
-		cases[appserver.ErrorInfo{Kind: k}] = appservertest.HTTPInfo(k, 0)
+		cases[turnerror.Info{Kind: k, HTTPStatus: 503}] = appservertest.HTTPInfo(k, 503)
+		cases[turnerror.Info{Kind: k}] = appservertest.HTTPInfo(k, 0)
 	}
-	cases[appserver.ErrorInfo{Kind: "activeTurnNotSteerable"}] = map[string]any{
+	cases[turnerror.Info{Kind: "activeTurnNotSteerable"}] = map[string]any{
 		"activeTurnNotSteerable": map[string]any{"turnKind": "review"}}
-	cases[appserver.ErrorInfo{}] = nil
+	cases[turnerror.Info{}] = nil
 	info := make(chan any, 1)
 	c := connect(t, &appservertest.Server{Handler: func(context.Context, *appservertest.Turn) error {
 		return &appservertest.Failure{Message: "no luck", Info: <-info}
@@ -421,7 +424,7 @@ func TestSlowConsumerLosesOnlyItsOwnTurn(t *testing.T) {
 			turn := start(t, c, slow)
 			<-flooded
 			_, err := turn.Next(bound(t))
-			require.ErrorIs(t, err, appserver.ErrSlowConsumer)
+			require.ErrorIs(t, err, delivery.ErrSlowConsumer)
 			assert.Equal(t, "fine", drain(t, start(t, c, hello())).text)
 		})
 	}
@@ -443,12 +446,12 @@ func TestConnectionLostMidTurn(t *testing.T) {
 			turn := start(t, c, hello())
 			o, err := collect(bound(t), turn)
 			assert.Equal(t, "half an ans", o.text, "events before the loss are delivered")
-			require.ErrorIs(t, err, appserver.ErrConnectionLost)
+			require.ErrorIs(t, err, rpc.ErrLost)
 			assert.Equal(t, c.Err(), err)
 			<-c.Done()
-			assert.ErrorIs(t, turn.Close(bound(t)), appserver.ErrConnectionLost)
+			assert.ErrorIs(t, turn.Close(bound(t)), rpc.ErrLost)
 			_, err = c.StartTurn(bound(t), hello())
-			assert.ErrorIs(t, err, appserver.ErrConnectionLost)
+			assert.ErrorIs(t, err, rpc.ErrLost)
 		})
 	}
 }
@@ -462,23 +465,6 @@ func TestEventThatDoesNotParseFailsTheTurn(t *testing.T) {
 	o := drain(t, start(t, c, hello()))
 	require.Equal(t, appserver.TurnFailed, o.end.Status)
 	assert.ErrorContains(t, o.end.Err, "item/agentMessage/delta")
-}
-
-func TestErrorInfoForms(t *testing.T) {
-	for in, want := range map[string]appserver.ErrorInfo{
-		`"other"`: {Kind: "other"},
-		`null`:    {},
-		`{"httpConnectionFailed":{"httpStatusCode":502}}`:  {Kind: "httpConnectionFailed", HTTPStatus: 502},
-		`{"httpConnectionFailed":{"httpStatusCode":null}}`: {Kind: "httpConnectionFailed"},
-		`{"future":{"httpStatusCode":"x"}}`:                {Kind: "future"},
-		`{"future":3}`:                                     {Kind: "future"},
-		`{"a":1,"b":2}`:                                    {Kind: "other"},
-		`17`:                                               {Kind: "other"},
-	} {
-		var e appserver.TurnError
-		require.NoError(t, json.Unmarshal([]byte(`{"message":"m","codexErrorInfo":`+in+`}`), &e))
-		assert.Equal(t, want, e.Info, in)
-	}
 }
 
 func eventually(t *testing.T, ok func() bool) {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 
 	"codex-proxy/codex/history"
+	"codex-proxy/codex/wire"
 )
 
 // TurnRequest is one stateless request: the whole history, answered once.
@@ -47,7 +48,7 @@ func (r TurnRequest) Footprint() (n int64) {
 		rest += len(t.Name) + len(t.Description) + len(t.InputSchema)
 	}
 	for _, item := range r.Items {
-		n += 2 * (int64(len(item)) + overhead)
+		n += 2 * (int64(len(item)) + wire.Overhead)
 	}
 	return n + 3*int64(rest)
 }
@@ -55,9 +56,26 @@ func (r TurnRequest) Footprint() (n int64) {
 // Fingerprint is a hash of everything in a request but its items.
 func (r TurnRequest) Fingerprint() [sha256.Size]byte {
 	thread := newThreadStart(r).fingerprint
-	b := append(make([]byte, 0, overhead), thread[:]...)
+	b := append(make([]byte, 0, wire.Overhead), thread[:]...)
 	for _, s := range []string{r.Effort, r.Summary, string(r.OutputSchema)} {
 		b = history.AppendString(b, s, "")
 	}
 	return sha256.Sum256(b)
+}
+
+// Tool is a function of the client that the model may call.
+type Tool struct {
+	// Name is of A-Z a-z 0-9 _ -, unique, and does not begin with mcp__.
+	Name, Description string
+	// InputSchema is the JSON schema of the arguments, an object.
+	InputSchema json.RawMessage
+}
+
+func wireTools(tools []Tool) []wire.Tool {
+	var list []wire.Tool
+	for _, t := range tools {
+		list = append(list, wire.Tool{Type: "function", Name: t.Name, Description: t.Description,
+			InputSchema: t.InputSchema})
+	}
+	return list
 }

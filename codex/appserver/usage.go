@@ -1,5 +1,7 @@
 package appserver
 
+import "codex-proxy/codex/jsonscan"
+
 // Usage counts the tokens of a turn, over all its model responses.
 type Usage struct {
 	InputTokens           int64 `json:"inputTokens"`
@@ -38,3 +40,40 @@ func (u Usage) plus(v Usage, sign int64) Usage {
 const maxTokens = 1 << 40
 
 func inRange(tokens int64) int64 { return min(max(tokens, 0), maxTokens) }
+
+// ScanMember implements jsonscan.Scanner.
+func (u *Usage) ScanMember(name, value []byte) error {
+	switch string(name) {
+	case "inputTokens":
+		return scanTokens(value, &u.InputTokens)
+	case "cachedInputTokens":
+		return scanTokens(value, &u.CachedInputTokens)
+	case "outputTokens":
+		return scanTokens(value, &u.OutputTokens)
+	case "reasoningOutputTokens":
+		return scanTokens(value, &u.ReasoningOutputTokens)
+	case "totalTokens":
+		return scanTokens(value, &u.TotalTokens)
+	}
+	return nil
+}
+
+func scanTokens(value []byte, into *int64) error {
+	err := jsonscan.ScanInt(value, into)
+	*into = inRange(*into)
+	return err
+}
+
+func (p *tokenUsageParams) ScanMember(name, value []byte) error {
+	if string(name) == "tokenUsage" {
+		return jsonscan.Scan(value, &p.TokenUsage)
+	}
+	return nil
+}
+
+func (u *tokenUsage) ScanMember(name, value []byte) error {
+	if string(name) == "total" {
+		return jsonscan.Scan(value, &u.Total)
+	}
+	return nil
+}

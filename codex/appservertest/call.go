@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-var toolName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,128}$`)
+var toolName = regexp.MustCompile(`^[a-zA-Z0-9_-]+$`)
 
 // badTools is the error with which codex refuses tools; empty if it accepts them.
 func badTools(tools []Tool) string {
 	seen := map[string]bool{}
 	for _, t := range tools {
 		switch {
-		case !toolName.MatchString(t.Name):
+		case len(t.Name) > 128, !toolName.MatchString(t.Name):
 			return "dynamic tool name must match ^[a-zA-Z0-9_-]+$ to match Responses API: " + t.Name
 		case t.Name == "mcp" || strings.HasPrefix(t.Name, "mcp__"):
 			return "dynamic tool name is reserved: " + t.Name

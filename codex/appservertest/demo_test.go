@@ -15,6 +15,7 @@ import (
 	"codex-proxy/codex/appserver"
 	"codex-proxy/codex/appservertest"
 	"codex-proxy/codex/history"
+	"codex-proxy/codex/rpc"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -80,8 +81,8 @@ func TestServeDrains(t *testing.T) {
 	stop()
 	require.Eventually(t, func() bool {
 		_, err := c.StartTurn(ctx, hello)
-		var rpc *appserver.RPCError
-		return errors.As(err, &rpc) && rpc.ShuttingDown()
+		var refusal *rpc.Error
+		return errors.As(err, &refusal) && refusal.ShuttingDown()
 	}, time.Minute, time.Millisecond)
 	close(finish)
 	e, err := turn.Next(ctx)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"sync"
 	"sync/atomic"
 
 	"github.com/coder/websocket"
@@ -19,15 +18,10 @@ const maxMessage = 64 << 20
 
 // Conn is one connection to a codex app-server. All methods may be called from any goroutine; Run exactly once.
 type Conn struct {
-	ws   *websocket.Conn
-	out  *writeBuffer
-	opts Options
-	done chan struct{}
-	bulk chan [][]byte // to the writer
-	wake chan struct{} // signals the writer that state.control has grown
-
-	mu    sync.Mutex
-	state state
+	*calls
+	writer *writer
+	ws     *websocket.Conn
+	opts   Options
 
 	received atomic.Int64 // when the last message arrived, in ticks
 	handling atomic.Int64 // since when Run handles a message, in ticks; 0 while it waits for one
@@ -60,15 +54,9 @@ func Dial(ctx context.Context, socketPath string, o Options) (*Conn, error) {
 }
 
 func newConn(ws *websocket.Conn, out *writeBuffer, o Options) *Conn {
-	return &Conn{
-		ws:    ws,
-		out:   out,
-		opts:  o,
-		done:  make(chan struct{}),
-		bulk:  make(chan [][]byte),
-		wake:  make(chan struct{}, 1),
-		state: state{pending: map[int64]*pending{}},
-	}
+	calls := &calls{done: make(chan struct{}), state: state{pending: map[int64]*pending{}}}
+	return &Conn{calls: calls, ws: ws, opts: o, writer: &writer{calls: calls, ws: ws, out: out, timeout: o.WriteTimeout,
+		bulk: make(chan [][]byte), wake: make(chan struct{}, 1)}}
 }
 
 // Run reads until the connection closes and returns the cause, or nil when the cause is ctx. Without Run nothing is
@@ -77,7 +65,7 @@ func (c *Conn) Run(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { c.Close(context.Cause(ctx)) })
 	defer stop()
 	written := make(chan struct{})
-	go func() { defer close(written); c.write() }()
+	go func() { defer close(written); c.writer.run(c.Close) }()
 	c.Close(c.read())
 	<-written
 	if ctx.Err() != nil {
@@ -109,13 +97,4 @@ func (c *Conn) Close(cause error) {
 		f(Reply{closed: cause})
 	}
 	c.opts.OnClose()
-}
-
-// Done is closed when the connection is.
-func (c *Conn) Done() <-chan struct{} { return c.done }
-
-// Err is nil while the connection is open, then the cause of its end.
-func (c *Conn) Err() (err error) {
-	c.update(func(s *state) { err = s.err })
-	return err
 }

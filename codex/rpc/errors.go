@@ -16,6 +16,15 @@ var (
 	ErrTooLarge = errors.New("message too large for codex app-server")
 )
 
+// The codes of error replies of codex app-server 0.169. Unknown methods, unknown threads and bad parameters all arrive
+// as CodeInvalidRequest.
+const (
+	CodeInvalidRequest = -32600
+	CodeMethodNotFound = -32601
+	CodeInternalError  = -32603
+	CodeOverloaded     = -32001
+)
+
 // Error is the error of an error reply.
 type Error struct {
 	Code    int             `json:"code"`

@@ -65,14 +65,15 @@ func (c *Conn) Send(ctx context.Context, requests ...Request) error {
 	for i, r := range requests {
 		messages[i] = r.message
 	}
-	err := c.sendBulk(ctx, messages...)
+	err := c.writer.sendBulk(ctx, messages...)
 	if err != nil {
 		c.Cancel(requests...)
 	}
 	return err
 }
 
-// Await waits for the reply to a request that was sent. Its errors are those of Call; late as in CallLate, may be nil.
+// Await waits for the reply to a request that was sent. It returns the same errors as Call; late as in CallLate, may be
+// nil.
 func (c *Conn) Await(ctx context.Context, r Request, result any, late func(Reply)) error {
 	select {
 	case reply := <-r.reply:
@@ -117,7 +118,7 @@ func (c *Conn) sendPosted(id int64, method string, params any) error {
 	if err != nil {
 		return err
 	}
-	return c.sendControl(b)
+	return c.writer.sendControl(b)
 }
 
 // Notify sends a notification.
@@ -126,7 +127,7 @@ func (c *Conn) Notify(ctx context.Context, method string, params any) error {
 	if err != nil {
 		return err
 	}
-	return c.sendBulk(ctx, b)
+	return c.writer.sendBulk(ctx, b)
 }
 
 // Reply answers the peer's request of that id with a result, without blocking. The caller closes the connection with
@@ -145,40 +146,5 @@ func (c *Conn) answer(r response) error {
 	if err != nil {
 		return lost("answer", err)
 	}
-	return c.sendControl(b)
-}
-
-func (c *Conn) register(p *pending) (id int64, err error) {
-	c.update(func(s *state) {
-		if err = s.err; err == nil {
-			s.lastID++
-			id = s.lastID
-			s.pending[id] = p
-		}
-	})
-	return id, err
-}
-
-// abandon stops waiting for the reply to id. It returns false when the reply has been delivered already.
-func (c *Conn) abandon(id int64) (abandoned bool) {
-	c.update(func(s *state) {
-		_, abandoned = s.pending[id]
-		delete(s.pending, id)
-	})
-	return abandoned
-}
-
-// detach stops waiting for the reply to r, which late will handle. It returns false when the reply has been delivered
-// already, and the cause when the connection is closed: then late does not run.
-func (c *Conn) detach(r Request, late func(Reply)) (detached bool, err error) {
-	c.update(func(s *state) {
-		if _, detached = s.pending[r.id]; !detached {
-			return
-		}
-		delete(s.pending, r.id)
-		if err = s.err; err == nil {
-			s.pending[r.id] = &pending{method: r.method, late: late}
-		}
-	})
-	return detached, err
+	return c.writer.sendControl(b)
 }

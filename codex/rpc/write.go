@@ -18,26 +18,36 @@ const (
 	maxControl = 4096
 )
 
-// write sends the queued messages until the connection closes. It is the only writer, so a caller with an ended context
+// writer sends the messages of a connection.
+type writer struct {
+	*calls
+	ws      *websocket.Conn
+	out     *writeBuffer
+	timeout time.Duration
+	bulk    chan [][]byte
+	wake    chan struct{} // signals that state.control has grown
+}
+
+// run sends the queued messages until the connection closes. It is the only writer, so a caller with an ended context
 // can return at once without cutting a message in half (which would end the connection for everyone).
-func (c *Conn) write() {
+func (w *writer) run(end func(cause error)) {
 	timeout := time.AfterFunc(math.MaxInt64, func() {
-		c.Close(lost("write", fmt.Errorf("peer has not read for %s", c.opts.WriteTimeout)))
+		end(lost("write", fmt.Errorf("peer has not read for %s", w.timeout)))
 	})
 	defer timeout.Stop()
 	for {
-		b := c.queued()
+		b := w.queued()
 		if b == nil {
 			select {
-			case <-c.done:
+			case <-w.done:
 				return
-			case <-c.wake:
+			case <-w.wake:
 				continue
-			case b = <-c.bulk:
+			case b = <-w.bulk:
 			}
 		}
-		if err := c.writeAll(b, timeout); err != nil {
-			c.Close(lost("write", err))
+		if err := w.writeAll(b, timeout); err != nil {
+			end(lost("write", err))
 			return
 		}
 	}
@@ -46,16 +56,16 @@ func (c *Conn) write() {
 // writeAll sends b and the messages that are queued meanwhile in as few system calls as possible: each wakes up the
 // peer. The timeout ends the connection when one batch, or one long message, takes longer than the write timeout: then
 // the peer does not read and its socket buffer is full.
-func (c *Conn) writeAll(b [][]byte, timeout *time.Timer) (err error) {
-	timeout.Reset(c.opts.WriteTimeout)
+func (w *writer) writeAll(b [][]byte, timeout *time.Timer) (err error) {
+	timeout.Reset(w.timeout)
 	defer timeout.Stop()
-	c.out.start()
-	for size := 0; b != nil; b = c.queued() {
+	w.out.start()
+	for size := 0; b != nil; b = w.queued() {
 		for _, message := range b {
 			if len(message) > maxBuffered {
-				timeout.Reset(c.opts.WriteTimeout)
+				timeout.Reset(w.timeout)
 			}
-			if err := c.writeMessage(message); err != nil {
+			if err := w.writeMessage(message); err != nil {
 				return err
 			}
 			size += len(message)
@@ -64,23 +74,23 @@ func (c *Conn) writeAll(b [][]byte, timeout *time.Timer) (err error) {
 			break
 		}
 	}
-	return c.out.flushAndStop()
+	return w.out.flushAndStop()
 }
 
 // queued returns the next messages without waiting, control messages first; nil without any.
-func (c *Conn) queued() (b [][]byte) {
-	if one, ok := c.nextControl(); ok {
+func (w *writer) queued() (b [][]byte) {
+	if one, ok := w.nextControl(); ok {
 		return [][]byte{one}
 	}
 	select {
-	case b = <-c.bulk:
+	case b = <-w.bulk:
 	default:
 	}
 	return b
 }
 
-func (c *Conn) nextControl() (b []byte, ok bool) {
-	c.update(func(s *state) {
+func (w *writer) nextControl() (b []byte, ok bool) {
+	w.update(func(s *state) {
 		if ok = len(s.control) > 0; ok {
 			b, s.control = s.control[0], s.control[1:]
 		}
@@ -88,47 +98,47 @@ func (c *Conn) nextControl() (b []byte, ok bool) {
 	return b, ok
 }
 
-func (c *Conn) writeMessage(b []byte) error {
+func (w *writer) writeMessage(b []byte) error {
 	ctx := context.Background()
 	if len(b) <= fragment {
-		return c.ws.Write(ctx, websocket.MessageText, b)
+		return w.ws.Write(ctx, websocket.MessageText, b)
 	}
-	w, err := c.ws.Writer(ctx, websocket.MessageText)
+	m, err := w.ws.Writer(ctx, websocket.MessageText)
 	if err != nil {
 		return err
 	}
 	for len(b) > 0 {
 		n := min(fragment, len(b))
-		if _, err := w.Write(b[:n]); err != nil {
+		if _, err := m.Write(b[:n]); err != nil {
 			return err
 		}
 		b = b[n:]
 	}
-	return w.Close()
+	return m.Close()
 }
 
 // sendBulk passes messages to the writer, which sends them directly after each other. An error means that nothing was
 // sent.
-func (c *Conn) sendBulk(ctx context.Context, b ...[]byte) error {
+func (w *writer) sendBulk(ctx context.Context, b ...[]byte) error {
 	for _, message := range b {
 		if len(message) > maxMessage {
 			return fmt.Errorf("cannot send %d bytes: %w", len(message), ErrTooLarge)
 		}
 	}
 	select {
-	case c.bulk <- b:
+	case w.bulk <- b:
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
-	case <-c.done:
-		return c.Err()
+	case <-w.done:
+		return w.Err()
 	}
 }
 
 // sendControl queues b before the bulk messages and never blocks.
-func (c *Conn) sendControl(b []byte) error {
+func (w *writer) sendControl(b []byte) error {
 	full := false
-	c.update(func(s *state) {
+	w.update(func(s *state) {
 		if full = len(s.control) >= maxControl; !full && s.err == nil {
 			s.control = append(s.control, b)
 		}
@@ -137,7 +147,7 @@ func (c *Conn) sendControl(b []byte) error {
 		return lost("answer", errors.New("peer sends requests but does not read"))
 	}
 	select {
-	case c.wake <- struct{}{}:
+	case w.wake <- struct{}{}:
 	default:
 	}
 	return nil

@@ -16,7 +16,7 @@ import (
 	"codex-proxy/internal/nearest"
 	"codex-proxy/internal/paths"
 	"codex-proxy/proxy/auth"
-	"codex-proxy/remotes/remote"
+	"codex-proxy/remotes/remoteconfig"
 	"codex-proxy/workers/control"
 )
 
@@ -55,7 +55,7 @@ func (e *Editor) Locate(settings string) error {
 	if filepath.Clean(string(e.File)) == filepath.Clean(string(own)) {
 		e.pages, e.workers, e.checked = places.Pages, places.Workers, true
 		// A directory that cannot be read is as good as none: a name then gets the error.
-		e.remotes, _ = remote.Names(filepath.Join(filepath.Dir(settings), filepath.Base(paths.RemoteSettings)))
+		e.remotes, _ = remoteconfig.Names(filepath.Join(filepath.Dir(settings), filepath.Base(paths.RemoteSettings)))
 	}
 	if e.Socket == "" {
 		e.named = filepath.Clean(string(e.File))

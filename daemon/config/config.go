@@ -18,7 +18,7 @@ import (
 	"codex-proxy/internal/strict"
 	"codex-proxy/proxy/auth"
 	"codex-proxy/proxy/modelname"
-	"codex-proxy/proxy/openai"
+	"codex-proxy/proxy/openai/parameter"
 	"codex-proxy/units"
 	"codex-proxy/units/requires"
 	"codex-proxy/workers/accounts"
@@ -132,7 +132,7 @@ func defaults() raw {
 		Images: rawImages{Fetch: true, AllowPrivate: []prefix{}, MaxBytes: 10 << 20,
 			Timeout: duration{10 * time.Second}},
 		Accounts: defaultAccounts(), Traces: rawTraces{SampleRatio: 1},
-		Models:         models{Summary: openai.NoSummary},
+		Models:         models{Summary: parameter.NoSummary},
 		UsageRetention: days{400}, Textfile: paths.Textfile,
 	}
 }

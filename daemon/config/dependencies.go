@@ -4,7 +4,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"codex-proxy/dependencies/dependency"
+	"codex-proxy/dependencies/dependencyconfig"
 	"codex-proxy/internal/paths"
 	"codex-proxy/units"
 	"codex-proxy/units/requires"
@@ -43,7 +43,7 @@ func (r raw) checkRequires() error {
 // dependencies reads the files of the dependencies and of these workers below dir. A fault of
 // a worker's file is an error at the start of that worker alone.
 func (r raw) dependencies(dir string, workers []string) (Dependencies, error) {
-	files, err := dependency.Names(filepath.Join(dir, filepath.Base(paths.DependencySettings)))
+	files, err := dependencyconfig.Names(filepath.Join(dir, filepath.Base(paths.DependencySettings)))
 	if err != nil {
 		return Dependencies{}, err
 	}

@@ -29,6 +29,9 @@ type Places struct {
 	Policy        accounts.Policy // off if the settings have a fault
 }
 
+// Socket returns the path of the control socket on which the daemon listens.
+func (p Places) Socket() string { return paths.FindControlSocket("/", p.ControlSocket) }
+
 // LoadPlaces reads only the file at path: the files that it names may not exist yet
 // or be faulty. Without the file the defaults hold.
 func LoadPlaces(path string) (Places, error) {

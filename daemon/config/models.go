@@ -9,7 +9,7 @@ import (
 
 	"codex-proxy/internal/wildcard"
 	"codex-proxy/proxy/modelname"
-	"codex-proxy/proxy/openai"
+	"codex-proxy/proxy/openai/parameter"
 )
 
 // models is the table [models] of the file.
@@ -36,8 +36,8 @@ func (m models) summary() (string, error) {
 }
 
 func checkSummary(summary string) error {
-	if !slices.Contains(openai.Summaries(), summary) {
-		return fmt.Errorf("%q: must be one of %s", summary, strings.Join(openai.Summaries(), ", "))
+	if !slices.Contains(parameter.Summaries(), summary) {
+		return fmt.Errorf("%q: must be one of %s", summary, strings.Join(parameter.Summaries(), ", "))
 	}
 	return nil
 }
@@ -69,8 +69,8 @@ func (m models) check(name string, a alias) error {
 			a.Model)
 	case chained:
 		return fmt.Errorf("model = %q is an alias, too; name the model itself", a.Model)
-	case a.Effort != "" && !slices.Contains(openai.Efforts(), a.Effort):
-		return fmt.Errorf("effort = %q: must be one of %s", a.Effort, strings.Join(openai.Efforts(), ", "))
+	case a.Effort != "" && !slices.Contains(parameter.Efforts(), a.Effort):
+		return fmt.Errorf("effort = %q: must be one of %s", a.Effort, strings.Join(parameter.Efforts(), ", "))
 	}
 	if a.Summary == "" {
 		return nil

@@ -19,17 +19,20 @@ import (
 	"go.uber.org/goleak"
 
 	"codex-proxy/codex/appserver"
-	"codex-proxy/dependencies/dependency"
+	"codex-proxy/dependencies/dependenciescheck"
+	"codex-proxy/dependencies/dependencyconfig"
+	"codex-proxy/internal/checkup"
 	"codex-proxy/internal/paths"
 	"codex-proxy/internal/reach"
 	"codex-proxy/probes"
 	"codex-proxy/proxy/auth"
-	"codex-proxy/remotes/remote"
+	"codex-proxy/remotes/remoteconfig"
 	"codex-proxy/units"
-	"codex-proxy/workers"
+	"codex-proxy/units/survey"
 	"codex-proxy/workers/accounts"
 	"codex-proxy/workers/codexhome"
 	"codex-proxy/workers/control"
+	"codex-proxy/workers/workerscheck"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -38,6 +41,40 @@ const (
 	defaultUnit = "codex-worker@default.service"
 	defaultUID  = 61200 // of the running worker
 )
+
+type (
+	Level   = checkup.Level
+	Finding = checkup.Finding
+	Report  = checkup.Report
+)
+
+const (
+	OK   = checkup.OK
+	Warn = checkup.Warn
+	Fail = checkup.Fail
+
+	proxyUser   = paths.User
+	workerUser  = paths.WorkerUser
+	targetUnit  = paths.TargetUnit
+	fetchSocket = paths.FetchSocketUnit
+	socketUnit  = paths.SocketUnit
+	proxyUnit   = paths.ServiceUnit
+	program     = paths.Program
+	configFile  = paths.Config
+	settingsDir = paths.Settings
+	keyFile     = paths.KeyFile
+	runDir      = paths.WorkerSockets
+	stateDir    = paths.StateDir
+	generated   = survey.Generated
+)
+
+func ok(subject, detail string) Finding           { return checkup.Passed(subject, detail) }
+func warn(subject, detail, remedy string) Finding { return checkup.Warning(subject, detail, remedy) }
+func fail(subject, detail, remedy string) Finding { return checkup.Failure(subject, detail, remedy) }
+
+func workerFile(name string) string     { return paths.WorkerSettings + "/" + name + ".toml" }
+func home(name string) string           { return paths.WorkerHomes + "/" + name }
+func dependencyFile(name string) string { return dependenciescheck.File(name) }
 
 // bed is a machine without faults, until a test adds one.
 type bed struct {
@@ -60,13 +97,13 @@ type bed struct {
 	codexErr error
 	inside   appserver.CommandResult // of a command in the worker
 	askErr   error                   // the worker's codex cannot be asked
-	clock    Clock
+	clock    survey.Clock
 	clockErr error
-	known    []workers.Account
+	known    []accounts.Account
 	knownErr error
 	free     uint64
 	probeErr error
-	faults   []string // of each remote
+	faults   []string // of each remote and dependency
 }
 
 type get struct {
@@ -91,18 +128,20 @@ func newBed(t *testing.T) *bed {
 	}
 	b.may = map[string]bool{"995 reset-failed " + defaultUnit: true, "995 reset-failed " + proxyUnit: true,
 		"995 reset-failed codex-dependency@x.service": true, "995 reset-failed codex-remote@x.service": true}
-	b.clock = Clock{Now: time.Now(), Synced: true}
-	b.known = []workers.Account{{Worker: "default", State: accounts.Available, Left: 0.58,
-		Limits: []workers.Limit{{}}, At: b.clock.Now}}
+	b.clock = survey.Clock{Now: time.Now(), Synced: true}
+	b.known = []accounts.Account{{Worker: "default", State: accounts.Available, Left: 0.58,
+		Limits: []accounts.Limit{{}}, At: b.clock.Now}}
 	b.host = Host{
-		Root: root, Control: runDir + "/control/socket", IsRoot: true, Systemd: b,
-		Account: b.account, Status: b.status,
-		Keys: b.keys, Get: b.get, Codex: b.findCodex, Command: b.command,
-		Accounts:     func(context.Context, string) ([]workers.Account, error) { return b.known, b.knownErr },
-		Probe:        func(_ context.Context, p dependency.Probe) (string, error) { return p.Check, b.probeErr },
-		RemoteFaults: func(*remote.Settings) []string { return b.faults },
-		Clock:        func() (Clock, error) { return b.clock, b.clockErr },
-		Free:         func(string) (uint64, error) { return b.free, nil },
+		Machine: survey.Machine{Root: root, IsRoot: true, Systemd: b, Account: b.account,
+			Clock: func() (survey.Clock, error) { return b.clock, b.clockErr }},
+		Workers: workerscheck.Host{Codex: b.findCodex, Command: b.command,
+			Accounts: func(context.Context, string) ([]accounts.Account, error) { return b.known, b.knownErr }},
+		Dependencies: dependenciescheck.Host{
+			Probe:  func(_ context.Context, p dependencyconfig.Probe) (string, error) { return p.Check, b.probeErr },
+			Faults: func(*dependencyconfig.Settings) []string { return b.faults }},
+		RemoteFaults: func(*remoteconfig.Settings) []string { return b.faults },
+		Control:      runDir + "/control/socket", Status: b.status, Keys: b.keys, Get: b.get,
+		Free: func(string) (uint64, error) { return b.free, nil },
 	}
 	b.install()
 	b.start()
@@ -116,7 +155,7 @@ func (b *bed) keys(context.Context, string) (control.Keys, error) {
 	if b.inForce.Digest != "" {
 		return b.inForce, nil
 	}
-	text, err := os.ReadFile(b.host.path(keyFile))
+	text, err := os.ReadFile(b.host.Path(keyFile))
 	if err != nil {
 		return control.Keys{}, err
 	}
@@ -153,7 +192,7 @@ func (b *bed) install() {
 	b.write("/proc/stat", fmt.Sprintf("cpu 1 2 3\nbtime %d\n", time.Now().Unix()))
 	for pid, name := range map[int]string{80: "codex-proxy", 81: "a) b c"} {
 		const stat = "%d (%s) S 1 80 80 0 -1 4194560 1 0 0 0 3 1 0 0 20 0 7 0 %d 1 1\n"
-		b.write(fmt.Sprintf("/proc/%d/stat", pid), fmt.Sprintf(stat, pid, name, 10*userHZ))
+		b.write(fmt.Sprintf("/proc/%d/stat", pid), fmt.Sprintf(stat, pid, name, 10*100))
 	}
 	require.NoError(b.t, os.Symlink("/usr/bin/codex-proxy", b.path("/proc/80/exe")))
 }
@@ -194,7 +233,7 @@ func (b *bed) start() {
 	}
 }
 
-func (b *bed) path(path string) string { return b.host.path(path) }
+func (b *bed) path(path string) string { return b.host.Path(path) }
 
 func (b *bed) write(path, text string) {
 	require.NoError(b.t, os.WriteFile(b.path(path), []byte(text), 0o644))
@@ -264,14 +303,14 @@ const serverUID = 61300
 
 // depend adds a dependency that runs and answers, with its file, program and state, required by the worker default.
 func (b *bed) depend(name, more string) {
-	for _, dir := range []string{paths.DependencySettings, generated, dependency.StateDir(name)} {
+	for _, dir := range []string{paths.DependencySettings, generated, dependencyconfig.StateDir(name)} {
 		require.NoError(b.t, os.MkdirAll(b.path(dir), 0o755))
 	}
 	b.write("/usr/bin/server", "")
 	b.chmod("/usr/bin/server", 0o755)
 	b.write(dependencyFile(name), "command = [\"/usr/bin/server\"]\n"+more+"[probe]\ncheck = \"tcp:127.0.0.1:9\"\n")
-	b.chmod(dependency.StateDir(name), 0o700)
-	b.give(dependency.StateDir(name), serverUID)
+	b.chmod(dependencyconfig.StateDir(name), 0o700)
+	b.give(dependencyconfig.StateDir(name), serverUID)
 	b.reload()
 	running := units.State{Unit: units.Dependency(name), LoadState: "loaded", ActiveState: "active",
 		SubState: "running", MainPID: 81}
@@ -281,8 +320,8 @@ func (b *bed) depend(name, more string) {
 
 // reload is a daemon-reload: the generators run.
 func (b *bed) reload() {
-	_ = remote.Generate(b.path(paths.RemoteSettings), b.path(generated))
-	_ = dependency.Generate(b.path(paths.DependencySettings), b.path(generated)) // bad files have no drop-in
+	_ = remoteconfig.Generate(b.path(paths.RemoteSettings), b.path(generated))
+	_ = dependencyconfig.Generate(b.path(paths.DependencySettings), b.path(generated)) // bad files have no drop-in
 }
 
 // requires makes the worker default require a dependency.
@@ -330,7 +369,7 @@ func (b *bed) get(_ context.Context, url string) (int, []byte, error) {
 	return g.status, body, g.err
 }
 
-func (b *bed) findCodex(_ *codexhome.Worker, _ []string, as reach.Account) (Codex, error) {
+func (b *bed) findCodex(_ *codexhome.Worker, _ []string, as reach.Account) (workerscheck.Codex, error) {
 	if as.UID != b.accounts[workerUser].UID {
 		return nil, fmt.Errorf("codex is to run as %d", as.UID)
 	}

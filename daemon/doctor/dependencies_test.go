@@ -6,8 +6,9 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"codex-proxy/dependencies/dependency"
+	"codex-proxy/dependencies/dependencyconfig"
 	"codex-proxy/internal/paths"
+	"codex-proxy/internal/settingsfile"
 	"codex-proxy/units"
 )
 
@@ -84,18 +85,11 @@ func TestDependenciesThatAreBroken(t *testing.T) {
 		"required, no file": {func(b *bed) { b.requires("x") },
 			want{"fail dependencies", "dependency x: has no file /etc/codex-proxy/dependencies/x.toml, and " + defaultUnit +
 				" requires it", "codex-proxy dependencies add x"}},
-		"no program": {func(b *bed) { b.remove("/usr/bin/server") },
-			want{"fail dependencies", "dependency d: /usr/bin/server is not installed", "install it"}},
-		"program that is a directory": {func(b *bed) { b.depend("d", "prepare = [\"/usr/bin\"]\n") },
-			want{"fail dependencies", "dependency d: /usr/bin is not executable", "install it"}},
-		"program on the path": {func(b *bed) { b.depend("d", "prepare = [\"initdb\"]\n") },
-			want{"fail dependencies", "dependency d: initdb is not installed", "install it"}},
-		"no user": {func(b *bed) { b.depend("d", "user = \"postgres\"\n") },
-			want{"fail dependencies", "dependency d: there is no user postgres", "make the user"}},
-		"no directory": {func(b *bed) { b.depend("d", "directories = [\"/srv/data\"]\n") },
-			want{"fail dependencies", "/srv/data is no directory", "mkdir -p /srv/data"}},
+		"fault": {func(b *bed) { b.faults = []string{"command: /usr/bin/server: there is no such program"} },
+			want{"fail dependencies", "dependency d: command: /usr/bin/server: there is no such program",
+				"codex-proxy dependencies check d"}},
 		"too many": {func(b *bed) {
-			for i := range dependency.MaxFiles {
+			for i := range settingsfile.MaxFiles {
 				b.write(dependencyFile("n"+string(rune('a'+i/26))+string(rune('a'+i%26))), "")
 			}
 		}, want{"fail dependencies", paths.DependencySettings + ": ", "remove files"}},
@@ -156,9 +150,9 @@ func TestDependenciesThatAreBroken(t *testing.T) {
 			want{"warn dependencies", "has changed, and systemd has not read it", "systemctl daemon-reload"}},
 		"no restart": {func(b *bed) { b.touch(dependencyFile("d")) },
 			want{"warn dependencies", "d.toml: has changed since the server started", "systemctl restart " + serverUnit}},
-		"state of another": {func(b *bed) { b.give(dependency.StateDir("d"), 7) },
+		"state of another": {func(b *bed) { b.give(dependencyconfig.StateDir("d"), 7) },
 			want{"fail dependencies", "belongs to the user 7, not to 61300", "chown -R 61300:61300 /var/lib/codex-dependency/d/"}},
-		"open state": {func(b *bed) { b.chmod(dependency.StateDir("d"), 0o750) },
+		"open state": {func(b *bed) { b.chmod(dependencyconfig.StateDir("d"), 0o750) },
 			want{"fail dependencies", "has mode 0750", "chmod 0700 /var/lib/codex-dependency/d/"}},
 
 		"two with a port": {func(b *bed) {

@@ -1,4 +1,5 @@
-// Package doctor checks an installation and reports its faults with their remedies.
+// Package doctor checks an installation and reports its faults with their remedies: each room of the program brings
+// its checks.
 // It changes nothing and starts nothing, not even a stopped service.
 //
 // A check that could not run is never ok.
@@ -6,51 +7,112 @@ package doctor
 
 import (
 	"context"
-	"time"
+	"path/filepath"
+	"strings"
 
+	"codex-proxy/daemon/config"
+	"codex-proxy/dependencies/dependenciescheck"
 	"codex-proxy/internal/checkup"
+	"codex-proxy/internal/paths"
+	"codex-proxy/probes"
+	"codex-proxy/proxy/proxycheck"
+	"codex-proxy/remotes/remoteconfig"
+	"codex-proxy/remotes/remotescheck"
+	"codex-proxy/units"
+	"codex-proxy/units/survey"
+	"codex-proxy/workers/control"
+	"codex-proxy/workers/workerscheck"
 )
 
-const (
-	// surveyLimit bounds each question to systemd and to the daemon.
-	surveyLimit = 5 * time.Second
-	// atATime bounds the questions to systemd at the same time: each is a connection to the bus.
-	atATime = 16
-)
+// Host is the machine to check. The functions may be called concurrently, and end
+// with their context.
+type Host struct {
+	survey.Machine
+	Workers      workerscheck.Host
+	Dependencies dependenciescheck.Host
+	// RemoteFaults are the things missing on this machine for a start of a remote, each with its remedy.
+	RemoteFaults func(r *remoteconfig.Settings) []string
 
-// check is one check.
-type check = checkup.Check[*survey]
-
-// checks are in the order of the report: the findings of earlier ones explain those
-// of later ones.
-func checks() []check {
-	return []check{
-		{Name: "systemd", Run: checkSystemd},
-		{Name: "units", Run: checkUnits},
-		{Name: "users", Run: checkUsers},
-		{Name: "permissions", Run: checkPermissions},
-		{Name: "bus", Run: checkBus},
-		{Name: "polkit", Run: checkPolkit},
-		{Name: "codex", Run: checkCodex},
-		{Name: "sandbox", Run: checkSandbox},
-		{Name: "login", Run: checkLogin},
-		{Name: "config", Run: checkConfig},
-		{Name: "databases", Run: checkDatabases},
-		{Name: "homes", Run: checkHomes},
-		{Name: "sockets", Run: checkSockets},
-		{Name: "service", Run: checkService},
-		{Name: "models", Run: checkModels},
-		{Name: "accounts", Run: checkAccounts},
-		{Name: "dependencies", Run: checkDependencies},
-		{Name: "remotes", Run: checkRemotes},
-		{Name: "watchdog", Run: checkWatchdog},
-		{Name: "ports", Run: checkPorts},
-		{Name: "cgroup", Run: checkCgroup},
-		{Name: "clock", Run: checkClock},
-	}
+	Control string // control socket, unless config.toml names another
+	Status  func(ctx context.Context, socket string) (probes.Report, error)
+	Keys    func(ctx context.Context, socket string) (control.Keys, error) // the keys in force
+	Get     func(ctx context.Context, url string) (status int, body []byte, err error)
+	Free    func(dir string) (uint64, error) // bytes free for other users than root
 }
 
 // Examine makes every check. It returns within half a minute even if checks hang.
-func Examine(ctx context.Context, h Host) Report {
-	return checkup.Examine(ctx, checks(), h.survey(ctx))
+func Examine(ctx context.Context, h Host) checkup.Report {
+	f := &survey.Facts{Machine: h.Machine}
+	s := &service{Facts: f, get: h.Get}
+	s.config, s.configErr = config.Load(h.Path(paths.Config), nil)
+	control, sockets := h.Control, paths.WorkerSockets
+	if s.config != nil {
+		control, sockets = paths.FindControlSocket(h.Root, s.config.ControlSocket), s.config.SocketDir
+	}
+	names := s.workerNames()
+	s.workers = workerscheck.Load(h.Machine, names)
+	h.askDaemon(ctx, s, control)
+	return survey.Examine(ctx, f, []survey.Room{
+		s.room(),
+		proxycheck.New(h.Machine, h.Free),
+		workerscheck.New(f, h.Workers, s.workers, control, sockets),
+		dependenciescheck.New(f, h.Dependencies),
+		remotescheck.New(f, h.Workers, h.RemoteFaults, names),
+	})
+}
+
+// askDaemon asks the daemon about its state.
+func (h Host) askDaemon(ctx context.Context, s *service, control string) {
+	ctx, cancel := context.WithTimeout(ctx, survey.AnswerLimit)
+	defer cancel()
+	if s.Report, s.ReportErr = h.Status(ctx, control); s.ReportErr == nil {
+		s.inForce, _ = h.Keys(ctx, control) // an error: the daemon is an older version
+	}
+}
+
+// service is the service and its settings, as its own checks see them.
+type service struct {
+	*survey.Facts
+	get       func(ctx context.Context, url string) (status int, body []byte, err error)
+	config    *config.Config // nil if it is bad
+	configErr error
+	workers   []workerscheck.Worker
+	inForce   control.Keys // of the daemon; empty if unknown
+}
+
+// workerNames are the workers in the configuration or, if that is invalid, of the worker
+// files.
+func (s *service) workerNames() []string {
+	if s.config != nil {
+		return s.config.Workers
+	}
+	files, _ := filepath.Glob(s.Path(paths.WorkerSettings, "*.toml")) // the pattern is good
+	var names []string
+	for _, f := range files {
+		if name := strings.TrimSuffix(filepath.Base(f), ".toml"); units.ValidName(name) == nil {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// room returns the service's part of an installation.
+func (s *service) room() survey.Room {
+	needed := []survey.Unit{{Name: paths.TargetUnit, Needed: true}, {Name: paths.SocketUnit, Needed: true},
+		{Name: paths.ServiceUnit, Needed: true, User: paths.User, Watched: true}}
+	if s.config != nil && s.config.Images.Fetch {
+		needed = append(needed, survey.Unit{Name: paths.FetchSocketUnit, Needed: true})
+	}
+	if s.config != nil && s.config.Traces.Endpoint != "" {
+		needed = append(needed, survey.Unit{Name: paths.TracesSocketUnit, Needed: true})
+	}
+	return survey.Room{
+		Units:  needed,
+		Rules:  rules(),
+		Access: s.namedKeys,
+		Checks: []checkup.Check{
+			{Name: "config", Stage: checkup.Files, Run: s.checkConfig},
+			{Name: "ports", Stage: checkup.Machine, Run: s.checkPorts},
+		},
+	}
 }

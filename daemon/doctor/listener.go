@@ -12,12 +12,12 @@ import (
 )
 
 // listener names the process with a socket that excludes one on host:port.
-func (h Host) listener(host, port string) (who string, taken bool) {
-	inode, taken := h.listeningInode(net.ParseIP(host), port)
+func (s *service) listener(host, port string) (who string, taken bool) {
+	inode, taken := s.listeningInode(net.ParseIP(host), port)
 	if !taken {
 		return "", false
 	}
-	fds, _ := filepath.Glob(h.path("/proc/[0-9]*/fd/*")) // the pattern is good
+	fds, _ := filepath.Glob(s.Path("/proc/[0-9]*/fd/*")) // the pattern is good
 	for _, fd := range fds {
 		if link, err := os.Readlink(fd); err != nil || link != "socket:["+inode+"]" {
 			continue
@@ -32,13 +32,13 @@ func (h Host) listener(host, port string) (who string, taken bool) {
 // listeningInode reads the kernel's tables of TCP sockets (proc_pid_net(5)):
 // local_address is the second field, the state the fourth, 0A is LISTEN, and the
 // inode the tenth.
-func (h Host) listeningInode(wanted net.IP, port string) (string, bool) {
+func (s *service) listeningInode(wanted net.IP, port string) (string, bool) {
 	number, err := strconv.ParseUint(port, 10, 16)
 	if err != nil {
 		return "", false
 	}
 	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
-		text, err := os.ReadFile(h.path(table))
+		text, err := os.ReadFile(s.Path(table))
 		if err != nil {
 			continue // no IPv6 here
 		}

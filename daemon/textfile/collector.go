@@ -5,95 +5,79 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"codex-proxy/internal/metric"
 	"codex-proxy/probes"
 )
 
 // The names differ from the names in /metrics: a scraper of both would count twice.
-var ofService = []struct {
-	desc  *prometheus.Desc
-	value func(probes.Report) float64
-}{
-	{prometheus.NewDesc("codex_textfile_ready", "Whether the service is ready, as /readyz says.", nil, nil),
-		func(r probes.Report) float64 { return oneIf[r.Health.Readiness.Ready] }},
-	{prometheus.NewDesc("codex_textfile_draining", "Whether the service stops, or all workers are drained.", nil, nil),
-		func(r probes.Report) float64 { return oneIf[r.Health.Readiness.Reason == probes.Draining] }},
-	{prometheus.NewDesc("codex_textfile_state_since_timestamp_seconds",
+var ofService = metric.Rows[probes.Report]{
+	metric.Gauge(prometheus.NewDesc("codex_textfile_ready",
+		"Whether the service is ready, as /readyz says.", nil, nil),
+		func(r probes.Report) float64 { return metric.Bool(r.Health.Readiness.Ready) }),
+	metric.Gauge(prometheus.NewDesc("codex_textfile_draining",
+		"Whether the service stops, or all workers are drained.", nil, nil),
+		func(r probes.Report) float64 { return metric.Bool(r.Health.Readiness.Reason == probes.Draining) }),
+	metric.Gauge(prometheus.NewDesc("codex_textfile_state_since_timestamp_seconds",
 		"When readiness or its reason last changed.", nil, nil),
-		func(r probes.Report) float64 { return seconds(r.Health.Readiness.LastChangeAt) }},
-	{prometheus.NewDesc("codex_textfile_queue_depth", "Requests that wait for a place on a worker.", nil, nil),
-		func(r probes.Report) float64 { return float64(r.Queue.Depth) }},
+		func(r probes.Report) float64 { return seconds(r.Health.Readiness.LastChangeAt) }),
+	metric.Gauge(prometheus.NewDesc("codex_textfile_queue_depth",
+		"Requests that wait for a place on a worker.", nil, nil),
+		func(r probes.Report) float64 { return float64(r.Queue.Depth) }),
 }
 
-var ofWorkers = []struct {
-	desc  *prometheus.Desc
-	kind  prometheus.ValueType
-	value func(probes.Worker) float64
-}{
-	{byWorker("codex_textfile_worker_ready", "Whether the worker takes turns."), prometheus.GaugeValue,
-		func(w probes.Worker) float64 { return oneIf[w.Ready] }},
-	{byWorker("codex_textfile_worker_restarts_total", "Automatic restarts by systemd since the proxy started."),
-		prometheus.CounterValue,
-		func(w probes.Worker) float64 { return float64(w.RestartsTotal) }},
-	{byWorker("codex_textfile_worker_start_limit_hit", "Whether systemd has given the worker up."),
-		prometheus.GaugeValue,
-		func(w probes.Worker) float64 { return oneIf[w.Reason == probes.StartLimitHit] }},
-	{byWorker("codex_textfile_worker_inflight", "Turns in flight on the worker."), prometheus.GaugeValue,
-		func(w probes.Worker) float64 { return float64(w.Inflight) }},
+var ofWorkers = metric.Rows[probes.Worker]{
+	metric.Gauge(byWorker("codex_textfile_worker_ready", "Whether the worker takes turns."),
+		func(w probes.Worker) float64 { return metric.Bool(w.Ready) }),
+	metric.Counter(byWorker("codex_textfile_worker_restarts_total",
+		"Automatic restarts by systemd since the proxy started."),
+		func(w probes.Worker) float64 { return float64(w.RestartsTotal) }),
+	metric.Gauge(byWorker("codex_textfile_worker_start_limit_hit", "Whether systemd has given the worker up."),
+		func(w probes.Worker) float64 { return metric.Bool(w.Reason == probes.StartLimitHit) }),
+	metric.Gauge(byWorker("codex_textfile_worker_inflight", "Turns in flight on the worker."),
+		func(w probes.Worker) float64 { return float64(w.Inflight) }),
 }
 
-var ofDependencies = []struct {
-	desc  *prometheus.Desc
-	kind  prometheus.ValueType
-	value func(probes.Dependency) float64
-}{
-	{byDependency("codex_textfile_dependency_ready", "Whether the dependency is ready: its unit is active."),
-		prometheus.GaugeValue,
-		func(d probes.Dependency) float64 { return oneIf[d.Ready] }},
-	{byDependency("codex_textfile_dependency_restarts_total",
-		"Automatic restarts of the dependency by systemd since the proxy started."), prometheus.CounterValue,
-		func(d probes.Dependency) float64 { return float64(d.RestartsTotal) }},
-	{byDependency("codex_textfile_dependency_state_since_timestamp_seconds",
-		"When the state of the dependency last changed."), prometheus.GaugeValue,
-		func(d probes.Dependency) float64 { return max(0, seconds(d.Since)) }}, // 0: systemd has not reported it
+var ofDependencies = metric.Rows[probes.Dependency]{
+	metric.Gauge(byDependency("codex_textfile_dependency_ready",
+		"Whether the dependency is ready: its unit is active."),
+		func(d probes.Dependency) float64 { return metric.Bool(d.Ready) }),
+	metric.Counter(byDependency("codex_textfile_dependency_restarts_total",
+		"Automatic restarts of the dependency by systemd since the proxy started."),
+		func(d probes.Dependency) float64 { return float64(d.RestartsTotal) }),
+	metric.Gauge(byDependency("codex_textfile_dependency_state_since_timestamp_seconds",
+		"When the state of the dependency last changed."),
+		func(d probes.Dependency) float64 { return max(0, seconds(d.Since)) }), // 0: systemd has not reported it
 }
 
 var dependencyState = byDependency("codex_textfile_dependency_state",
 	"1 for the state that the dependency is in, and 0 for the others.", "state")
 
-var ofRemotes = []struct {
-	desc  *prometheus.Desc
-	kind  prometheus.ValueType
-	value func(probes.Remote) float64
-}{
-	{byRemote("codex_textfile_remote_ready", "Whether the remote is ready: its unit is active."), prometheus.GaugeValue,
-		func(r probes.Remote) float64 { return oneIf[r.Ready] }},
-	{byRemote("codex_textfile_remote_restarts_total",
+var ofRemotes = metric.Rows[probes.Remote]{
+	metric.Gauge(byRemote("codex_textfile_remote_ready", "Whether the remote is ready: its unit is active."),
+		func(r probes.Remote) float64 { return metric.Bool(r.Ready) }),
+	metric.Counter(byRemote("codex_textfile_remote_restarts_total",
 		"Automatic restarts of the remote by systemd since the proxy started."),
-		prometheus.CounterValue, func(r probes.Remote) float64 { return float64(r.RestartsTotal) }},
-	{byRemote("codex_textfile_remote_not_ready_seconds_total",
-		"Time since the proxy started in which the remote was to run, and was not ready."), prometheus.CounterValue,
-		func(r probes.Remote) float64 { return r.NotReady.Seconds() }},
+		func(r probes.Remote) float64 { return float64(r.RestartsTotal) }),
+	metric.Counter(byRemote("codex_textfile_remote_not_ready_seconds_total",
+		"Time since the proxy started in which the remote was to run, and was not ready."),
+		func(r probes.Remote) float64 { return r.NotReady.Seconds() }),
 }
 
-var ofRemoteUse = []struct {
-	desc  *prometheus.Desc
-	kind  prometheus.ValueType
-	value func(*probes.RemoteUse) float64
-}{
-	{byRemote("codex_textfile_remote_turns", "Turns of the remote that run, or wait for a person."),
-		prometheus.GaugeValue,
-		func(u *probes.RemoteUse) float64 { return float64(u.Turns) }},
-	{byRemote("codex_textfile_remote_approval_waiting_since_timestamp_seconds",
-		"Since when a turn waits for a person with no owner attached; 0 if none does."), prometheus.GaugeValue,
-		func(u *probes.RemoteUse) float64 { return max(0, seconds(u.AloneSince)) }},
-	{byRemote("codex_textfile_remote_turns_continued_total",
-		"Turns that went on after an end of codex, since the remote was made."), prometheus.CounterValue,
-		func(u *probes.RemoteUse) float64 { return float64(u.Continued) }},
-	{byRemote("codex_textfile_remote_turns_given_up_total",
+var ofRemoteUse = metric.Rows[*probes.RemoteUse]{
+	metric.Gauge(byRemote("codex_textfile_remote_turns", "Turns of the remote that run, or wait for a person."),
+		func(u *probes.RemoteUse) float64 { return float64(u.Turns) }),
+	metric.Gauge(byRemote("codex_textfile_remote_approval_waiting_since_timestamp_seconds",
+		"Since when a turn waits for a person with no owner attached; 0 if none does."),
+		func(u *probes.RemoteUse) float64 { return max(0, seconds(u.AloneSince)) }),
+	metric.Counter(byRemote("codex_textfile_remote_turns_continued_total",
+		"Turns that went on after an end of codex, since the remote was made."),
+		func(u *probes.RemoteUse) float64 { return float64(u.Continued) }),
+	metric.Counter(byRemote("codex_textfile_remote_turns_given_up_total",
 		"Turns that did not go on, because they had as often as continue_limit allows, since the remote was made."),
-		prometheus.CounterValue, func(u *probes.RemoteUse) float64 { return float64(u.GivenUp) }},
-	{byRemote("codex_textfile_remote_switches_total", "Changes of the remote to another account, since it was made."),
-		prometheus.CounterValue, func(u *probes.RemoteUse) float64 { return float64(u.Switches) }},
+		func(u *probes.RemoteUse) float64 { return float64(u.GivenUp) }),
+	metric.Counter(byRemote("codex_textfile_remote_switches_total",
+		"Changes of the remote to another account, since it was made."),
+		func(u *probes.RemoteUse) float64 { return float64(u.Switches) }),
 }
 
 var (
@@ -136,22 +120,12 @@ func newCollector(version string, report func() probes.Report) *collector {
 func (c *collector) Describe(out chan<- *prometheus.Desc) {
 	out <- c.info
 	out <- c.written
-	for _, m := range ofService {
-		out <- m.desc
-	}
-	for _, m := range ofWorkers {
-		out <- m.desc
-	}
-	for _, m := range ofDependencies {
-		out <- m.desc
-	}
+	ofService.Describe(out)
+	ofWorkers.Describe(out)
+	ofDependencies.Describe(out)
 	out <- dependencyState
-	for _, m := range ofRemotes {
-		out <- m.desc
-	}
-	for _, m := range ofRemoteUse {
-		out <- m.desc
-	}
+	ofRemotes.Describe(out)
+	ofRemoteUse.Describe(out)
 	out <- remoteState
 	out <- remoteAttached
 }
@@ -161,16 +135,13 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	r := c.report()
 	out <- prometheus.MustNewConstMetric(c.info, prometheus.GaugeValue, 1, c.version)
 	out <- prometheus.MustNewConstMetric(c.written, prometheus.GaugeValue, seconds(time.Now()))
-	for _, m := range ofService {
-		out <- prometheus.MustNewConstMetric(m.desc, prometheus.GaugeValue, m.value(r))
-	}
+	ofService.Collect(out, r)
 	for _, w := range r.Workers {
-		for _, m := range ofWorkers {
-			out <- prometheus.MustNewConstMetric(m.desc, m.kind, m.value(w), w.Name)
-		}
+		ofWorkers.Collect(out, w, w.Name)
 	}
 	for _, d := range r.Dependencies {
-		collectDependency(out, d)
+		ofDependencies.Collect(out, d, d.Name)
+		metric.CollectState(out, dependencyState, d.Name, d.Reason, probes.DependencyReasons)
 	}
 	for _, remote := range r.Remotes {
 		collectRemote(out, remote)
@@ -178,34 +149,15 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 }
 
 func collectRemote(out chan<- prometheus.Metric, r probes.Remote) {
-	for _, m := range ofRemotes {
-		out <- prometheus.MustNewConstMetric(m.desc, m.kind, m.value(r), r.Name)
-	}
-	for _, reason := range probes.RemoteReasons {
-		out <- prometheus.MustNewConstMetric(remoteState, prometheus.GaugeValue, oneIf[r.Reason == reason], r.Name,
-			string(reason))
-	}
+	ofRemotes.Collect(out, r, r.Name)
+	metric.CollectState(out, remoteState, r.Name, r.Reason, probes.RemoteReasons)
 	if r.Use == nil { // the remote has not run yet while the proxy did
 		return
 	}
-	for _, m := range ofRemoteUse {
-		out <- prometheus.MustNewConstMetric(m.desc, m.kind, m.value(r.Use), r.Name)
-	}
+	ofRemoteUse.Collect(out, r.Use, r.Name)
 	for role, n := range map[string]int{"owner": r.Use.Owners, "viewer": r.Use.Viewers} {
 		out <- prometheus.MustNewConstMetric(remoteAttached, prometheus.GaugeValue, float64(n), r.Name, role)
 	}
 }
 
-func collectDependency(out chan<- prometheus.Metric, d probes.Dependency) {
-	for _, m := range ofDependencies {
-		out <- prometheus.MustNewConstMetric(m.desc, m.kind, m.value(d), d.Name)
-	}
-	for _, reason := range probes.DependencyReasons {
-		out <- prometheus.MustNewConstMetric(dependencyState, prometheus.GaugeValue, oneIf[d.Reason == reason], d.Name,
-			string(reason))
-	}
-}
-
 func seconds(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
-
-var oneIf = map[bool]float64{true: 1}

@@ -30,7 +30,7 @@ func newRig(t *testing.T, path string) *rig {
 	t.Helper()
 	r := &rig{path: path}
 	r.now.Store(&probes.Report{})
-	r.Writer = New(path, "1.2.3", func() probes.Report { return *r.now.Load() },
+	r.Writer = newWriter(path, "1.2.3", func() probes.Report { return *r.now.Load() },
 		slog.New(slog.NewTextHandler(&r.log, nil)))
 	return r
 }
@@ -123,7 +123,7 @@ func TestDependencies(t *testing.T) {
 	})
 }
 
-// So is one of a remote; what its keeper says follows with the next write.
+// So is one of a remote; what its manager says follows with the next write.
 func TestRemotes(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "codex-proxy.prom")
 	synctest.Test(t, func(t *testing.T) {

@@ -14,14 +14,18 @@ import (
 	"codex-proxy/codex/handshake"
 	"codex-proxy/codex/probe"
 	"codex-proxy/daemon/doctor"
-	"codex-proxy/dependencies/dependency"
+	"codex-proxy/dependencies/dependenciescheck"
+	"codex-proxy/dependencies/dependencyconfig"
 	"codex-proxy/internal/paths"
 	"codex-proxy/internal/reach"
 	"codex-proxy/probes"
+	"codex-proxy/remotes/remotescheck"
 	"codex-proxy/units"
-	"codex-proxy/workers"
+	"codex-proxy/units/survey"
+	"codex-proxy/workers/accounts"
 	"codex-proxy/workers/codexhome"
 	"codex-proxy/workers/control"
+	"codex-proxy/workers/workerscheck"
 )
 
 // New returns this machine as doctor.Examine sees it. version is the version of the program,
@@ -29,9 +33,13 @@ import (
 func New(version string) doctor.Host {
 	h := host{version}
 	return doctor.Host{
-		Root: "/", Control: paths.ControlSocket, IsRoot: os.Geteuid() == 0,
-		Systemd: units.NewManager(), Account: reach.Lookup, Status: askStatus, Keys: askKeys, Accounts: askAccounts, Get: get,
-		Codex: codexOf, Command: h.runInWorker, Probe: h.probe, Clock: clock, Free: free,
+		Machine: survey.Machine{Root: "/", IsRoot: os.Geteuid() == 0, Systemd: units.NewManager(),
+			Account: reach.Lookup,
+			Clock:   clock},
+		Workers:      workerscheck.Host{Codex: codexOf, Command: h.runInWorker, Accounts: askAccounts},
+		Dependencies: dependenciescheck.Host{Probe: h.probe, Faults: dependenciescheck.Faults},
+		RemoteFaults: remotescheck.Faults,
+		Control:      paths.ControlSocket, Status: askStatus, Keys: askKeys, Get: get, Free: free,
 	}
 }
 
@@ -39,9 +47,9 @@ func askKeys(ctx context.Context, socket string) (control.Keys, error) {
 	return control.NewClient(socket).Keys(ctx)
 }
 
-func askAccounts(ctx context.Context, socket string) ([]workers.Account, error) {
+func askAccounts(ctx context.Context, socket string) ([]accounts.Account, error) {
 	known, err := control.NewClient(socket).Accounts(ctx)
-	var all []workers.Account
+	var all []accounts.Account
 	for _, account := range known.Accounts {
 		all = append(all, account.Account)
 	}
@@ -70,7 +78,7 @@ func get(ctx context.Context, url string) (status int, body []byte, err error) {
 	return res.StatusCode, body, err
 }
 
-func codexOf(w *codexhome.Worker, env []string, as reach.Account) (doctor.Codex, error) {
+func codexOf(w *codexhome.Worker, env []string, as reach.Account) (workerscheck.Codex, error) {
 	return w.Program(env, codexhome.Account{UID: as.UID, GID: as.GID})
 }
 
@@ -90,7 +98,7 @@ func (h host) runInWorker(ctx context.Context, socket string, command []string) 
 }
 
 // probe runs the probe of a dependency as root: on this machine's network, outside of the unit's sandbox.
-func (h host) probe(ctx context.Context, p dependency.Probe) (detail string, err error) {
+func (h host) probe(ctx context.Context, p dependencyconfig.Probe) (detail string, err error) {
 	checks, err := probe.Parse(p.Check, probe.Options{Version: h.version, Statuses: p.Status, Body: p.Body, CA: p.CA})
 	if err != nil {
 		return "", err
@@ -105,7 +113,7 @@ func free(dir string) (uint64, error) {
 }
 
 // clock reads the kernel's clock, which records whether a program keeps it right.
-func clock() (doctor.Clock, error) {
+func clock() (survey.Clock, error) {
 	state, err := unix.Adjtimex(&unix.Timex{})
-	return doctor.Clock{Now: time.Now(), Synced: state != unix.TIME_ERROR}, err
+	return survey.Clock{Now: time.Now(), Synced: state != unix.TIME_ERROR}, err
 }

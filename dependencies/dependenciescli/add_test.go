@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"codex-proxy/dependencies/dependency"
+	"codex-proxy/dependencies/dependencyconfig"
 	"codex-proxy/units"
 	"codex-proxy/units/unitstest"
 )
@@ -19,8 +19,8 @@ func TestAdd(t *testing.T) {
 	b := newBed(t)
 	b.presetsWith(t, "sleep")
 	require.NoError(t, b.Add(t.Context(), "temporal"))
-	file := b.fileOf("temporal")
-	s, err := dependency.Load(file)
+	file := b.of("temporal").file
+	s, err := dependencyconfig.Load(file)
 	require.NoError(t, err)
 	assert.Regexp(t, `^/(usr/)?bin/sleep$`, s.Command[0])
 	assert.Equal(t, "Temporal server temporal", s.Description)
@@ -57,10 +57,10 @@ func TestAddOfAnotherPreset(t *testing.T) {
 	b.presetsWith(t, "sleep")
 	b.Preset = "temporal"
 	require.NoError(t, b.Add(t.Context(), "night"))
-	s, err := dependency.Load(b.fileOf("night"))
+	s, err := dependencyconfig.Load(b.of("night").file)
 	require.NoError(t, err)
 	assert.Contains(t, s.Command, "/var/lib/codex-dependency/night/temporal.db")
-	text, err := os.ReadFile(b.fileOf("night"))
+	text, err := os.ReadFile(b.of("night").file)
 	require.NoError(t, err)
 	assert.Contains(t, string(text), `# The dependency "night": codex-dependency@night.service`)
 }
@@ -69,7 +69,7 @@ func TestAddOfAnotherPreset(t *testing.T) {
 func TestAddWithoutAPreset(t *testing.T) {
 	b := newBed(t)
 	require.NoError(t, b.Add(t.Context(), "search"))
-	file := b.fileOf("search")
+	file := b.of("search").file
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)
 	template, err := os.ReadFile(filepath.Join(b.Presets, "template.toml"))

@@ -9,7 +9,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"codex-proxy/internal/reach"
 	"codex-proxy/units"
 	"codex-proxy/units/unitstest"
 )
@@ -46,7 +45,7 @@ func dependenciesIn(t *testing.T, stdout, stderr *bytes.Buffer) *Dependencies {
 // write writes the file of a dependency.
 func (b *bed) write(t *testing.T, name, text string) {
 	t.Helper()
-	require.NoError(t, os.WriteFile(b.fileOf(name), []byte(text), 0o644))
+	require.NoError(t, os.WriteFile(b.of(name).file, []byte(text), 0o644))
 }
 
 // fill gives PATH one directory with these programs.
@@ -64,10 +63,5 @@ func fill(t *testing.T, programs ...string) (dir string) {
 
 // simple is a file of a server that is on each machine.
 const simple = "command = [\"/bin/sh\", \"-c\", \"exec sleep 1000\"]\n[probe]\ncheck = \"tcp:127.0.0.1:1\"\n"
-
-// account is a user with these ids.
-func account(uid, gid uint32, groups ...uint32) reach.Account {
-	return reach.Account{UID: uid, GID: gid, Groups: groups}
-}
 
 func lines(text string) []string { return strings.Split(strings.TrimSuffix(text, "\n"), "\n") }

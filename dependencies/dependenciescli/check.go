@@ -6,7 +6,8 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"codex-proxy/dependencies/dependency"
+	"codex-proxy/dependencies/dependenciescheck"
+	"codex-proxy/dependencies/dependencyconfig"
 	"codex-proxy/internal/cli"
 	"codex-proxy/notify"
 	"codex-proxy/units"
@@ -15,7 +16,7 @@ import (
 // Check prints the plan of a dependency's unit, and each fault that prevents its start with the remedy. With a fault
 // the exit status is 78.
 func (d *Dependencies) Check(ctx context.Context, name string) error {
-	s, err := dependency.Load(d.fileOf(name))
+	s, err := dependencyconfig.Load(d.of(name).file)
 	if err != nil {
 		return cli.Exit(cli.Config, err)
 	}
@@ -27,7 +28,7 @@ func (d *Dependencies) Check(ctx context.Context, name string) error {
 	if err := d.writePlan(s, unit, claims); err != nil {
 		return err
 	}
-	faults := append(faultsOf(s), claims.faults...)
+	faults := append(dependenciescheck.Faults(s), claims.faults...)
 	for _, fault := range faults {
 		d.print("fault: %s", fault)
 	}
@@ -40,8 +41,8 @@ func (d *Dependencies) Check(ctx context.Context, name string) error {
 // Report is Check as the command of a unit without a drop-in of its file: the fault of the file is the status of the
 // unit, and the exit status is always 78.
 func (d *Dependencies) Report(name string, notifier *notify.Notifier) error {
-	file := d.fileOf(name)
-	_, err := dependency.Load(file)
+	file := d.of(name).file
+	_, err := dependencyconfig.Load(file)
 	if err == nil {
 		err = fmt.Errorf("%s is valid, but systemd has not read it: systemctl daemon-reload, then start again", file)
 	}
@@ -50,7 +51,7 @@ func (d *Dependencies) Report(name string, notifier *notify.Notifier) error {
 }
 
 // writePlan writes the plan.
-func (d *Dependencies) writePlan(s *dependency.Settings, unit units.Description, claims claims) error {
+func (d *Dependencies) writePlan(s *dependencyconfig.Settings, unit units.Description, claims claims) error {
 	out := tabwriter.NewWriter(d.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(out, "%s is valid.\n\n", s.File)
 	for _, line := range [][2]string{
@@ -102,29 +103,29 @@ func commandWords(args []string) string {
 	return strings.Join(words, " ")
 }
 
-func userWords(s *dependency.Settings) string {
+func userWords(s *dependencyconfig.Settings) string {
 	if s.User != "" {
 		return s.User
 	}
 	return units.DependencyUser(s.Name) + ", a user of its own"
 }
 
-func writable(s *dependency.Settings) []string {
-	return append([]string{dependency.StateDir(s.Name), dependency.RuntimeDir(s.Name)}, s.Directories...)
+func writable(s *dependencyconfig.Settings) []string {
+	return append([]string{dependencyconfig.StateDir(s.Name), dependencyconfig.RuntimeDir(s.Name)}, s.Directories...)
 }
 
-func networkWords(n dependency.Network) string {
+func networkWords(n dependencyconfig.Network) string {
 	switch n {
-	case dependency.NoNetwork:
+	case dependencyconfig.NoNetwork:
 		return "none, only unix sockets"
-	case dependency.Loopback:
+	case dependencyconfig.Loopback:
 		return "this machine alone (127.0.0.0/8, ::1)"
 	default:
 		return "every network"
 	}
 }
 
-func checkWords(p dependency.Probe) string {
+func checkWords(p dependencyconfig.Probe) string {
 	words := fmt.Sprintf("%s every %s, at most %s each", p.Check, p.Interval, p.Timeout)
 	if p.Passes > 1 {
 		words += fmt.Sprintf("; ready after %d passes", p.Passes)
@@ -132,7 +133,7 @@ func checkWords(p dependency.Probe) string {
 	return words
 }
 
-func readyWords(p dependency.Probe) string {
+func readyWords(p dependencyconfig.Probe) string {
 	if p.Ready == "" {
 		return ""
 	}

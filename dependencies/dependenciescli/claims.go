@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"codex-proxy/dependencies/dependency"
+	"codex-proxy/dependencies/dependencyconfig"
 	"codex-proxy/dependencies/holders"
 	"codex-proxy/units"
 )
@@ -17,7 +17,7 @@ type claims struct {
 }
 
 // claims looks for the processes that hold claims of the dependency, as its unit does before each start.
-func (d *Dependencies) claims(ctx context.Context, s *dependency.Settings) claims {
+func (d *Dependencies) claims(ctx context.Context, s *dependencyconfig.Settings) claims {
 	var c claims
 	var ports []string
 	for _, port := range s.Ports {
@@ -26,7 +26,7 @@ func (d *Dependencies) claims(ctx context.Context, s *dependency.Settings) claim
 	}
 	c.ports = strings.Join(ports, ", ")
 	c.lock = s.Lock + ": " + d.held(ctx, &c, s.Name, holders.Claim{Lock: s.Lock})
-	d.held(ctx, &c, s.Name, holders.Claim{Data: append([]string{dependency.StateDir(s.Name)}, s.Directories...)})
+	d.held(ctx, &c, s.Name, holders.Claim{Data: append([]string{dependencyconfig.StateDir(s.Name)}, s.Directories...)})
 	return c
 }
 

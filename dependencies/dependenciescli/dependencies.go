@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"os/signal"
 	"path/filepath"
 	"syscall"
@@ -40,7 +39,15 @@ type Dependencies struct {
 	warned map[string]bool // lines that a watch has printed for people
 }
 
-func (d *Dependencies) fileOf(name string) string { return filepath.Join(d.Settings, name+".toml") }
+// of returns the dependency of that name, which may not exist.
+func (d *Dependencies) of(name string) dependency {
+	unit := units.Dependency(name)
+	return dependency{
+		name: name, unit: unit, file: filepath.Join(d.Settings, name+".toml"), dropIns: filepath.Join(d.Units,
+			unit+".d"),
+		state: []string{filepath.Join(d.States, name), filepath.Join(d.PrivateStates, name)},
+	}
+}
 
 // describe returns a unit of systemd. Without systemd it returns one that is not installed.
 func (d *Dependencies) describe(ctx context.Context, unit string) (units.Description, error) {
@@ -59,9 +66,4 @@ func interruptible(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithTimeout(ctx, jobBound)
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	return ctx, func() { stop(); cancel() }
-}
-
-func exists(path string) bool {
-	_, err := os.Lstat(path)
-	return err == nil
 }

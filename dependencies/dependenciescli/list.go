@@ -4,10 +4,9 @@ import (
 	"context"
 	"slices"
 
-	"codex-proxy/dependencies/dependency"
+	"codex-proxy/dependencies/dependencyconfig"
 	"codex-proxy/internal/listing"
 	"codex-proxy/probes"
-	"codex-proxy/units"
 	"codex-proxy/units/requires"
 	"codex-proxy/workers/control"
 )
@@ -28,7 +27,7 @@ func (d *Dependencies) List(ctx context.Context, _ string) error {
 }
 
 func (d *Dependencies) collect(ctx context.Context) (list, error) {
-	names, err := dependency.Names(d.Settings)
+	names, err := dependencyconfig.Names(d.Settings)
 	switch {
 	case err != nil && len(names) == 0:
 		return list{}, err
@@ -40,11 +39,12 @@ func (d *Dependencies) collect(ctx context.Context) (list, error) {
 	slices.Sort(names)
 	known := d.known(ctx)
 	rows, err := listing.Each(ctx, slices.Compact(names), func(ctx context.Context, name string) (row, error) {
-		unit, err := d.describe(ctx, units.Dependency(name))
+		dep := d.of(name)
+		unit, err := d.describe(ctx, dep.unit)
 		if err != nil {
 			return row{}, err
 		}
-		r := rowOf(name, d.fileOf(name), requires.Of(required, name), unit)
+		r := rowOf(name, dep.file, requires.Of(required, name), unit)
 		r.counted(known)
 		return r, nil
 	})
@@ -60,7 +60,7 @@ func (d *Dependencies) required() []requires.By {
 	return all
 }
 
-// known is the counts of a running service.
+// state is the counts of a running service.
 func (d *Dependencies) known(ctx context.Context) []probes.Dependency {
 	report, _, err := control.NewClient(d.Socket).Status(ctx)
 	if err != nil {

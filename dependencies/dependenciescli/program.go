@@ -4,12 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	"codex-proxy/dependencies/dependenciescheck"
 )
 
 // program is a server that a preset names without its directory.
@@ -73,7 +74,7 @@ func (p program) find(name, searchPath string) (string, error) {
 	var faults []string
 	for _, dir := range append(filepath.SplitList(searchPath), p.versions()...) {
 		path := filepath.Join(dir, name)
-		err := runnable(path)
+		err := dependenciescheck.Runnable(path)
 		if err == nil {
 			return path, nil
 		}
@@ -116,49 +117,9 @@ func besideOf(path, name, searchPath string) (string, error) {
 		dirs = append([]string{filepath.Dir(target)}, dirs...)
 	}
 	for _, dir := range append(dirs, filepath.SplitList(searchPath)...) {
-		if at := filepath.Join(dir, name); runnable(at) == nil {
+		if at := filepath.Join(dir, name); dependenciescheck.Runnable(at) == nil {
 			return at, nil
 		}
 	}
 	return "", fmt.Errorf("the program %s is missing beside %s", name, path)
-}
-
-// hidden are the directories that no unit of a dependency sees (ProtectHome=).
-var hidden = []string{"/home", "/root", "/run/user"}
-
-// errHidden means that the unit does not see the program.
-var errHidden = errors.New("the unit cannot see /home and /root (ProtectHome=yes); install it elsewhere, " +
-	"such as in /usr/local/bin")
-
-// runnable is nil for an executable file that a unit can see.
-func runnable(path string) error {
-	if !filepath.IsAbs(path) {
-		return fs.ErrNotExist
-	}
-	target, err := filepath.EvalSymlinks(path)
-	if err != nil {
-		return reason(err)
-	}
-	info, err := os.Stat(target)
-	switch {
-	case err != nil:
-		return reason(err)
-	case !info.Mode().IsRegular() || info.Mode()&0o111 == 0:
-		return errors.New("it is not executable")
-	}
-	for _, dir := range hidden {
-		if strings.HasPrefix(target, dir+"/") {
-			return errHidden
-		}
-	}
-	return nil
-}
-
-// reason is the error without the path, which stands before it.
-func reason(err error) error {
-	var e *fs.PathError
-	if errors.As(err, &e) {
-		return e.Err
-	}
-	return err
 }

@@ -39,7 +39,7 @@ func TestRemove(t *testing.T) {
 	dropIns := filepath.Join(b.Units, "codex-dependency@a.service.d")
 	require.NoError(t, os.MkdirAll(dropIns, 0o755))
 	require.NoError(t, b.Remove(t.Context(), "a"))
-	assert.NoFileExists(t, b.fileOf("a"))
+	assert.NoFileExists(t, b.of("a").file)
 	assert.FileExists(t, filepath.Join(private, "data"))
 	for call, times := range map[string]int{"StopUnit": 1, "DisableUnitFiles": 1, "ResetFailedUnit": 1, "Reload": 1} {
 		assert.Equal(t, times, b.systemd.Calls(call), call)
@@ -66,9 +66,9 @@ func TestRemoveOfWhatIsRequired(t *testing.T) {
 	b.settings(t, "workers/w.toml", "requires = [\"a\"]\n")
 	assert.EqualError(t, b.Remove(t.Context(), "a"), "codex-proxy.service, codex-worker@w.service require a: take it "+
 		"out of `requires` in "+b.Etc+"/config.toml, "+b.Etc+"/workers/w.toml, then systemctl daemon-reload")
-	assert.FileExists(t, b.fileOf("a"))
+	assert.FileExists(t, b.of("a").file)
 	assert.Zero(t, b.systemd.Calls("StopUnit"))
 	b.settings(t, "workers/w.toml", "requires = 1\n")
 	assert.ErrorContains(t, b.Remove(t.Context(), "a"), "it is not known what requires a: ")
-	assert.FileExists(t, b.fileOf("a"))
+	assert.FileExists(t, b.of("a").file)
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"codex-proxy/dependencies"
-	"codex-proxy/dependencies/dependency"
+	"codex-proxy/dependencies/dependencyconfig"
 	"codex-proxy/probes"
 	"codex-proxy/units"
 )
@@ -24,7 +24,7 @@ type row struct {
 func rowOf(name, file string, by []string, unit units.Description) row {
 	r := row{AtBoot: unit.FileState == "enabled"}
 	r.Dependency = dependencies.Once(dependencies.Required{Name: name, By: append([]string{}, by...)}, unit.State)
-	s, err := dependency.Load(file)
+	s, err := dependencyconfig.Load(file)
 	if err != nil {
 		r.Error = err.Error()
 		return r

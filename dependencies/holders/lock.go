@@ -75,7 +75,7 @@ func locksFile(fdinfo string) bool {
 	return false
 }
 
-// writes reports whether the text of /proc/PID/fdinfo/FD is that of a descriptor that is open for writing: flags is
+// writes reports whether the text of /proc/PID/fdinfo/FD describes a descriptor that is open for writing: flags is
 // octal, and its last two bits are the access mode (open(2)).
 func writes(fdinfo string) bool {
 	for line := range strings.Lines(fdinfo) {

@@ -51,7 +51,7 @@ func (s *search) add(pid int, what string, hold kind) {
 	h.add(what, hold)
 }
 
-// holders describes the processes that were found, and what no process was found for. A process of the server's own
+// holders describes the processes that were found, and the resources without one. A process of the server's own
 // unit counts for the lock only: the lock decides whether the server can start.
 func (s *search) holders(unit string) []Holder {
 	var list []Holder
@@ -73,8 +73,9 @@ func (s *search) holders(unit string) []Holder {
 	return append(onePerServer(list), s.unseen(seen)...)
 }
 
-// onePerServer leaves the first process of each service, and of each server outside of services, with what the others
-// hold: a server has many processes, and the end of the service, or of the server's top process, ends all of them.
+// onePerServer leaves the first process of each service, and of each server outside of services, with the resources of
+// the others: a server has many processes, and the end of the service, or of the server's top process, ends all of
+// them.
 func onePerServer(list []Holder) (kept []Holder) {
 	for _, h := range list {
 		i := slices.IndexFunc(kept, func(k Holder) bool {

@@ -3,10 +3,10 @@ package holders
 import "strings"
 
 // unitOf returns the system's unit of a process from its list of control groups (cgroups(7)): systemd gives each
-// service and scope a group of its own, below those of slices. It is empty for a process outside of all units.
+// service and scope a group of its own, below the groups of slices. It is empty for a process outside of all units.
 func unitOf(groups string) string {
 	for line := range strings.Lines(groups) {
-		// systemd's own hierarchy: that of version 2, or the named one of version 1.
+		// systemd's own hierarchy: version 2, or the named one of version 1.
 		path, v2 := strings.CutPrefix(line, "0::")
 		_, v1Path, v1 := strings.Cut(line, ":name=systemd:")
 		if v1 {

@@ -13,7 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"codex-proxy/dependencies/dependency"
+	"codex-proxy/dependencies/dependencyconfig"
 	"codex-proxy/dependencies/holders"
 	"codex-proxy/internal/cli"
 	"codex-proxy/internal/journal"
@@ -25,8 +25,8 @@ import (
 )
 
 // Dependency is `codex-proxy dependency-prepare`: it waits for the rest of the restart delay, and refuses the start if
-// a process outside of the unit holds what the dependency needs for itself. Also then the exit status is 0, because
-// systemd restarts a unit whose ExecStartPre= fails.
+// a process outside of the unit holds a resource that the dependency needs for itself. Also then the exit status is 0,
+// because systemd restarts a unit whose ExecStartPre= fails.
 func Dependency(ctx context.Context, name string, stderr io.Writer) error {
 	if err := units.ValidDependencyName(name); err != nil {
 		return cli.Exit(cli.Usage, err)
@@ -58,14 +58,14 @@ const hostRoot = "/proc/1/root"
 // inTheWay returns the reason why the dependency cannot start, or nothing. Nothing is looked for if its file has a
 // fault, which the unit's main process reports.
 func inTheWay(ctx context.Context, name string, logger *slog.Logger) string {
-	settings, err := dependency.Load(filepath.Join(paths.DependencySettings, name+".toml"))
+	settings, err := dependencyconfig.Load(filepath.Join(paths.DependencySettings, name+".toml"))
 	if err != nil {
 		return ""
 	}
 	if reason := missing(settings); reason != "" {
 		return reason
 	}
-	state := dependency.StateDir(name)
+	state := dependencyconfig.StateDir(name)
 	if filepath.Dir(settings.Lock) != state {
 		if err := homelock.MakeFile(hostRoot, settings.Lock); err != nil {
 			logger.Warn("the lock is left to the server's user", "error", err)
@@ -84,7 +84,7 @@ func inTheWay(ctx context.Context, name string, logger *slog.Logger) string {
 
 // missing returns the complaint about a program that is not there, which no restart mends, or about the first of the
 // directories that is none: the sandbox would leave it out.
-func missing(s *dependency.Settings) string {
+func missing(s *dependencyconfig.Settings) string {
 	if program := s.Command[0]; filepath.IsAbs(program) {
 		if _, err := os.Stat(program); errors.Is(err, fs.ErrNotExist) {
 			return fmt.Sprintf("%s: command: there is no program %s: install it, or name its path, and run "+

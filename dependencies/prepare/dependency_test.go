@@ -6,15 +6,15 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"codex-proxy/dependencies/dependency"
+	"codex-proxy/dependencies/dependencyconfig"
 )
 
 // What is not there is named before the start, because no restart mends it.
 func TestMissing(t *testing.T) {
 	dir := t.TempDir()
 	none := filepath.Join(dir, "none")
-	settings := func(program string, directories ...string) *dependency.Settings {
-		return &dependency.Settings{
+	settings := func(program string, directories ...string) *dependencyconfig.Settings {
+		return &dependencyconfig.Settings{
 			File: "/etc/x.toml", Name: "x", Command: []string{program}, Directories: directories,
 		}
 	}

@@ -1,31 +1,50 @@
 package checkup
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 )
 
-// limit bounds each check. The slowest runs codex twice.
-const limit = 12 * time.Second
+// Limit bounds each check. The slowest runs codex twice; on a busy machine polkit takes seconds for its first answers.
+const Limit = 25 * time.Second
 
-// Check is one check of a survey. Its name is stable: scripts match on it.
-type Check[Survey any] struct {
-	Name string
-	Run  func(context.Context, Survey) []Finding
+// Stage is a part of a report: the findings of an earlier stage explain later ones.
+type Stage int
+
+// The stages, in their order.
+const (
+	Ground   Stage = iota // systemd, and the files of the packages
+	Programs              // that the units run
+	Files                 // settings and data
+	Service               // its sockets, and its own report
+	Features              // the units beside the service
+	Machine               // the network and the kernel
+)
+
+// Check is one check of a program's doctor. Its name is stable: scripts match on it.
+type Check struct {
+	Name  string
+	Stage Stage
+	Run   func(context.Context) []Finding
 }
 
-// Examine makes every check, and reports in their order: the findings of earlier checks explain later findings. It
-// returns within half a minute even if checks hang.
-func Examine[Survey any](ctx context.Context, checks []Check[Survey], s Survey) Report {
+// Examine makes every check, and reports by stage, in the order of the checks. It returns within half a minute even if
+// checks hang.
+func Examine(ctx context.Context, checks []Check) Report {
+	checks = slices.SortedStableFunc(slices.Values(checks), func(a, b Check) int {
+		return cmp.Compare(a.Stage, b.Stage)
+	})
 	found := make([]chan []Finding, len(checks))
 	for i, c := range checks {
 		found[i] = make(chan []Finding, 1)
-		go func() { found[i] <- c.examine(ctx, s) }()
+		go func() { found[i] <- c.examine(ctx) }()
 	}
 	// A check may hang in the kernel, on a dead file system, where no context reaches
 	// it: Examine abandons it then.
-	patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit+time.Second)
+	patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), Limit+time.Second)
 	defer cancel()
 	var r Report
 	for i, c := range checks {
@@ -34,7 +53,7 @@ func Examine[Survey any](ctx context.Context, checks []Check[Survey], s Survey) 
 	return r
 }
 
-func (c Check[Survey]) await(patience context.Context, found <-chan []Finding) []Finding {
+func (c Check) await(patience context.Context, found <-chan []Finding) []Finding {
 	select {
 	case f := <-found:
 		return f
@@ -44,13 +63,13 @@ func (c Check[Survey]) await(patience context.Context, found <-chan []Finding) [
 	case f := <-found: // both channels were ready
 		return f
 	default:
-		return []Finding{Failure("", fmt.Sprintf("not checked: no answer within %s", limit),
+		return []Finding{Failure("", fmt.Sprintf("not checked: no answer within %s", Limit),
 			"look for a file system or service that hangs (dmesg, systemctl list-jobs)")}
 	}
 }
 
-func (c Check[Survey]) examine(ctx context.Context, s Survey) []Finding {
-	ctx, cancel := context.WithTimeout(ctx, limit)
+func (c Check) examine(ctx context.Context) []Finding {
+	ctx, cancel := context.WithTimeout(ctx, Limit)
 	defer cancel()
-	return c.Run(ctx, s)
+	return c.Run(ctx)
 }

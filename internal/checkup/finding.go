@@ -57,6 +57,9 @@ func Unchecked(subject, why, other string) Finding {
 	return Warning(subject, "not checked: "+why, "mend the findings of "+other+" first")
 }
 
+// Alone is the result of a check that has no other finding.
+func (f Finding) Alone() []Finding { return []Finding{f} }
+
 // OrPassed is the problems, or OK with detail if there are no problems.
 func OrPassed(problems []Finding, detail string) []Finding {
 	if len(problems) > 0 {

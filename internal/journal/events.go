@@ -150,9 +150,9 @@ var proxyEvents = []event{
 
 // remoteEvents are the events of remotes: their main process logs them into the journal of its unit.
 var remoteEvents = []event{
-	{"keeper-ready", "3655bcef5c8345648ec89127c713f083", "the keeper has readied codex"},
-	{"keeper-lost", "056d5b214cd84d39947c645f080ca6a8", "the keeper has lost codex"},
-	{"ledger-lost", "34ecbbacb97a44c08ef36f381b771c3b", "the ledger of turns is lost: cut turns do not go on"},
+	{"keeper-ready", "3655bcef5c8345648ec89127c713f083", "the main process has readied codex"},
+	{"keeper-lost", "056d5b214cd84d39947c645f080ca6a8", "the main process has lost codex"},
+	{"ledger-lost", "34ecbbacb97a44c08ef36f381b771c3b", "the turn journal is lost: cut turns do not go on"},
 	{"ledger-not-written", "4552895f81044cfab520b69d81d54142", "a turn that is cut now may not go on"},
 	{"thread-file-unread", "faa36afd5e0848b6badba7e955a5d88c", "cannot read codex's file of a thread"},
 	{"turn-not-continued", "f85ee1b1e06d45abac491ba8d45eb83c", "codex does not continue a thread"},
@@ -184,7 +184,7 @@ var remoteEvents = []event{
 	{"remote-turn-ended", "12a212904a6023af7a49df850dfff1bd", "a turn of a remote has ended"},
 	{"remote-approval-waits", "74c49227374254b003f74664c3f2a995", "a turn waits for a person, and nobody is attached"},
 	{"remote-tool-answered", "09e9d4de5ce2e2a19b7529a0a04cc84d",
-		"the keeper has answered a tool of a client that is gone"},
+		"the main process has answered a tool of a client that is gone"},
 	{"notification-failed", "0751b05bce8f4dac842afac8801e09f5", "the command of [notify] has failed"},
 	{"logins-accept", "d4d74ec549054a9abe4676a24e69fdf8", "cannot accept a remote"},
 	{"logins-ended", "c848839fed1a40909a4a21b4a12ffb01", "the connection of a remote to the logins has ended"},
@@ -225,6 +225,8 @@ var runnerEvents = []event{
 	{"environment-failed", "c06d3d410a9e464c91a931ca79f5861a", "an environment could not be built"},
 	{"environments-unfound", "234d7278c9d14cbeb4e09cf20f375d36", "cannot find the environments"},
 	{"environment-unremoved", "f5478b90bf0b44b9b97089c80651bc6a", "cannot remove an environment"},
+	{"snapshot-damaged", "a1553287f94f4655b1a69988555580f6", "the snapshot of a set-up is not there or not whole: the next session of its commit makes it anew"},
+	{"snapshot-unmarked", "343cc3bac5b74edfb92c2f59822776ab", "cannot record that a set-up is to be built anew"},
 	{"evicted", "97398e0f1e0c4377b6c93c574f3a8eb4", "something unused was removed to make room"},
 	{"commands-unfound", "f9fd9309c7f44f2cb74b8983dca36549", "cannot find the sessions that run"},
 	{"sessions-unexpired", "b951c4dda9cf43e0826f980a1876146c", "cannot find the sessions that have expired"},

@@ -30,7 +30,7 @@ const (
 	// that socket in a hand-off, too.
 	ReloadSocket = "reload"
 	// LoginsSocket is ListenSequentialPacket= of codex-proxy-logins.socket: remotes ask there for the logins of
-	// accounts. It is alone in its directory, which the fence of a remote hides.
+	// accounts. It is alone in its directory, which the namespaces of a remote hides.
 	LoginsSocket = LoginsDir + "/socket"
 	LoginsDir    = "/run/codex-logins"
 	// RemoteSockets holds ListenStream= of codex-remote@.socket.
@@ -94,8 +94,8 @@ const (
 	// TracesProgram sends traces. It alone links gRPC, which takes 1 MiB of memory in each process of a
 	// program.
 	TracesProgram = "/usr/lib/codex-proxy/codex-proxy-traces"
-	// RemoteInit is the first process of a remote's fence, which has little to initialise: each remote that runs keeps
-	// one.
+	// RemoteInit is the first process of a remote's namespaces, which has little to initialise: each remote that runs
+	// keeps one.
 	RemoteInit = "/usr/lib/codex-proxy/codex-proxy-remote-init"
 )
 

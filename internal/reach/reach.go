@@ -46,7 +46,7 @@ func Lookup(name string) (Account, error) {
 func Check(as Account, path string, want fs.FileMode) error {
 	target, err := filepath.EvalSymlinks(path)
 	if err != nil {
-		return reason(err)
+		return Reason(err)
 	}
 	for dir := filepath.Dir(target); ; dir = filepath.Dir(dir) {
 		if err := allowed(as, dir, 1); err != nil {
@@ -62,20 +62,27 @@ func Check(as Account, path string, want fs.FileMode) error {
 func allowed(as Account, path string, want fs.FileMode) error {
 	info, err := os.Stat(path)
 	if err != nil {
-		return reason(err)
+		return Reason(err)
 	}
-	owner := info.Sys().(*syscall.Stat_t)
-	mode := info.Mode().Perm()
+	if Permits(info, as, want) || hasList(path) {
+		return nil
+	}
+	return fmt.Errorf("the user has no permission for %s", path)
+}
+
+// Permits reports whether the mode of a file has all bits of want for the user, from 1 to 7 (inode(7)). It does not
+// look at access control lists. Everything is permitted to root.
+func Permits(info fs.FileInfo, as Account, want fs.FileMode) bool {
+	owner, mode := info.Sys().(*syscall.Stat_t), info.Mode().Perm()
 	switch {
+	case as.UID == 0:
+		return true
 	case owner.Uid == as.UID:
 		mode >>= 6
 	case slices.Contains(as.Groups, owner.Gid) || owner.Gid == as.GID:
 		mode >>= 3
 	}
-	if mode&want != 0 || hasList(path) {
-		return nil
-	}
-	return fmt.Errorf("the user has no permission for %s", path)
+	return mode&want == want
 }
 
 // hasList reports whether the file has an access control list (acl(5)).
@@ -84,8 +91,8 @@ func hasList(path string) bool {
 	return err == nil && size > 0
 }
 
-// reason is the error without the path, which stands before it.
-func reason(err error) error {
+// Reason is the error without the path, which stands before it.
+func Reason(err error) error {
 	var e *fs.PathError
 	if errors.As(err, &e) {
 		return e.Err

@@ -1,7 +1,6 @@
 package settingsfile
 
 import (
-	"fmt"
 	"strings"
 
 	"codex-proxy/internal/paths"
@@ -11,15 +10,15 @@ import (
 // longestDescription bounds a Description=, in bytes.
 const longestDescription = 256
 
-// CheckDescription is the fault of a text that Description= cannot hold.
+// CheckDescription is the fault of the key description, whose text Description= has to hold.
 func CheckDescription(text string) error {
 	switch err := unitfile.Printable(text); {
 	case err != nil:
-		return err
+		return Wrong("description", "%v", err)
 	case len(text) > longestDescription:
-		return fmt.Errorf("is longer than %d bytes", longestDescription)
+		return Wrong("description", "is longer than %d bytes", longestDescription)
 	case strings.TrimSpace(text) != text || strings.HasSuffix(text, `\`):
-		return fmt.Errorf("%q begins or ends with a space, or ends with a backslash: remove that", text)
+		return Wrong("description", "%q begins or ends with a space, or ends with a backslash: remove that", text)
 	}
 	return nil
 }

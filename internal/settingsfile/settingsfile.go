@@ -24,8 +24,8 @@ const MaxSize = 64 << 10
 
 // Kind is the kind of things that the files of a directory describe.
 type Kind struct {
-	One, Many string                  // as a person reads and writes them: remote, remotes
-	Valid     func(name string) error // the fault of a name that a unit cannot have
+	Many  string                  // as a person reads and writes them: remotes
+	Valid func(name string) error // the fault of a name that a unit cannot have
 }
 
 // Names returns the names of all that have a file in dir, sorted. A directory that does not exist has none. Files with

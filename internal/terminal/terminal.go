@@ -4,6 +4,7 @@ package terminal
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"time"
 
@@ -30,15 +31,44 @@ func Open(stream any) (*Terminal, error) {
 		return nil, ErrNone
 	}
 	again, err := os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", file.Fd()), os.O_RDWR|unix.O_NOCTTY, 0)
+	t := &Terminal{File: again}
+	if errors.Is(err, fs.ErrPermission) {
+		t, err = controlling(file, err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot open the terminal: %w", err)
 	}
-	return &Terminal{File: again}, nil
+	return t, nil
+}
+
+// controlling opens the controlling terminal, if that is the one of file. After su(1) the terminal belongs to another
+// user, and every user may open this one (tty(4)). denied is the error about another terminal.
+func controlling(file *os.File, denied error) (*Terminal, error) {
+	var stat unix.Stat_t
+	if err := unix.Fstat(int(file.Fd()), &stat); err != nil {
+		return nil, err
+	}
+	tty, err := os.OpenFile("/dev/tty", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		return nil, denied
+	}
+	t, device := &Terminal{File: tty}, uint32(0)
+	err = t.control(func(fd int) (err error) {
+		device, err = unix.IoctlGetUint32(fd, unix.TIOCGDEV)
+		return err
+	})
+	if err != nil || uint64(device) != stat.Rdev {
+		return nil, errors.Join(denied, tty.Close())
+	}
+	return t, nil
 }
 
 // Raw passes on each character as it is typed, also Ctrl-C, and shows none by itself, until Restore (cfmakeraw of
 // termios(3)).
 func (t *Terminal) Raw() error {
+	if t.before != nil {
+		return nil
+	}
 	before, err := t.attributes()
 	if err != nil {
 		return err
@@ -107,5 +137,8 @@ func (t *Terminal) control(do func(fd int) error) error {
 	return nil
 }
 
-// EndReading ends a Read that waits, and all later ones.
+// EndReading ends a Read that waits, and all later ones until ResumeReading.
 func (t *Terminal) EndReading() error { return t.SetReadDeadline(time.Unix(1, 0)) }
+
+// ResumeReading undoes EndReading.
+func (t *Terminal) ResumeReading() error { return t.SetReadDeadline(time.Time{}) }

@@ -155,7 +155,7 @@ func (h handing) succeed(t *testing.T, how string) *Successor {
 	return s
 }
 
-func TestHandOver(t *testing.T) {
+func TestHandOff(t *testing.T) {
 	h := newHanding(t)
 	s := h.succeed(t, "serve")
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -218,7 +218,7 @@ func writeFile(t *testing.T, text string) string {
 	return path
 }
 
-func TestHandOverFails(t *testing.T) {
+func TestHandOffFails(t *testing.T) {
 	for how, want := range map[string]string{
 		"exit":   "the new process ended (exit status 7) before it was ready",
 		"refuse": "cannot work like this",
@@ -250,7 +250,7 @@ func TestHandOverFails(t *testing.T) {
 }
 
 // A new process whose MAINPID= the service manager has not received does not serve.
-func TestHandOverWithoutTheServiceManager(t *testing.T) {
+func TestHandOffWithoutTheServiceManager(t *testing.T) {
 	h := newHanding(t)
 	s := h.succeed(t, "serve")
 	_, _, err := s.Await(t.Context())
@@ -278,7 +278,7 @@ func TestHandOverWithoutTheServiceManager(t *testing.T) {
 }
 
 // What does not fit into a message keeps this process in its place.
-func TestHandOverOfTooMuch(t *testing.T) {
+func TestHandOffOfTooMuch(t *testing.T) {
 	h := newHanding(t)
 	s := h.succeed(t, "serve")
 	_, _, err := s.Await(t.Context())

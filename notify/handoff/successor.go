@@ -165,7 +165,7 @@ func (s *Successor) Take(state any) (taken bool, err error) {
 	if err = s.reap(); err != nil {
 		err = fmt.Errorf("cannot release the new process: %w", err)
 	} else {
-		err = s.notifier.HandOver(s.PID)
+		err = s.notifier.HandOff(s.PID)
 	}
 	if err != nil {
 		_ = syscall.Kill(-s.PID, syscall.SIGKILL)

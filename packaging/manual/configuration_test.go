@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -40,11 +41,18 @@ func TestConfigurationInTheDocs(t *testing.T) {
 	}
 }
 
+var (
+	setting   = regexp.MustCompile(`^(?:# ?)?("[^"]+"|[A-Za-z_][A-Za-z0-9_.-]*) = \S`)
+	tableHead = regexp.MustCompile(`^(?:# ?)?\[{1,2}[A-Za-z0-9_."-]+\]{1,2}$`)
+)
+
 // runnerConfiguration is docs/runner-configuration.md, likewise.
 func runnerConfiguration(runner string) string {
 	return `# Configuration of codex-runner
 
 This page is made from the reference file in the package, ` + "`/etc/codex-runner/runner.toml`" + `. codex-runner.toml(5) has the same text.
+
+## runner.toml
 ` + markdownOf(runner)
 }
 
@@ -77,7 +85,7 @@ This page is made from the reference files in the package. codex-proxy.toml(5), 
 // the comment above them, and the rest is code.
 func markdownOf(text string) string {
 	var b strings.Builder
-	for _, block := range blocks(lines(text)) {
+	for _, block := range paragraphs(lines(text)) {
 		last := block[len(block)-1]
 		above := block[:len(block)-1]
 		if !anySetting(above) && (setting.MatchString(last) || tableHead.MatchString(last)) {
@@ -117,4 +125,67 @@ func languageOf(code string) string {
 		return "sh (not run by the tests: those of operations.md are)"
 	}
 	return ""
+}
+
+func anySetting(rows []string) bool {
+	for _, row := range rows {
+		if setting.MatchString(row) || tableHead.MatchString(row) {
+			return true
+		}
+	}
+	return false
+}
+
+type kind int
+
+const (
+	kindText kind = iota
+	kindCode
+	kindBreak
+)
+
+func kindOf(row string) kind {
+	content := strings.TrimPrefix(row, "#")
+	switch {
+	case strings.TrimSpace(content) == "":
+		return kindBreak
+	case setting.MatchString(row), tableHead.MatchString(row), strings.HasPrefix(content, "  "),
+		!strings.HasPrefix(row, "#"):
+		return kindCode
+	}
+	return kindText
+}
+
+// paragraphs splits lines at the empty ones, and where indented ones begin.
+func paragraphs(rows []string) [][]string {
+	var all [][]string
+	var block []string
+	for _, row := range append(rows, "") {
+		empty := strings.TrimSpace(row) == ""
+		begins := block != nil && indent(row) > 0 && indent(block[0]) == 0
+		if block != nil && (empty || begins) {
+			all, block = append(all, block), nil
+		}
+		if !empty {
+			block = append(block, row)
+		}
+	}
+	return all
+}
+
+func indent(row string) int { return len(row) - len(strings.TrimLeft(row, " ")) }
+
+// unindent takes away the indentation that all rows have.
+func unindent(rows []string) []string {
+	least := indent(rows[0])
+	for _, row := range rows {
+		if strings.TrimSpace(row) != "" {
+			least = min(least, indent(row))
+		}
+	}
+	out := make([]string, len(rows))
+	for i, row := range rows {
+		out[i] = row[min(least, len(row)):]
+	}
+	return out
 }

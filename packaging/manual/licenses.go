@@ -17,13 +17,13 @@ and what that needs, is of the GNU C Library (LGPL-2.1-or-later, with its
 exceptions); https://www.gnu.org/licenses/old-licenses/lgpl-2.1.html has the text.
 `
 
-// licenses are the licences of every Go module in the programs of the book's package, of Go, and of data of other
+// licenses are the licences of every Go module in the programs of the program's package, of Go, and of data of other
 // projects, which has its licence in the directory of a package of ours.
-func licenses(ctx context.Context, b book) (string, error) {
+func licenses(ctx context.Context, program string) (string, error) {
 	list := []string{"list", "-deps", "-f",
 		"{{with .Module}}{{if .Main}}" + ours + "{{$.ImportPath}}{{else}}{{.Path}} {{.Version}}{{end}}\t" +
 			"{{if .Main}}{{$.Dir}}{{else}}{{.Dir}}{{end}}{{end}}"}
-	out, err := exec.CommandContext(ctx, "go", append(list, b.sources...)...).Output()
+	out, err := exec.CommandContext(ctx, "go", append(list, "./cmd/"+program+"...")...).Output()
 	if err != nil {
 		return "", fmt.Errorf("cannot list the modules: %w", err)
 	}
@@ -33,7 +33,7 @@ func licenses(ctx context.Context, b book) (string, error) {
 	}
 	modules := append(lines(string(out)), "The Go programming language\t"+strings.TrimSpace(string(root)))
 	slices.Sort(modules)
-	text := fmt.Sprintf(licensesHead, b.program)
+	text := fmt.Sprintf(licensesHead, program)
 	for _, module := range slices.Compact(modules) {
 		name, dir, ok := strings.Cut(module, "\t")
 		if !ok { // a package without a module

@@ -1,7 +1,7 @@
 // Command manual writes the files that the packages hold in addition to a program: man pages and shell completions, the
 // compressed changelog and the licences. Their sources are the program's command tree, the reference files in
 // packaging/etc, the units and the documents for operators, so that pages and sources agree. It runs in the
-// repository's root. The base name of FILE is the name of the program: books.go has one book for each.
+// repository's root. The base name of FILE is the name of the program, and of the directory here with its pages.
 //
 //	manual -program FILE -out DIR
 package main
@@ -55,23 +55,23 @@ func write(ctx context.Context, program, out string) error {
 
 // manual returns every file by its name below -out.
 func manual(ctx context.Context, program string) (map[string][]byte, error) {
-	book, err := bookOf(filepath.Base(program))
+	b := book{program: filepath.Base(program)}
+	var err error
+	if b.date, err = date(); err != nil {
+		return nil, err
+	}
+	if b.commands, err = describe(ctx, program); err != nil {
+		return nil, err
+	}
+	pages, err := b.pages()
 	if err != nil {
 		return nil, err
 	}
-	commands, err := describe(ctx, program)
+	files, err := completions(b.program)
 	if err != nil {
 		return nil, err
 	}
-	pages, err := book.pages(commands)
-	if err != nil {
-		return nil, err
-	}
-	files, err := completions(book.program)
-	if err != nil {
-		return nil, err
-	}
-	if pages["doc/licenses"], err = licenses(ctx, book); err != nil {
+	if pages["doc/licenses"], err = licenses(ctx, b.program); err != nil {
 		return nil, err
 	}
 	changelog, err := os.ReadFile("CHANGELOG.md")

@@ -36,7 +36,7 @@ var made = sync.OnceValues(func() (map[string][]byte, error) {
 		return nil, err
 	}
 	all := map[string][]byte{}
-	for _, name := range []string{proxyBook.program, runnerBook.program} {
+	for _, name := range []string{"codex-proxy", "codex-runner"} {
 		if err := makeOne(all, filepath.Join(dir, name)); err != nil {
 			return nil, err
 		}
@@ -47,7 +47,9 @@ var made = sync.OnceValues(func() (map[string][]byte, error) {
 // makeOne builds a program and adds what is made of it.
 func makeOne(all map[string][]byte, program string) error {
 	name := filepath.Base(program)
-	if out, err := exec.Command("go", "build", "-o", program, "./cmd/"+name).CombinedOutput(); err != nil {
+	build := exec.Command("go", "build", "-ldflags=-s -w", "-o", program, "./cmd/"+name)
+	build.Env = append(os.Environ(), "CGO_ENABLED=0") // as make builds the program that the pages are made of
+	if out, err := build.CombinedOutput(); err != nil {
 		return &exec.Error{Name: string(out), Err: err}
 	}
 	files, err := manual(context.Background(), program)
@@ -121,6 +123,15 @@ func TestPagesAreClean(t *testing.T) {
 	}
 }
 
+const (
+	proxyFile  = "packaging/etc/config.toml"
+	workerFile = "packaging/etc/workers/default.toml"
+	// dependencyFile is the preset that has every key.
+	dependencyFile = "packaging/dependencies/template.toml"
+	remoteFile     = "packaging/remotes/template.toml"
+	runnerFile     = "packaging/runner/runner.toml"
+)
+
 var overstrike = regexp.MustCompile(`.\x08`)
 
 // rendered is what a reader sees, on one line.
@@ -183,8 +194,8 @@ func TestUnitPages(t *testing.T) {
 	assert.Contains(t, dependency, "a generator makes a drop-in of the file")
 	assert.Contains(t, dependency, "RestartPreventExitStatus= A refused start and an invalid file")
 	assert.Contains(t, rendered(t, "codex-runner/man/codex-runner.service.8.gz"), "Restart= Sessions run on meanwhile")
-	var r roff
-	assert.ErrorContains(t, r.sectionOf("# T\n\n## One\n", "Two"), `there is no section "Two"`)
+	_, err := section("docs/operations.md", "Two")
+	assert.ErrorContains(t, err, `there is no section "Two"`)
 }
 
 // installed puts the program on PATH and returns the path of a completion script.

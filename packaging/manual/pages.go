@@ -1,139 +1,161 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
+	"text/template"
+
+	"github.com/cpuguy83/go-md2man/v2/md2man"
 )
 
-const unitDir = "packaging/systemd/"
+// book is the source of the man pages of a program, in addition to the templates in the directory of its name:
+// Markdown, one file a page, with the functions below.
+type book struct {
+	program, date string
+	commands      []command
+}
 
-// sources are the texts that the pages of a book are made of.
-type sources struct {
-	book
-	date     string
-	commands []command
-	files    map[string]string
+// functions returns the functions of the templates. Each returns Markdown.
+func (b book) functions() template.FuncMap {
+	return template.FuncMap{
+		"synopsis": b.synopsis, "commands": b.reference, "section": section, "body": body,
+		"directives": directives,
+	}
 }
 
 // pages returns the pages by their names below -out, without .gz.
-func (b book) pages(commands []command) (map[string]string, error) {
-	s := sources{book: b, commands: commands, files: map[string]string{}}
-	var err error
-	if s.date, err = date(); err != nil {
-		return nil, err
+func (b book) pages() (map[string]string, error) {
+	templates, err := template.New("").Funcs(b.functions()).ParseGlob("packaging/manual/" + b.program + "/*.md")
+	if err != nil {
+		return nil, fmt.Errorf("%s has no pages: %w", b.program, err)
 	}
-	if err := s.read(b.operations); err != nil {
-		return nil, err
-	}
-	pages := map[string]string{"man/" + b.program + ".1": s.programPage()}
-	for _, p := range b.settings {
-		if err := s.read(p.source); err != nil {
+	pages := map[string]string{}
+	for _, page := range templates.Templates() {
+		name := strings.TrimSuffix(page.Name(), ".md")
+		section := strings.TrimPrefix(filepath.Ext(name), ".")
+		if section == "" { // a part of several pages
+			continue
+		}
+		var text bytes.Buffer
+		fmt.Fprintf(&text, "%% %q %q %q %q\n\n", strings.ToUpper(strings.TrimSuffix(name, "."+section)), section,
+			b.date, b.program)
+		if err := page.Execute(&text, nil); err != nil {
 			return nil, err
 		}
-		pages["man/"+p.name+".5"] = s.settingsPage(p)
-	}
-	for _, u := range b.units {
-		if err := s.read(unitDir + u.unit); err != nil {
-			return nil, err
-		}
-		if pages["man/"+u.unit+".8"], err = s.unitPage(u); err != nil {
-			return nil, err
-		}
+		pages["man/"+name] = tidy(md2man.Render(text.Bytes()))
 	}
 	return pages, nil
 }
 
-func (s sources) read(name string) error {
-	text, err := os.ReadFile(name)
-	s.files[name] = string(text)
-	return err
+// tidy removes the empty lines that md2man leaves between paragraphs, which man(7) would show, and folds long lines of
+// text.
+func tidy(page []byte) string {
+	var b strings.Builder
+	example := false
+	for line := range strings.Lines(string(page)) {
+		switch {
+		case line == ".EX\n" || line == ".EE\n":
+			example = line == ".EX\n"
+		case strings.HasPrefix(line, ".SS "):
+			line = strings.ReplaceAll(minus.Replace(line), `"`, `\(dq`) // else quotes group arguments
+		case strings.HasPrefix(line, "."):
+		case example:
+			line = minus.Replace(line)
+		case line == "\n":
+			continue
+		default:
+			line = folded(minus.Replace(line))
+		}
+		b.WriteString(line)
+	}
+	return b.String()
 }
 
-// programPage is the page of section 1.
-func (s sources) programPage() string {
-	r := newPage(s.program, s.program, 1, s.date, s.summary)
-	r.section("Synopsis")
-	for _, c := range s.commands {
-		r.synopsis(c)
+const longest = 76
+
+// minus keeps names whole, which may be broken at hyphens.
+var minus = strings.NewReplacer(`\-`, `\-`, "-", `\-`)
+
+// folded is a line of text in lines that are not too long. No word of it becomes a request, which begins with . or ':
+// the escape before it prints nothing.
+func folded(line string) string {
+	var b strings.Builder
+	column := 0
+	for i, word := range strings.Fields(line) {
+		switch {
+		case i == 0:
+		case column+1+len(word) > longest:
+			b.WriteByte('\n')
+			column = 0
+			if strings.IndexByte(".'", word[0]) >= 0 {
+				word = `\&` + word
+			}
+		default:
+			b.WriteByte(' ')
+			column++
+		}
+		b.WriteString(word)
+		column += len(word)
 	}
-	r.section("Description")
-	r.paragraph(s.description)
+	return b.String() + "\n"
+}
+
+// synopsis has the forms of all commands.
+func (b book) synopsis() string {
+	var all []string
+	for _, c := range b.commands {
+		all = append(all, c.forms())
+	}
+	return strings.Join(all, "\n\n")
+}
+
+// reference describes all commands.
+func (b book) reference() string {
+	var all []string
 	var group string
-	for _, c := range s.commands {
+	for _, c := range b.commands {
 		if c.Group != group {
 			group = c.Group
-			r.section(group)
+			all = append(all, "# "+strings.ToUpper(group))
 		}
-		r.subsection(s.program + " " + c.Name)
-		r.synopsis(c)
-		r.help(c.Text)
+		all = append(all, "### "+b.program+" "+c.Name, c.forms(), blocks(lines(c.Text), ""))
 		for _, o := range c.Options {
-			r.option(o)
+			all = append(all, item(plain(o.Tag), blocks(lines(o.Text), within)))
 		}
 	}
-	r.items("Exit status", s.status)
-	r.items("Files", s.book.files)
-	r.seeAlso(s.seeAlso...)
-	return r.String()
+	return strings.Join(all, "\n\n")
 }
 
-func (r *roff) synopsis(c command) {
+func (c command) forms() string {
+	var all []string
 	for _, form := range c.Synopsis {
-		r.next()
-		r.bold(form)
+		all = append(all, bold(plain(form)))
 	}
+	return strings.Join(all, "\n\n")
 }
 
-// settingsPage is the page of a reference file.
-func (s sources) settingsPage(p settingsPage) string {
-	r := newPage(s.program, p.name, 5, s.date, p.summary+" of "+s.program)
-	r.section("Synopsis")
-	r.text(p.path)
-	r.section("Description")
-	r.reference(s.files[p.source])
-	r.items("Files", s.book.files)
-	r.seeAlso(s.settingsSeeAlso...)
-	return r.String()
+// section is the section (##) of that title of a document, with its heading.
+func section(document, title string) (string, error) {
+	text, err := body(document, title)
+	return "# " + strings.ToUpper(title) + "\n" + text, err
 }
 
-// unitPage is the unit's page of section 8.
-func (s sources) unitPage(u unitPage) (string, error) {
-	r := newPage(s.program, u.unit, 8, s.date, u.summary)
-	r.section("Synopsis")
-	r.text(u.synopsis)
-	r.section("Description")
-	r.paragraph(u.description)
-	for _, text := range u.paragraphs {
-		r.paragraph(text)
+// body is a section of a document without its heading. If there is none it is an error: the document was changed
+// without its page.
+func body(document, title string) (string, error) {
+	text, err := os.ReadFile(document)
+	if err != nil {
+		return "", err
 	}
-	for _, title := range u.sections {
-		if err := r.sectionOf(s.files[s.operations], title); err != nil {
-			return "", fmt.Errorf("%s: %w", s.operations, err)
-		}
+	_, rest, ok := strings.Cut(string(text), "\n## "+title+"\n")
+	if !ok {
+		return "", fmt.Errorf("there is no section %q in %s", title, document)
 	}
-	r.unit(s.files[unitDir+u.unit])
-	r.items("Files", s.book.files)
-	r.seeAlso(s.unitSeeAlso...)
-	return r.String(), nil
-}
-
-// items is a section of tags, each with its text.
-func (r *roff) items(title string, items [][2]string) {
-	r.section(title)
-	for _, item := range items {
-		r.item(item[0], item[1])
-	}
-}
-
-func (r *roff) seeAlso(pages ...string) {
-	r.section("See also")
-	for i, page := range pages {
-		name, section, _ := strings.Cut(page, "(")
-		end := ","
-		if i == len(pages)-1 {
-			end = ""
-		}
-		fmt.Fprintf(r, ".BR %s (%s%s\n", escape(name), section, end)
-	}
+	text, _, _ = bytes.Cut([]byte(rest), []byte("\n## "))
+	return heading.ReplaceAllStringFunc(unlinked(itemised(string(text))), func(key string) string {
+		return "### " + plain(strings.Trim(key, "#` "))
+	}), nil
 }

@@ -82,3 +82,18 @@ func TestEveryUnitHasARow(t *testing.T) {
 		assert.Contains(t, doc, "\n| "+name+" | ", name)
 	}
 }
+
+// A build gets of the kernel and of /proc what a session gets: packages are built with the same programs.
+func TestBuildsAreConfinedAsSessions(t *testing.T) {
+	units := services(t)
+	lines := func(name string) (all []string) {
+		for line := range strings.Lines(units[name]) {
+			if strings.HasPrefix(line, "SystemCallFilter=") || strings.Contains(line, "/proc/") {
+				all = append(all, line)
+			}
+		}
+		return all
+	}
+	require.NotEmpty(t, lines("codex-session@.service"))
+	assert.Equal(t, lines("codex-session@.service"), lines("codex-environment@.service"))
+}

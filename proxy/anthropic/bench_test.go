@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"codex-proxy/proxy/openai"
+	"codex-proxy/proxy/chat/wire"
 )
 
 // BenchmarkText is a delta of a text, to compare with BenchmarkChatText: the two are most of the events of a stream.
@@ -19,7 +19,7 @@ func BenchmarkText(b *testing.B) {
 }
 
 func BenchmarkChatText(b *testing.B) {
-	w := openai.Answer{ID: "chatcmpl-00000000000000000000000000000000", Created: time.Now().Unix(), Model: "gpt-5"}.TextWriter(0)
+	w := wire.Answer{ID: "chatcmpl-00000000000000000000000000000000", Created: time.Now().Unix(), Model: "gpt-5"}.TextWriter(0)
 	b.ReportAllocs()
 	for b.Loop() {
 		_ = w.WriteEvent(io.Discard, "some words of an answer ")

@@ -12,6 +12,9 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"codex-proxy/proxy/openai"
+	"codex-proxy/proxy/openai/clienttool"
+	"codex-proxy/proxy/openai/jsonbody"
+	"codex-proxy/proxy/openai/media"
 )
 
 // Types of blocks.
@@ -27,13 +30,13 @@ const (
 // become text.
 type BlockParam struct {
 	Type      string
-	At        string        // its path, for errors; of an image, the path of its source
-	Text      string        // of text, and the summary of thinking
-	Signature string        // of thinking: as it was sent to the client, or another API's
-	Image     *openai.Image // of an image
-	Call      *openai.ToolCall
-	CallID    string        // of a tool_result: the call that it answers
-	Parts     []openai.Part // of a tool_result: at least one
+	At        string       // its path, for errors; of an image, the path of its source
+	Text      string       // of text, and the summary of thinking
+	Signature string       // of thinking: as it was sent to the client, or another API's
+	Image     *media.Image // of an image
+	Call      *clienttool.Call
+	CallID    string       // of a tool_result: the call that it answers
+	Parts     []media.Part // of a tool_result: at least one
 }
 
 // rawBlock is a block in a request.
@@ -64,7 +67,7 @@ func eachBlock(from *jsontext.Decoder, read func(at string, b *rawBlock) error) 
 	var b rawBlock // one for all: it is large
 	for i := 0; from.PeekKind() != ']'; i++ {
 		at := strconv.Itoa(i)
-		if i == openai.MaxList {
+		if i == jsonbody.MaxList {
 			return openai.Invalid("invalid_value", "", fmt.Sprintf("a list must not hold more than %d blocks", i))
 		}
 		b = rawBlock{}
@@ -101,19 +104,19 @@ type blockReader struct {
 }
 
 // content reads a string or a list of blocks.
-func (r *blockReader) content(c content, at, role string) ([]BlockParam, error) {
+func (r *blockReader) content(c jsonbody.Content, at, role string) ([]BlockParam, error) {
 	r.role, r.blocks, r.pdf = role, nil, ""
 	switch {
-	case !c.set:
+	case !c.Set:
 		return nil, required(at)
-	case c.blocks == nil:
-		r.text(at, c.text)
-	case jsontext.Value(c.blocks).Kind() != '[':
+	case c.Parts == nil:
+		r.text(at, c.Text)
+	case jsontext.Value(c.Parts).Kind() != '[':
 		return nil, openai.Invalid("invalid_type", at, at+": must be a string or a list of content blocks")
 	default:
 		list := blockList(func(index string, b *rawBlock) error { return r.block(b, at+"."+index) })
-		if err := openai.Unmarshal(c.blocks, &list); err != nil {
-			return nil, under(at, relative(at, openai.DecodeError(err)))
+		if err := jsonbody.Unmarshal(c.Parts, &list); err != nil {
+			return nil, under(at, relative(at, jsonbody.DecodeError(err)))
 		}
 	}
 	switch {
@@ -202,7 +205,7 @@ func (r *blockReader) block(b *rawBlock, at string) error {
 }
 
 // parts adds parts of the user as blocks.
-func (r *blockReader) parts(parts []openai.Part, err error) error {
+func (r *blockReader) parts(parts []media.Part, err error) error {
 	for _, p := range parts {
 		if p.Image == nil {
 			r.text(p.At, p.Text)
@@ -226,13 +229,13 @@ func (r *blockReader) toolUse(b *rawBlock, at string) error {
 	case b.Input.Kind() != '{':
 		return invalid(at+".input", "Input should be a valid dictionary")
 	}
-	if err := openai.CheckToolName(at+".name", b.Name); err != nil {
+	if err := jsonbody.CheckName(at+".name", b.Name); err != nil {
 		return err
 	}
 	if err := b.Input.Compact(jsontext.AllowDuplicateNames(true)); err != nil {
 		return invalid(at+".input", err.Error()) // not possible: the body is JSON
 	}
-	call := &openai.ToolCall{ID: b.ID, Name: b.Name, Arguments: string(b.Input)}
+	call := &clienttool.Call{ID: b.ID, Name: b.Name, Arguments: string(b.Input)}
 	r.blocks = append(r.blocks, BlockParam{Type: BlockToolUse, At: at, Call: call})
 	return nil
 }
@@ -249,7 +252,7 @@ func (r *blockReader) toolResult(b *rawBlock, at string) error {
 		return err
 	}
 	if len(parts) == 0 {
-		parts = []openai.Part{{At: at}}
+		parts = []media.Part{{At: at}}
 	}
 	if b.IsError {
 		parts = markError(parts)
@@ -258,11 +261,11 @@ func (r *blockReader) toolResult(b *rawBlock, at string) error {
 	return nil
 }
 
-func markError(parts []openai.Part) []openai.Part {
+func markError(parts []media.Part) []media.Part {
 	first := &parts[0]
 	switch {
 	case first.Image != nil:
-		return slices.Insert(parts, 0, openai.Part{Text: strings.TrimSpace(errorPrefix), At: first.At})
+		return slices.Insert(parts, 0, media.Part{Text: strings.TrimSpace(errorPrefix), At: first.At})
 	case !strings.Contains(strings.ToLower(first.Text[:min(len(first.Text), 64)]), "error"):
 		first.Text = errorPrefix + first.Text
 	}

@@ -7,6 +7,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"codex-proxy/proxy/openai"
+	"codex-proxy/proxy/openai/jsonbody"
+	"codex-proxy/proxy/openai/parameter"
 )
 
 // Head has the fields of an answer before its first block.
@@ -53,7 +55,7 @@ func NewBuilder(req *MessageRequest, head Head, mark string) *Builder {
 		message: Message{ID: head.ID, Type: "message", Role: roleAssistant, Model: head.Model, Content: []Block{},
 			Usage: UsageOf(nil)},
 		whole: head.Whole, tools: make(map[string]string, len(req.Tools)), single: req.Single, thinking: req.Thinking,
-		summary: req.Reasoning.Summary != "" && req.Reasoning.Summary != openai.NoSummary, mark: mark,
+		summary: req.Reasoning.Summary != "" && req.Reasoning.Summary != parameter.NoSummary, mark: mark,
 		safeguards: req.Safeguards,
 	}
 	b.message.Usage.InputTokens = head.InputTokens
@@ -135,7 +137,7 @@ type summaryPart struct {
 func (b *Builder) Item(raw json.RawMessage) []Event {
 	b.events = b.events[:0]
 	var item modelItem
-	if openai.Unmarshal(raw, &item) != nil {
+	if jsonbody.Unmarshal(raw, &item) != nil {
 		return nil
 	}
 	switch item.Type {

@@ -15,6 +15,7 @@ import (
 
 	"codex-proxy/proxy/openai"
 	"codex-proxy/test/contract"
+	"codex-proxy/test/nightly"
 )
 
 func schema(t testing.TB) *contract.Schema {
@@ -58,7 +59,7 @@ func TestRandomAnswersFitTheSchemas(t *testing.T) {
 	s := schema(t)
 	requests := []string{"", thinking, `"thinking":{"type":"adaptive","display":"omitted"}`,
 		thinking + `,"tool_choice":{"type":"auto","disable_parallel_tool_use":true}`}
-	for seed := range uint64(400) {
+	for seed := range uint64(nightly.Or(400, 100)) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		b := builder(t, requests[random.IntN(len(requests))], true)
 		var stream bytes.Buffer

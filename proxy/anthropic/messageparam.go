@@ -1,15 +1,12 @@
 package anthropic
 
 import (
-	"bytes"
 	"fmt"
 	"slices"
 	"strconv"
 
-	jsonv2 "github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
-
 	"codex-proxy/proxy/openai"
+	"codex-proxy/proxy/openai/jsonbody"
 )
 
 // MessageParam is one message of the conversation.
@@ -21,38 +18,16 @@ type MessageParam struct {
 
 // rawMessage is a message in a request.
 type rawMessage struct {
-	Role    string  `json:"role"`
-	Content content `json:"content"`
-}
-
-// content is a string or a list of blocks, which are decoded later, message by message, so that the first invalid one
-// ends the work.
-type content struct {
-	set    bool
-	text   string
-	blocks []byte // the value, if it is no string
-}
-
-// UnmarshalJSONFrom accepts both forms.
-func (c *content) UnmarshalJSONFrom(from *jsontext.Decoder) error {
-	kind := from.PeekKind()
-	c.set = kind != 'n'
-	if kind == '"' {
-		return jsonv2.UnmarshalDecode(from, &c.text)
-	}
-	data, err := from.ReadValue()
-	if c.set {
-		c.blocks = bytes.Clone(data)
-	}
-	return err
+	Role    string           `json:"role"`
+	Content jsonbody.Content `json:"content"`
 }
 
 func (raw *rawRequest) applyMessages(req *MessageRequest) error {
 	switch {
 	case len(raw.Messages) == 0:
 		return openai.Invalid("messages_required", "messages", "messages: at least one message is required")
-	case len(raw.Messages) > openai.MaxList:
-		return invalid("messages", fmt.Sprintf("must not hold more than %d messages", openai.MaxList))
+	case len(raw.Messages) > jsonbody.MaxList:
+		return invalid("messages", fmt.Sprintf("must not hold more than %d messages", jsonbody.MaxList))
 	}
 	reader := blockReader{request: req}
 	req.Messages = make([]MessageParam, 0, len(raw.Messages))
@@ -61,7 +36,7 @@ func (raw *rawRequest) applyMessages(req *MessageRequest) error {
 		if err != nil {
 			return err
 		}
-		raw.Messages[i].Content.blocks = nil // its memory is needed for the next ones
+		raw.Messages[i].Content.Parts = nil // its memory is needed for the next ones
 		req.Messages = append(req.Messages, m)
 	}
 	if err := pairTools(req.Messages); err != nil {

@@ -8,6 +8,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"codex-proxy/proxy/openai"
+	"codex-proxy/proxy/openai/clienttool"
+	"codex-proxy/proxy/openai/media"
 )
 
 // deepest is the depth of a block that may have blocks: a document in a search result of a tool has it. Each level
@@ -17,12 +19,12 @@ const deepest = 7
 // nested is the content of a block: text, or blocks of the user. The paths of its parts are relative to the block that
 // holds it. Its error counts only if the content of the block is read: a record of a server's tool holds anything.
 type nested struct {
-	parts []openai.Part
+	parts []media.Part
 	err   error
 }
 
 // read returns the parts, with paths below the block at.
-func (n *nested) read(at string) ([]openai.Part, error) {
+func (n *nested) read(at string) ([]media.Part, error) {
 	for i := range n.parts {
 		n.parts[i].At = at + "." + n.parts[i].At
 	}
@@ -36,7 +38,7 @@ func (n *nested) UnmarshalJSONFrom(from *jsontext.Decoder) error {
 	case kind == '"':
 		var text string
 		err := jsonv2.UnmarshalDecode(from, &text)
-		n.parts = []openai.Part{{Text: text, At: "content"}}
+		n.parts = []media.Part{{Text: text, At: "content"}}
 		return err
 	case kind == '[' && from.StackDepth() > deepest:
 		n.err = unsupported("content", "content: blocks cannot be in so many others")
@@ -56,7 +58,7 @@ func (n *nested) UnmarshalJSONFrom(from *jsontext.Decoder) error {
 }
 
 // parts is a block of the user that can also be in the result of a tool.
-func (b *rawBlock) parts(at string) ([]openai.Part, error) {
+func (b *rawBlock) parts(at string) ([]media.Part, error) {
 	switch b.Type {
 	case "":
 		return nil, required(at + ".type")
@@ -64,7 +66,7 @@ func (b *rawBlock) parts(at string) ([]openai.Part, error) {
 		if b.Text == nil {
 			return nil, required(at + ".text")
 		}
-		return []openai.Part{{Text: *b.Text, At: at}}, nil
+		return []media.Part{{Text: *b.Text, At: at}}, nil
 	case BlockImage:
 		return b.Source.image(at + ".source")
 	case "document":
@@ -74,7 +76,7 @@ func (b *rawBlock) parts(at string) ([]openai.Part, error) {
 		parts, err := b.Content.read(at)
 		return framed(at, head, parts, "\n[end of the search result]"), err
 	case "tool_reference":
-		return []openai.Part{{Text: fmt.Sprintf("The tool %s can be called.", wireName(b.ToolName)), At: at}}, nil
+		return []media.Part{{Text: fmt.Sprintf("The tool %s can be called.", wireName(b.ToolName)), At: at}}, nil
 	}
 	if hosted(b.Type) {
 		return nil, nil
@@ -84,7 +86,7 @@ func (b *rawBlock) parts(at string) ([]openai.Part, error) {
 }
 
 // document is the text of a document between two lines with its title.
-func (b *rawBlock) document(at string) ([]openai.Part, error) {
+func (b *rawBlock) document(at string) ([]media.Part, error) {
 	parts, err := b.Source.document(at + ".source")
 	if err != nil {
 		return nil, err
@@ -101,13 +103,13 @@ func (b *rawBlock) document(at string) ([]openai.Part, error) {
 }
 
 // framed is parts between two texts. A single text stays one.
-func framed(at, head string, parts []openai.Part, tail string) []openai.Part {
+func framed(at, head string, parts []media.Part, tail string) []media.Part {
 	if len(parts) == 1 && parts[0].Image == nil {
-		return []openai.Part{{Text: head + parts[0].Text + tail, At: at}}
+		return []media.Part{{Text: head + parts[0].Text + tail, At: at}}
 	}
-	list := make([]openai.Part, 0, len(parts)+2)
-	list = append(list, openai.Part{Text: head, At: at})
-	return append(append(list, parts...), openai.Part{Text: tail, At: at})
+	list := make([]media.Part, 0, len(parts)+2)
+	list = append(list, media.Part{Text: head, At: at})
+	return append(append(list, parts...), media.Part{Text: tail, At: at})
 }
 
 // longTitle is how much of a title is looked at, in bytes: its words take eight times as much memory.
@@ -121,4 +123,4 @@ func oneLine(s string) string {
 	return openai.Bounded(strings.Join(strings.Fields(s), " "))
 }
 
-func wireName(name string) string { return openai.WireName("", name) }
+func wireName(name string) string { return clienttool.WireName("", name) }

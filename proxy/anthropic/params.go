@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"codex-proxy/proxy/openai"
+	"codex-proxy/proxy/openai/jsonbody"
 )
 
 // rule is the treatment of a request parameter.
@@ -91,7 +92,7 @@ const (
 
 // checkParams refuses the parameters that are refused, and returns the ignored ones. A null, false or empty value
 // counts as unset. Unknown parameters are ignored, and named if a header can hold their names, up to a number.
-func checkParams(fields map[string]openai.ValuePrefix) (ignoredParams []string, err error) {
+func checkParams(fields map[string]jsonbody.ValuePrefix) (ignoredParams []string, err error) {
 	unknown := 0
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		p, known := params[name]

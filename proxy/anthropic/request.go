@@ -7,6 +7,11 @@ import (
 	"strings"
 
 	"codex-proxy/proxy/openai"
+	"codex-proxy/proxy/openai/clienttool"
+	"codex-proxy/proxy/openai/jsonbody"
+	"codex-proxy/proxy/openai/jsonschema"
+	"codex-proxy/proxy/openai/media"
+	"codex-proxy/proxy/openai/parameter"
 )
 
 // MessageRequest is a validated request of POST /v1/messages or POST /v1/messages/count_tokens.
@@ -18,13 +23,13 @@ type MessageRequest struct {
 	Stream   bool
 	// MaxTokens has no effect, except for 0: the answer has no tokens, and nothing runs.
 	MaxTokens int64
-	Tools     []openai.ClientTool // those that the model may call
+	Tools     []clienttool.Tool // those that the model may call
 	// Single means that the client accepts one call in an answer.
 	Single bool
 	// Instructions replace settings that codex does not have, and follow the conversation.
 	Instructions []string
-	Format       openai.Format
-	Reasoning    openai.Reasoning // as it is to run; see openai.Asked
+	Format       jsonschema.Format
+	Reasoning    parameter.Reasoning // as it is to run; see parameter.Common
 	// Thinking means that the answer has thinking blocks.
 	Thinking    bool
 	Stop        []string // sequences before which an answer ends
@@ -39,28 +44,28 @@ type MessageRequest struct {
 
 // rawRequest is the request as it is sent.
 type rawRequest struct {
-	Model         string                       `json:"model"`
-	MaxTokens     *openai.Whole                `json:"max_tokens"`
-	Messages      openai.List[rawMessage]      `json:"messages"`
-	System        systemPrompt                 `json:"system"`
-	Stream        bool                         `json:"stream"`
-	StopSequences openai.List[string]          `json:"stop_sequences"`
-	Temperature   *float64                     `json:"temperature"`
-	TopP          *float64                     `json:"top_p"`
-	TopK          *float64                     `json:"top_k"`
-	Thinking      *rawThinking                 `json:"thinking"`
-	OutputConfig  rawOutputConfig              `json:"output_config"`
-	OutputFormat  *rawFormat                   `json:"output_format"`
-	Tools         openai.List[json.RawMessage] `json:"tools"`
-	ToolChoice    *rawToolChoice               `json:"tool_choice"`
-	ServiceTier   string                       `json:"service_tier"`
-	Speed         string                       `json:"speed"`
-	Safeguards    openai.List[rawSafeguard]    `json:"safeguards"`
+	Model         string                         `json:"model"`
+	MaxTokens     *jsonbody.Whole                `json:"max_tokens"`
+	Messages      jsonbody.List[rawMessage]      `json:"messages"`
+	System        systemPrompt                   `json:"system"`
+	Stream        bool                           `json:"stream"`
+	StopSequences jsonbody.List[string]          `json:"stop_sequences"`
+	Temperature   *float64                       `json:"temperature"`
+	TopP          *float64                       `json:"top_p"`
+	TopK          *float64                       `json:"top_k"`
+	Thinking      *rawThinking                   `json:"thinking"`
+	OutputConfig  rawOutputConfig                `json:"output_config"`
+	OutputFormat  *rawFormat                     `json:"output_format"`
+	Tools         jsonbody.List[json.RawMessage] `json:"tools"`
+	ToolChoice    *rawToolChoice                 `json:"tool_choice"`
+	ServiceTier   string                         `json:"service_tier"`
+	Speed         string                         `json:"speed"`
+	Safeguards    jsonbody.List[rawSafeguard]    `json:"safeguards"`
 	Metadata      struct {
 		UserID string `json:"user_id"`
 	} `json:"metadata"`
 
-	Others map[string]openai.ValuePrefix `json:",embed"`
+	Others map[string]jsonbody.ValuePrefix `json:",embed"`
 }
 
 // DecodeMessage parses and validates the body of POST /v1/messages. Every error is an *openai.Error with status 400
@@ -84,7 +89,7 @@ func DecodeCount(body []byte) (*MessageRequest, error) {
 
 func decode(body []byte, check func(*rawRequest) error) (*MessageRequest, error) {
 	var raw rawRequest
-	err := openai.DecodeBody(body, &raw)
+	err := jsonbody.Decode(body, &raw)
 	if err == nil {
 		err = check(&raw)
 	}
@@ -183,9 +188,9 @@ func sessionOf(userID string) string {
 	return ""
 }
 
-// Asked implements the common part of a request.
-func (req *MessageRequest) Asked() openai.Asked {
-	return openai.Asked{
+// Common implements the common part of a request.
+func (req *MessageRequest) Common() parameter.Common {
+	return parameter.Common{
 		Model: &req.Model, Effort: &req.Reasoning.Effort, Summary: &req.Reasoning.Summary, Choices: 1,
 		Stream: req.Stream, Ignored: req.Ignored, Tier: req.ServiceTier, NoReasoning: req.Reasoning.Disabled,
 		TierField: "speed", SoftEffort: req.effort, EffortField: req.effortField, NoReasoningField: "thinking",
@@ -194,7 +199,7 @@ func (req *MessageRequest) Asked() openai.Asked {
 }
 
 // Images are the images in the messages.
-func (req *MessageRequest) Images() (list []openai.PlacedImage) {
+func (req *MessageRequest) Images() (list []media.PlacedImage) {
 	latest := len(req.Messages) - 1
 	for latest > 0 && req.Messages[latest].Role == roleSystem {
 		latest--
@@ -202,11 +207,11 @@ func (req *MessageRequest) Images() (list []openai.PlacedImage) {
 	for i, m := range req.Messages {
 		for _, b := range m.Blocks {
 			if b.Image != nil {
-				list = append(list, openai.PlacedImage{At: b.At, Image: b.Image, New: i == latest})
+				list = append(list, media.PlacedImage{At: b.At, Image: b.Image, New: i == latest})
 			}
 			for _, p := range b.Parts {
 				if p.Image != nil {
-					list = append(list, openai.PlacedImage{At: p.At, Image: p.Image})
+					list = append(list, media.PlacedImage{At: p.At, Image: p.Image})
 				}
 			}
 		}

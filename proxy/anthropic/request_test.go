@@ -12,6 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"codex-proxy/proxy/openai"
+	"codex-proxy/proxy/openai/clienttool"
+	"codex-proxy/proxy/openai/jsonbody"
+	"codex-proxy/proxy/openai/media"
 )
 
 // body is a request with these members beside the required ones, which they may replace.
@@ -133,11 +136,11 @@ func TestConversation(t *testing.T) {
 		{Type: BlockThinking, At: "messages.1.content.1", Signature: "enc"},
 		{Type: BlockText, At: "messages.1.content.2", Text: "I look."},
 		{Type: BlockToolUse, At: "messages.1.content.3",
-			Call: &openai.ToolCall{ID: "toolu_1", Name: "f", Arguments: `{"a":1}`}},
+			Call: &clienttool.Call{ID: "toolu_1", Name: "f", Arguments: `{"a":1}`}},
 	}, req.Messages[1].Blocks)
 	assert.Equal(t, []BlockParam{
 		{Type: BlockToolResult, At: "messages.2.content.1", CallID: "toolu_1",
-			Parts: []openai.Part{{Text: "done", At: "messages.2.content.1.content"}}},
+			Parts: []media.Part{{Text: "done", At: "messages.2.content.1.content"}}},
 		{Type: BlockText, At: "messages.2.content.0", Text: "Here."},
 	}, req.Messages[2].Blocks, "results come first")
 	assert.Equal(t, "system", req.Messages[3].Role)
@@ -261,7 +264,7 @@ func TestReasoning(t *testing.T) {
 			"output_config.effort", "auto", true, false},
 	} {
 		req := decoded(t, c.members)
-		asked := req.Asked()
+		asked := req.Common()
 		assert.Equal(t, c.effort, asked.SoftEffort, c.members)
 		assert.Equal(t, c.field, asked.EffortField, c.members)
 		assert.Equal(t, c.summary, *asked.Summary, c.members)
@@ -425,7 +428,7 @@ func TestInvalidBodies(t *testing.T) {
 }
 
 func TestTooManyMessages(t *testing.T) {
-	list := strings.Repeat(user(`"x"`)+",", openai.MaxList) + user(`"x"`)
+	list := strings.Repeat(user(`"x"`)+",", jsonbody.MaxList) + user(`"x"`)
 	_, err := DecodeMessage(body(t, messages(list)))
 	assert.ErrorContains(t, err, "must not hold more than 10000 messages")
 }

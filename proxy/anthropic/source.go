@@ -9,6 +9,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"codex-proxy/proxy/openai"
+	"codex-proxy/proxy/openai/media"
 )
 
 // source is where the data of an image or a document is; of a search result it is text.
@@ -76,7 +77,7 @@ func (d *data) UnmarshalJSONFrom(from *jsontext.Decoder) error {
 func (d data) plain() string { return d.text[len(d.image):] }
 
 // image is the image of a source. Its type is read from its data, as a wrong media_type does no harm.
-func (s *source) image(at string) ([]openai.Part, error) {
+func (s *source) image(at string) ([]media.Part, error) {
 	field, url := "data", s.Data.text
 	switch s.Type {
 	case "base64":
@@ -94,8 +95,8 @@ func (s *source) image(at string) ([]openai.Part, error) {
 	default:
 		return nil, s.unknown(at)
 	}
-	image, err := openai.NewImage(at, field, url)
-	return []openai.Part{{Image: image, At: at}}, err
+	image, err := media.NewImage(at, field, url, "")
+	return []media.Part{{Image: image, At: at}}, err
 }
 
 // notRead stands for a PDF that a tool of the client has read: the model can help itself, and the conversation goes on.
@@ -104,14 +105,14 @@ const notRead = "(This document is a PDF, which cannot be read here. " +
 	"Get its text with another tool, such as pdftotext, or images of its pages.)"
 
 // document is the text of a source.
-func (s *source) document(at string) ([]openai.Part, error) {
+func (s *source) document(at string) ([]media.Part, error) {
 	switch s.Type {
 	case "text":
-		return []openai.Part{{Text: s.Data.plain(), At: at}}, nil
+		return []media.Part{{Text: s.Data.plain(), At: at}}, nil
 	case "content":
 		return s.Content.read(at)
 	case "base64", "url":
-		return []openai.Part{{Text: notRead, At: at}}, nil
+		return []media.Part{{Text: notRead, At: at}}, nil
 	}
 	return nil, s.unknown(at)
 }

@@ -5,21 +5,23 @@ import (
 	"fmt"
 	"slices"
 
-	"codex-proxy/proxy/openai"
+	"codex-proxy/proxy/openai/jsonbody"
+	"codex-proxy/proxy/openai/jsonschema"
+	"codex-proxy/proxy/openai/parameter"
 )
 
 // rawThinking is the parameter thinking.
 // Source: https://docs.anthropic.com/en/docs/build-with-claude/extended-thinking.
 type rawThinking struct {
-	Type    string        `json:"type"`
-	Budget  *openai.Whole `json:"budget_tokens"`
-	Display string        `json:"display"`
+	Type    string          `json:"type"`
+	Budget  *jsonbody.Whole `json:"budget_tokens"`
+	Display string          `json:"display"`
 }
 
 type rawOutputConfig struct {
-	Effort string                        `json:"effort"`
-	Format *rawFormat                    `json:"format"`
-	Others map[string]openai.ValuePrefix `json:",embed"`
+	Effort string                          `json:"effort"`
+	Format *rawFormat                      `json:"format"`
+	Others map[string]jsonbody.ValuePrefix `json:",embed"`
 }
 
 // rawFormat is the format of an answer.
@@ -43,7 +45,7 @@ var efforts = []string{"low", "medium", "high", "xhigh", "max"}
 
 // applyReasoning applies thinking and output_config.effort. The effort counts before the budget, which is older.
 func (raw *rawRequest) applyReasoning(req *MessageRequest) error {
-	req.Reasoning.Summary = openai.NoSummary
+	req.Reasoning.Summary = parameter.NoSummary
 	if raw.Thinking != nil {
 		if err := raw.Thinking.apply(req); err != nil {
 			return err
@@ -121,7 +123,7 @@ func (raw *rawRequest) applyFormat(req *MessageRequest) (err error) {
 	case format.Type != "json_schema":
 		return invalid(at+".type", "must be json_schema")
 	}
-	if req.Format, err = openai.SchemaFormat(at, formatName, format.Schema); err != nil {
+	if req.Format, err = jsonschema.NewFormat(at, formatName, "", format.Schema, false); err != nil {
 		return err
 	}
 	if text := req.Format.Instruction; text != "" {

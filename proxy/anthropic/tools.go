@@ -7,6 +7,8 @@ import (
 	"strconv"
 
 	"codex-proxy/proxy/openai"
+	"codex-proxy/proxy/openai/clienttool"
+	"codex-proxy/proxy/openai/jsonbody"
 )
 
 // rawTool is a tool in a request. Its other members control when Anthropic's server loads and streams it; they change
@@ -27,10 +29,10 @@ type rawToolChoice struct {
 }
 
 func (raw *rawRequest) applyTools(req *MessageRequest) error {
-	if len(raw.Tools) > openai.MaxList {
-		return invalid("tools", fmt.Sprintf("must not hold more than %d tools", openai.MaxList))
+	if len(raw.Tools) > jsonbody.MaxList {
+		return invalid("tools", fmt.Sprintf("must not hold more than %d tools", jsonbody.MaxList))
 	}
-	tools := make([]openai.ClientTool, 0, len(raw.Tools))
+	tools := make([]clienttool.Tool, 0, len(raw.Tools))
 	for i, data := range raw.Tools {
 		tool, err := readTool(data, "tools."+strconv.Itoa(i))
 		if err != nil {
@@ -42,48 +44,48 @@ func (raw *rawRequest) applyTools(req *MessageRequest) error {
 	if err != nil {
 		return err
 	}
-	offered, instructions, err := openai.ChooseTools("tool_choice", tools, choice)
-	req.Tools, req.Single = offered, choice.Single
+	req.Single = raw.ToolChoice != nil && raw.ToolChoice.Single
+	offered, instructions, err := choice.Choose("tool_choice", tools, req.Single)
+	req.Tools = offered
 	req.Instructions = append(instructions, req.Instructions...)
 	return err
 }
 
-func readTool(data json.RawMessage, at string) (openai.ClientTool, error) {
+func readTool(data json.RawMessage, at string) (clienttool.Tool, error) {
 	var raw rawTool
-	if err := openai.Unmarshal(data, &raw); err != nil {
-		return openai.ClientTool{}, under(at, openai.DecodeError(err))
+	if err := jsonbody.Unmarshal(data, &raw); err != nil {
+		return clienttool.Tool{}, under(at, jsonbody.DecodeError(err))
 	}
 	if raw.Type != "" && raw.Type != "custom" {
 		known, ok := clientTool(raw.Type)
 		if !ok {
-			return openai.ClientTool{}, unsupported(at+".type", fmt.Sprintf(
+			return clienttool.Tool{}, unsupported(at+".type", fmt.Sprintf(
 				"%s.type: tools of type %q run on Anthropic's servers, and are not served here; leave it out, or offer a "+
 					"tool of your own", at, openai.Clip(raw.Type)))
 		}
 		raw.Description, raw.InputSchema = known.description, json.RawMessage(known.schema)
 	} else if len(raw.InputSchema) == 0 {
-		return openai.ClientTool{}, required(at + ".input_schema")
+		return clienttool.Tool{}, required(at + ".input_schema")
 	}
-	return openai.NewClientTool(at, at+".input_schema", raw.Name, raw.Description, raw.InputSchema)
+	return clienttool.New(at, at+".input_schema", raw.Name, raw.Description, raw.InputSchema)
 }
 
 // choice is the choice of tools; nil is auto.
-func (c *rawToolChoice) choice() (choice openai.Choice, err error) {
+func (c *rawToolChoice) choice() (choice clienttool.Choice, err error) {
 	if c == nil {
 		return choice, nil
 	}
-	choice.Single = c.Single
 	switch c.Type {
 	case "auto":
 	case "any":
 		choice.Must = true
 	case "none":
-		choice.Names = []string{}
+		choice.Names = []clienttool.Name{}
 	case "tool":
 		if c.Name == "" {
 			return choice, required("tool_choice.name")
 		}
-		choice.Must, choice.Names = true, []string{c.Name}
+		choice.Must, choice.Names = true, []clienttool.Name{{Name: c.Name}}
 	case "":
 		return choice, required("tool_choice.type")
 	default:

@@ -11,13 +11,13 @@ import (
 
 	"codex-proxy/probes"
 	"codex-proxy/proxy"
+	"codex-proxy/proxy/admission"
 	"codex-proxy/proxy/answer"
 	"codex-proxy/proxy/auth"
 	"codex-proxy/proxy/chat"
 	"codex-proxy/proxy/completions"
 	"codex-proxy/proxy/connections"
 	"codex-proxy/proxy/conversations"
-	"codex-proxy/proxy/intake"
 	"codex-proxy/proxy/limits"
 	"codex-proxy/proxy/messages"
 	"codex-proxy/proxy/modelname"
@@ -29,6 +29,7 @@ import (
 	"codex-proxy/proxy/turn"
 	"codex-proxy/proxy/usage"
 	"codex-proxy/workers"
+	"codex-proxy/workers/collectors"
 )
 
 // Settings is the configuration of the API. All durations must be positive, except where
@@ -40,7 +41,7 @@ type Settings struct {
 	// Keys are the API keys; without any, requests need none.
 	Keys *auth.Keys
 	// Images fetches images that requests name by URL; nil refuses those.
-	Images intake.Images
+	Images admission.Images
 	// Usage counts the use of the keys; nil: it is not counted.
 	Usage *usage.Store
 	// Claim and OnKeyUse are as in limits.Settings.
@@ -54,7 +55,7 @@ type Settings struct {
 	CORSOrigins []string
 	// BodyLimit bounds a request body, in bytes, and the images fetched for it.
 	BodyLimit int64
-	// IgnoreUnknown is as in intake.Settings, ChatTakesResponses as in chat.Endpoint.
+	// IgnoreUnknown is as in admission.Settings, ChatTakesResponses as in chat.Endpoint.
 	IgnoreUnknown, ChatTakesResponses bool
 	// RequestMemory bounds the bytes that requests hold at the same time: their bodies,
 	// images, conversations and answers. WebSockets remember a quarter as much. It must be
@@ -117,8 +118,7 @@ func New(s Settings) *API {
 	})
 	s.Registry.MustRegister(
 		limits.NewCollector(a.Limiter), memory,
-		workers.NewReportCollector(s.Report), workers.NewRateLimitCollector(s.Pool.Accounts),
-		workers.NewAccountCollector(s.Pool),
+		collectors.NewReport(s.Report), collectors.NewAccounts(s.Pool.AccountStore()), s.Pool.Readings(),
 	)
 	a.mount(s)
 	return a
@@ -132,7 +132,7 @@ func newConnections(logger *slog.Logger) *connections.Connections {
 
 // mount mounts the endpoints.
 func (a *API) mount(s Settings) {
-	in := intake.New(intake.Settings{
+	in := admission.New(admission.Settings{
 		Catalogue: a.Catalogue, Images: s.Images, BodyLimit: s.BodyLimit, RequestTimeout: s.RequestTimeout,
 		IgnoreUnknown: s.IgnoreUnknown,
 	})
@@ -143,22 +143,22 @@ func (a *API) mount(s Settings) {
 	})
 	answers := answer.New(s.IdleTimeout, s.Registry)
 	a.Answers = answers
-	chats := &chat.Endpoint{Server: a.Server, Intake: in, Turns: turns, Answers: answers,
+	chats := &chat.Endpoint{Server: a.Server, Admission: in, Turns: turns, Answers: answers,
 		TakesResponses: s.ChatTakesResponses}
 	responses := responses.New(responses.Settings{
-		Server: a.Server, Intake: in, Turns: turns, Answers: answers, Store: s.Responses,
+		Server: a.Server, Admission: in, Turns: turns, Answers: answers, Store: s.Responses,
 		SocketMemory: a.socketMemory, Keepalive: s.Keepalive, WriteTimeout: s.IdleTimeout, Registry: s.Registry,
 	})
 	talks := &conversations.Endpoint{
-		Intake: in, Answers: answers, Store: s.Responses,
+		Admission: in, Answers: answers, Store: s.Responses,
 		Stored: &storedanswer.Writer{Answers: answers, Logger: s.Logger},
 	}
 	a.background = responses.Run
 	catalogue := &models.Endpoint{Catalogue: a.Catalogue, Answers: answers}
 	a.Mount(chats.Routes()...)
-	a.Mount((&completions.Endpoint{Intake: in, Chats: chats}).Routes()...)
+	a.Mount((&completions.Endpoint{Admission: in, Chats: chats}).Routes()...)
 	a.Mount(responses.Routes()...)
-	a.Mount((&messages.Endpoint{Server: a.Server, Intake: in, Turns: turns, Answers: answers}).Routes()...)
+	a.Mount((&messages.Endpoint{Server: a.Server, Admission: in, Turns: turns, Answers: answers}).Routes()...)
 	a.Mount(talks.Routes()...)
 	a.Mount(catalogue.Routes()...)
 	a.Mount(unservedRoutes()...)

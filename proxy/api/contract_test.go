@@ -19,6 +19,7 @@ import (
 	"codex-proxy/codex/appservertest"
 	"codex-proxy/proxy/api/apitest"
 	"codex-proxy/test/contract"
+	"codex-proxy/test/nightly"
 )
 
 // saying is what a model says in one turn, in the chunks in which it says it.
@@ -215,7 +216,7 @@ func offered(n int) (tools []contract.Tool) {
 func TestContractOfRandomAnswers(t *testing.T) {
 	t.Parallel()
 	s := newSpeaker(t)
-	for seed := range uint64(150) {
+	for seed := range uint64(nightly.Or(150, 40)) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 0))
 			tools := offered(r.IntN(2) * 5)
@@ -227,6 +228,7 @@ func TestContractOfRandomAnswers(t *testing.T) {
 
 func TestContractOfExtremes(t *testing.T) {
 	t.Parallel()
+	size := nightly.Or(1_000_000, 300_000)
 	for name, tc := range map[string]struct {
 		says saying
 		q    contract.Question
@@ -235,10 +237,10 @@ func TestContractOfExtremes(t *testing.T) {
 		"1-byte chunks": {says: saying{messages: [][]string{strings.Split(strings.Repeat("The quick brown fox. ",
 			50), "")}}},
 		"empty chunks": {says: saying{messages: [][]string{make([]string, 200), {"", "a", ""}}}},
-		"1 MB":         {says: saying{messages: [][]string{pieces(1_000_000, 8192)}}},
-		"1 MB in one":  {says: saying{messages: [][]string{pieces(1_000_000, 1_000_000)}}},
-		"2 MB of history": {says: saying{messages: [][]string{{"ok"}}},
-			q: contract.Question{Prompt: strings.Repeat("é", 1_000_000)}},
+		"long":         {says: saying{messages: [][]string{pieces(size, 8192)}}},
+		"long, in one": {says: saying{messages: [][]string{pieces(size, size)}}},
+		"long history": {says: saying{messages: [][]string{{"ok"}}},
+			q: contract.Question{Prompt: strings.Repeat("é", size)}},
 		"300 tools, 100 calls": {
 			says: saying{calls: slices.Repeat([]contract.Call{{Name: "tool_299", Arguments: `{"x":"é"}`}}, 100)},
 			q:    contract.Question{Tools: offered(300)},

@@ -20,7 +20,7 @@ var (
 func TestErrorCodesInTheDocs(t *testing.T) {
 	t.Parallel()
 	inSource := map[string]bool{}
-	for _, pattern := range []string{"../*.go", "../*/*.go", "../../remotes/links/*.go", "../../workers/*.go"} {
+	for _, pattern := range []string{"../*.go", "../*/*.go", "../*/*/*.go", "../../remotes/links/*.go", "../../workers/*.go"} {
 		files, err := filepath.Glob(pattern)
 		require.NoError(t, err)
 		for _, file := range files {

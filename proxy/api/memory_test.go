@@ -15,11 +15,12 @@ import (
 
 	"codex-proxy/codex/appservertest"
 	"codex-proxy/proxy"
+	"codex-proxy/proxy/admission"
 	"codex-proxy/proxy/api/apitest"
 	"codex-proxy/proxy/auth"
-	"codex-proxy/proxy/intake"
 	"codex-proxy/proxy/limits"
 	"codex-proxy/proxy/openai"
+	"codex-proxy/proxy/openai/media"
 )
 
 // large is a request of n bytes, about.
@@ -130,17 +131,17 @@ func TestMemoryOfStoredConversations(t *testing.T) {
 
 // Fetched images are charged like images in the body.
 func TestMemoryOfImages(t *testing.T) {
-	in := intake.New(intake.Settings{BodyLimit: 10 * int64(len(apitest.OnePixel)), Images: &apitest.Gallery{}})
+	in := admission.New(admission.Settings{BodyLimit: 10 * int64(len(apitest.OnePixel)), Images: &apitest.Gallery{}})
 	memory := limits.NewMemory(100*int64(len(apitest.OnePixel)), 10*time.Millisecond)
 	x := &proxy.Exchange{Grant: limits.NewLimiter(limits.Settings{}).Grant(auth.Key{}, memory)}
-	images := []openai.PlacedImage{{At: "a", Image: &openai.Image{URL: "https://a/png"}},
-		{At: "b", Image: &openai.Image{URL: apitest.OnePixel}}}
+	images := []media.PlacedImage{{At: "a", Image: &media.Image{URL: "https://a/png"}},
+		{At: "b", Image: &media.Image{URL: apitest.OnePixel}}}
 	require.NoError(t, in.Inline(t.Context(), x, images))
 	assert.Equal(t, limits.PerByte*int64(len(apitest.OnePixel)), memory.Bytes())
 	defer apitest.Fill(t, memory).Release()
 	var refused *openai.Error
 	require.ErrorAs(t, in.Inline(t.Context(), x,
-		[]openai.PlacedImage{{At: "a", Image: &openai.Image{URL: "https://a/png"}}}), &refused)
+		[]media.PlacedImage{{At: "a", Image: &media.Image{URL: "https://a/png"}}}), &refused)
 	assert.Equal(t, "overloaded", refused.Code)
 }
 

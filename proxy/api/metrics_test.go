@@ -18,6 +18,7 @@ import (
 
 	"codex-proxy/codex/appservertest"
 	"codex-proxy/proxy/api/apitest"
+	"codex-proxy/workers/accounts"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -44,8 +45,10 @@ func TestMetricsGolden(t *testing.T) {
 	keys, secrets := apitest.WithKeys(t, "alice requests-per-minute=3 tokens-per-minute=1000 tokens-per-day=2000 concurrent=3")
 	r := apitest.NewRig(t, &appservertest.Server{Handler: apitest.Answering(apitest.SomeUsage, "x"), Faults: limitedAccount},
 		func(o *apitest.Options) { o.Keys = keys })
-	require.Eventually(t, func() bool { a := r.Pool.Accounts(); return len(a) == 1 && len(a[0].Limits) == 2 },
-		apitest.Bound, time.Millisecond)
+	require.Eventually(t, func() bool {
+		a := accounts.Known(r.Pool.AccountStore(), time.Now())
+		return len(a) == 1 && len(a[0].Limits) == 2
+	}, apitest.Bound, time.Millisecond)
 	r.Client.Transport.(*http.Transport).MaxConnsPerHost = 1 // a request is counted before the next on its connection is read
 	bearer := "Bearer " + secrets[0]
 	apitest.Text(t, r.Chatting(t, apitest.Hello(apitest.Streaming), "Authorization", bearer))

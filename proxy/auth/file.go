@@ -16,7 +16,7 @@ import (
 // receives all of it, and hands it to the next process at a reload.
 const maxFile = 48 << 10
 
-var validName = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
+var validName = regexp.MustCompile(`^[A-Za-z0-9_.-]+$`)
 
 // noKey is the name of the line that marks a key file which has had a key: when none is
 // left, the API is closed. An older version reads the line as a key that no client has,
@@ -39,7 +39,7 @@ func IsClosedLine(line string) bool {
 
 // checkName is an error if a key may not have the name.
 func checkName(name string) error {
-	if !validName.MatchString(name) {
+	if len(name) > 64 || !validName.MatchString(name) {
 		return fmt.Errorf("key name %q must be 1 to 64 of A-Z a-z 0-9 _ . -", name)
 	}
 	return nil

@@ -7,18 +7,18 @@ import (
 	"time"
 
 	"codex-proxy/proxy"
+	"codex-proxy/proxy/admission"
 	"codex-proxy/proxy/answer"
-	"codex-proxy/proxy/intake"
-	"codex-proxy/proxy/openai"
+	"codex-proxy/proxy/chat/wire"
 	"codex-proxy/proxy/turn"
 )
 
 // Endpoint serves chat completions. All fields but the last one are required.
 type Endpoint struct {
-	Server  *proxy.Server
-	Intake  *intake.Intake
-	Turns   *turn.Runner
-	Answers *answer.Writer
+	Server    *proxy.Server
+	Admission *admission.Controller
+	Turns     *turn.Runner
+	Answers   *answer.Writer
 	// TakesResponses also takes the body of a response in place of a chat's, and answers it with a chat completion.
 	TakesResponses bool
 }
@@ -31,19 +31,19 @@ func (e *Endpoint) Routes() []proxy.Route {
 
 // create serves POST /v1/chat/completions.
 func (e *Endpoint) create(w http.ResponseWriter, r *http.Request, x *proxy.Exchange) error {
-	decode := e.Intake.Reading(x).Chat
+	decode := wire.Decode
 	if e.TakesResponses {
-		decode = e.Intake.Reading(x).ChatOrResponse
+		decode = wire.DecodeChatOrResponse
 	}
-	req, ctx, cancel, err := intake.Take(e.Intake, w, r, x, decode)
+	req, ctx, cancel, err := admission.Take(e.Admission, w, r, x, decode)
 	if err != nil {
 		return err
 	}
 	defer cancel()
-	if err := e.Intake.Inline(ctx, x, req.Images()); err != nil {
+	if err := e.Admission.Inline(ctx, x, req.Images()); err != nil {
 		return err
 	}
-	return e.Answer(ctx, w, r, x, req, chatForm{openai.Answer{
+	return e.Answer(ctx, w, r, x, req, chatForm{wire.Answer{
 		ID: proxy.NewID("chatcmpl-"), Created: time.Now().Unix(), Model: x.Model, Legacy: req.Legacy,
 		Usage: req.Stream && req.IncludeUsage,
 	}})
@@ -51,7 +51,7 @@ func (e *Endpoint) create(w http.ResponseWriter, r *http.Request, x *proxy.Excha
 
 // Answer answers a request of any endpoint, converted to a request for a chat completion, in the form of that endpoint.
 func (e *Endpoint) Answer(ctx context.Context, w http.ResponseWriter, r *http.Request, x *proxy.Exchange,
-	req *openai.ChatRequest, form Form) error {
+	req *wire.Request, form Form) error {
 	c := &completion{Endpoint: e, w: w, x: x, req: req, form: form}
 	if !req.Stream {
 		return c.run(ctx)
@@ -64,11 +64,11 @@ type completion struct {
 	*Endpoint
 	w         http.ResponseWriter
 	x         *proxy.Exchange
-	req       *openai.ChatRequest
+	req       *wire.Request
 	form      Form
-	stream    *answer.Stream         // nil: the answer is whole
-	keepalive bool                   // comments may break the silence of the stream
-	choices   []openai.ChoiceContent // of a whole answer
+	stream    *answer.Stream       // nil: the answer is whole
+	keepalive bool                 // comments may break the silence of the stream
+	choices   []wire.ChoiceContent // of a whole answer
 }
 
 // sink creates the sink of a choice. Its answer is charged to output.
@@ -103,14 +103,14 @@ func (c *completion) request(planned plan, report *turn.Report) turn.Request {
 
 // run runs the turns of the choices.
 func (c *completion) run(ctx context.Context) error {
-	images, err := intake.Decoding(c.req.Images(), c.req.N)
+	images, err := admission.Decoding(c.req.Images(), c.req.N)
 	if err != nil {
 		return err
 	}
 	planned := plan{turn: planTurn(c.req), images: images}
 	c.req.Messages = nil // they are in the plan, and would stay as long as the answer takes
 	c.x.Grant.Body.Shrink(planned.turn.Footprint())
-	c.choices = make([]openai.ChoiceContent, c.req.N)
+	c.choices = make([]wire.ChoiceContent, c.req.N)
 	if c.req.N == 1 {
 		return c.Turns.Run(ctx, c.request(planned, &c.x.Turn), c.sink(0, &c.x.Turn, &c.x.Grant.Answer))
 	}

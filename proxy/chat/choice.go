@@ -8,6 +8,7 @@ import (
 	"codex-proxy/codex/appserver"
 	"codex-proxy/proxy/answer"
 	"codex-proxy/proxy/openai"
+	"codex-proxy/proxy/openai/clienttool"
 	"codex-proxy/proxy/stopsequence"
 	"codex-proxy/proxy/turn"
 )
@@ -89,7 +90,7 @@ func (c *choice) separateParts(item string, part int, delta string) string {
 
 // callOf is the call of a tool in a finished item. ok is false for other items, and for a
 // call of a tool that the client does not have: codex answered that by itself.
-func (c *choice) callOf(made appserver.ResponseItem) (call openai.ToolCall, ok bool) {
+func (c *choice) callOf(made appserver.ResponseItem) (call clienttool.Call, ok bool) {
 	c.wrote = c.wrote || made.Type != "reasoning"
 	if made.Type != "function_call" {
 		return call, false
@@ -102,7 +103,7 @@ func (c *choice) callOf(made appserver.ResponseItem) (call openai.ToolCall, ok b
 	if err := made.Decode(&item); err != nil {
 		return call, false // a client could not be sent such a call
 	}
-	i := slices.IndexFunc(c.req.Tools, func(t openai.ClientTool) bool { return t.Wire.Name == item.Name })
+	i := slices.IndexFunc(c.req.Tools, func(t clienttool.Tool) bool { return t.Wire.Name == item.Name })
 	if i < 0 {
 		return call, false
 	}

@@ -1,6 +1,10 @@
 package chat
 
-import "codex-proxy/proxy/openai"
+import (
+	"codex-proxy/proxy/chat/wire"
+	"codex-proxy/proxy/openai"
+	"codex-proxy/proxy/openai/clienttool"
+)
 
 // Form makes the parts of an answer in the wire form of an endpoint. Its methods may be
 // called from several goroutines.
@@ -12,17 +16,17 @@ type Form interface {
 	TextWriter(choice int) *openai.TextWriter
 	Reasoning(choice int, text string) []any
 	// Call adds the index-th call of a tool.
-	Call(choice, index int, call openai.ToolCall) []any
+	Call(choice, index int, call clienttool.Call) []any
 	// Ending ends a choice. An empty refusal means no refusal.
 	Ending(choice int, finish, refusal string) []any
 	// Usage is the last chunk of a stream.
 	Usage(*openai.Usage) any
 	// Whole is the answer of all choices; a nil usage is not known.
-	Whole([]openai.ChoiceContent, *openai.Usage) any
+	Whole([]wire.ChoiceContent, *openai.Usage) any
 }
 
 // chatForm is the form of POST /v1/chat/completions.
-type chatForm struct{ openai.Answer }
+type chatForm struct{ wire.Answer }
 
 // Opening implements Form.
 func (f chatForm) Opening(choice int, content bool) []any { return []any{f.RoleChunk(choice, content)} }
@@ -33,7 +37,7 @@ func (f chatForm) Reasoning(choice int, text string) []any {
 }
 
 // Call implements Form.
-func (f chatForm) Call(choice, index int, call openai.ToolCall) (chunks []any) {
+func (f chatForm) Call(choice, index int, call clienttool.Call) (chunks []any) {
 	for _, c := range f.CallChunks(choice, index, call) {
 		chunks = append(chunks, c)
 	}
@@ -52,6 +56,6 @@ func (f chatForm) Ending(choice int, finish, refusal string) (chunks []any) {
 func (f chatForm) Usage(usage *openai.Usage) any { return f.UsageChunk(usage) }
 
 // Whole implements Form.
-func (f chatForm) Whole(choices []openai.ChoiceContent, usage *openai.Usage) any {
+func (f chatForm) Whole(choices []wire.ChoiceContent, usage *openai.Usage) any {
 	return f.Completion(choices, usage)
 }

@@ -6,8 +6,9 @@ import (
 
 	"codex-proxy/codex/appserver"
 	"codex-proxy/codex/history"
-	"codex-proxy/proxy/intake"
-	"codex-proxy/proxy/openai"
+	"codex-proxy/proxy/admission"
+	"codex-proxy/proxy/chat/wire"
+	"codex-proxy/proxy/openai/media"
 )
 
 // plan is the common part of the turns of all choices.
@@ -22,11 +23,11 @@ type plan struct {
 // roles. A later system message becomes a developer message, the role that replaces it in
 // the Responses API: codex drops "system" silently. Parameters without a setting of codex
 // become instructions at the end, where the model weighs them most.
-func planTurn(req *openai.ChatRequest) appserver.TurnRequest {
+func planTurn(req *wire.Request) appserver.TurnRequest {
 	instructions, messages := splitInstructions(req.Messages)
 	turn := appserver.TurnRequest{
 		Model: req.Model, BaseInstructions: &instructions, Effort: req.Reasoning.Effort, Summary: req.Reasoning.Summary,
-		OutputSchema: req.Format.Schema, Tools: intake.Tools(req.Tools), ServiceTier: req.ServiceTier,
+		OutputSchema: req.Format.Schema, Tools: admission.Tools(req.Tools), ServiceTier: req.ServiceTier,
 		Verbosity: req.Verbosity,
 	}
 	turn.Items = make([]history.Item, 0, len(messages)+len(req.Instructions)+1)
@@ -42,7 +43,7 @@ func planTurn(req *openai.ChatRequest) appserver.TurnRequest {
 }
 
 // splitInstructions keeps the last message in the history in any role: codex refuses to run a turn on an empty one.
-func splitInstructions(messages []openai.Message) (string, []openai.Message) {
+func splitInstructions(messages []wire.Message) (string, []wire.Message) {
 	n := 0
 	for n < len(messages)-1 && messages[n].Role == "system" {
 		n++
@@ -55,7 +56,7 @@ func splitInstructions(messages []openai.Message) (string, []openai.Message) {
 }
 
 // items are the items of history that one message becomes.
-func items(m openai.Message) []history.Item {
+func items(m wire.Message) []history.Item {
 	var list []history.Item
 	switch m.Role {
 	case "tool":
@@ -80,30 +81,30 @@ func items(m openai.Message) []history.Item {
 
 // contents are the parts of a message, after a part with its name: codex has no field for
 // names.
-func contents(m openai.Message, text string) []history.Content {
+func contents(m wire.Message, text string) []history.Content {
 	var list []history.Content
 	if name := nameOf(m); name != "" {
 		list = append(list, history.Content{Type: text, Text: name})
 	}
-	return intake.AppendContents(list, m.Parts, text)
+	return admission.AppendContents(list, m.Parts, text)
 }
 
-func nameOf(m openai.Message) string {
+func nameOf(m wire.Message) string {
 	if m.Name == "" {
 		return ""
 	}
 	return "[name: " + m.Name + "]\n"
 }
 
-func hasText(parts []openai.Part) bool {
-	return slices.ContainsFunc(parts, func(p openai.Part) bool { return p.Text != "" })
+func hasText(parts []media.Part) bool {
+	return slices.ContainsFunc(parts, func(p media.Part) bool { return p.Text != "" })
 }
 
-func hasImages(parts []openai.Part) bool {
-	return slices.ContainsFunc(parts, func(p openai.Part) bool { return p.Image != nil })
+func hasImages(parts []media.Part) bool {
+	return slices.ContainsFunc(parts, func(p media.Part) bool { return p.Image != nil })
 }
 
-func joined(parts []openai.Part) string {
+func joined(parts []media.Part) string {
 	var b strings.Builder
 	for _, p := range parts {
 		b.WriteString(p.Text)

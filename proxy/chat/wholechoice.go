@@ -5,7 +5,8 @@ import (
 	"strings"
 
 	"codex-proxy/codex/appserver"
-	"codex-proxy/proxy/openai"
+	"codex-proxy/proxy/chat/wire"
+	"codex-proxy/proxy/openai/clienttool"
 	"codex-proxy/proxy/turn"
 )
 
@@ -13,7 +14,7 @@ import (
 type wholeChoice struct {
 	choice
 	words, thoughts strings.Builder
-	tools           []openai.ToolCall
+	tools           []clienttool.Call
 }
 
 // Begin implements turn.Sink.
@@ -53,7 +54,7 @@ func (c *wholeChoice) Silence() error { return nil }
 func (c *wholeChoice) Finish(_ context.Context, f turn.Finish) error {
 	finish, refusal := c.end(f)
 	c.words.WriteString(c.stop.Rest())
-	c.choices[c.index] = openai.ChoiceContent{
+	c.choices[c.index] = wire.ChoiceContent{
 		Text: c.words.String(), Reasoning: c.thoughts.String(), Calls: c.tools, Finish: finish, Refusal: refusal,
 	}
 	return c.ended()

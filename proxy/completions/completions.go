@@ -7,15 +7,15 @@ import (
 	"time"
 
 	"codex-proxy/proxy"
+	"codex-proxy/proxy/admission"
 	"codex-proxy/proxy/chat"
-	"codex-proxy/proxy/intake"
-	"codex-proxy/proxy/openai"
+	"codex-proxy/proxy/completions/wire"
 )
 
 // Endpoint serves completions. All fields are required.
 type Endpoint struct {
-	Intake *intake.Intake
-	Chats  *chat.Endpoint
+	Admission *admission.Controller
+	Chats     *chat.Endpoint
 }
 
 // Routes returns the routes of the endpoint.
@@ -26,7 +26,7 @@ func (e *Endpoint) Routes() []proxy.Route {
 // create serves POST /v1/completions.
 func (e *Endpoint) create(w http.ResponseWriter, r *http.Request, x *proxy.Exchange) error {
 	x.Operation = proxy.CompleteText
-	req, ctx, cancel, err := intake.Take(e.Intake, w, r, x, e.Intake.Reading(x).Completion)
+	req, ctx, cancel, err := admission.Take(e.Admission, w, r, x, wire.Decode)
 	if err != nil {
 		return err
 	}
@@ -34,8 +34,8 @@ func (e *Endpoint) create(w http.ResponseWriter, r *http.Request, x *proxy.Excha
 	if err := x.Grant.Answer.Reserve(ctx, req.N*len(req.Echo)); err != nil {
 		return err
 	}
-	return e.Chats.Answer(ctx, w, r, x, &req.ChatRequest, form{
-		TextAnswer: openai.TextAnswer{
+	return e.Chats.Answer(ctx, w, r, x, &req.Request, form{
+		Answer: wire.Answer{
 			ID: proxy.NewID("cmpl-"), Created: time.Now().Unix(), Model: x.Model,
 			Usage: req.Stream && req.IncludeUsage,
 		},

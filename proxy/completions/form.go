@@ -1,10 +1,15 @@
 package completions
 
-import "codex-proxy/proxy/openai"
+import (
+	chatwire "codex-proxy/proxy/chat/wire"
+	"codex-proxy/proxy/completions/wire"
+	"codex-proxy/proxy/openai"
+	"codex-proxy/proxy/openai/clienttool"
+)
 
 // form is the form of POST /v1/completions, which has text alone.
 type form struct {
-	openai.TextAnswer
+	wire.Answer
 	echo string // precedes the text of each choice
 }
 
@@ -20,7 +25,7 @@ func (f form) Opening(choice int, _ bool) []any {
 func (f form) Reasoning(int, string) []any { return nil }
 
 // Call implements chat.Form. The model has no tools of the client.
-func (f form) Call(int, int, openai.ToolCall) []any { return nil }
+func (f form) Call(int, int, clienttool.Call) []any { return nil }
 
 // Ending implements chat.Form.
 func (f form) Ending(choice int, finish, refusal string) []any {
@@ -31,11 +36,11 @@ func (f form) Ending(choice int, finish, refusal string) []any {
 func (f form) Usage(usage *openai.Usage) any { return f.UsageChunk(usage) }
 
 // Whole implements chat.Form.
-func (f form) Whole(choices []openai.ChoiceContent, usage *openai.Usage) any {
-	texts := make([]openai.TextChoice, len(choices))
+func (f form) Whole(choices []chatwire.ChoiceContent, usage *openai.Usage) any {
+	texts := make([]wire.Choice, len(choices))
 	for i, c := range choices {
 		finish := finishOf(c.Finish, c.Refusal)
-		texts[i] = openai.TextChoice{Index: i, Text: f.echo + c.Text, FinishReason: &finish}
+		texts[i] = wire.Choice{Index: i, Text: f.echo + c.Text, FinishReason: &finish}
 	}
 	return f.Completion(texts, usage)
 }

@@ -35,10 +35,10 @@ func (a *acceptLoops) add(l net.Listener) net.Listener {
 
 // AcceptLoopsAlive returns nil when every loop that accepts connections has moved
 // before ctx ends.
-func (c *Connections) AcceptLoopsAlive(ctx context.Context) error {
-	c.loops.mu.Lock()
-	all := c.loops.all
-	c.loops.mu.Unlock()
+func (d *door) AcceptLoopsAlive(ctx context.Context) error {
+	d.loops.mu.Lock()
+	all := d.loops.all
+	d.loops.mu.Unlock()
 	errs := make([]error, len(all))
 	var g sync.WaitGroup
 	for i, loop := range all {

@@ -24,16 +24,14 @@ const (
 // Connections are the connections of one server. Create it with New; its methods are
 // safe for concurrent use.
 type Connections struct {
+	door
+
 	changed chan struct{} // holds a token after a change
-	leaving chan struct{} // closed when clients are asked to close their connections
 	limit   int           // on connections
 	crowded func(limit int)
-	loops   acceptLoops
 
 	mu        sync.Mutex
-	closed    bool      // nothing is accepted any more
 	refused   time.Time // requests that arrived since then are refused; zero: none is
-	listeners []net.Listener
 	conns     map[net.Conn]connection
 	crowdedAt time.Time // of the last call of crowded
 	sockets   int       // WebSockets, which conns does not have
@@ -53,7 +51,7 @@ type message struct{ began time.Time }
 // because there are more than limit, which follows from the limit on file descriptors.
 func New(crowded func(limit int)) *Connections {
 	return &Connections{
-		changed: make(chan struct{}, 1), leaving: make(chan struct{}), limit: limit(), crowded: crowded,
+		door: door{leaving: make(chan struct{})}, changed: make(chan struct{}, 1), limit: limit(), crowded: crowded,
 		conns: map[net.Conn]connection{}, socketsOf: map[string]int{}, messages: map[*message]struct{}{},
 	}
 }

@@ -2,89 +2,13 @@ package connections
 
 import (
 	"context"
-	"net"
 	"net/http"
 	"time"
 )
 
-const (
-	// linger is how long connections are still accepted after clients were first asked
-	// to close theirs: time for one request on each busy connection.
-	linger = 300 * time.Millisecond
-	// quiet is how long a connection without a request stays open for the next request: its answer asks the client to
-	// close it.
-	quiet = 5 * time.Second
-)
-
-// Listen registers a listener for StopAccepting to close; ok is false if that has been
-// called already. The server accepts on the listener that it returns, which
-// AcceptLoopsAlive can examine.
-func (c *Connections) Listen(l net.Listener) (_ net.Listener, ok bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.listeners = append(c.listeners, l)
-	if c.closed {
-		return l, false
-	}
-	return c.loops.add(l), true
-}
-
-// Closed reports whether StopAccepting has been called.
-func (c *Connections) Closed() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.closed
-}
-
-// MarkHeader asks a client to close its connection, if the server leaves. It is to be called when the header is about
-// to be sent: a request may have arrived long before the server leaves, and its client uses the same connection again
-// unless the answer forbids it.
-func (c *Connections) MarkHeader(h http.Header) {
-	select {
-	case <-c.leaving:
-		h.Set("Connection", "close")
-	default:
-	}
-}
-
-// Leaving is closed when clients are asked to close their connections.
-func (c *Connections) Leaving() <-chan struct{} { return c.leaving }
-
-// BeginLeaving makes the next answer on each connection its last.
-func (c *Connections) BeginLeaving() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	select {
-	case <-c.leaving:
-	default:
-		close(c.leaving)
-	}
-}
-
-// StopAccepting leaves new connections to the process that shares the listening socket,
-// and asks clients to close the connections that they have. It does not wait.
-func (c *Connections) StopAccepting() {
-	c.BeginLeaving()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.closed = true
-	for _, l := range c.listeners {
-		_ = l.Close()
-	}
-}
-
-// Leave is StopAccepting for a time when no other process accepts yet: it gives clients the linger to open another
-// connection first. The end of ctx ends the linger.
-func (c *Connections) Leave(ctx context.Context) {
-	c.BeginLeaving()
-	timer := time.NewTimer(linger)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-	c.StopAccepting()
-}
+// quiet is how long a connection without a request stays open for the next request: its answer asks the client to
+// close it.
+const quiet = 5 * time.Second
 
 // Rest waits for the next request on an open connection, and reports whether a request arrived before every connection
 // had been without one for the linger. An answer that began before Leave did not ask its client to close the

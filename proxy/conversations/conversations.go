@@ -10,18 +10,19 @@ import (
 
 	"codex-proxy/internal/cause"
 	"codex-proxy/proxy"
+	"codex-proxy/proxy/admission"
 	"codex-proxy/proxy/answer"
-	"codex-proxy/proxy/intake"
 	"codex-proxy/proxy/openai"
+	"codex-proxy/proxy/responses/wire"
 	"codex-proxy/proxy/stored"
 	"codex-proxy/proxy/storedanswer"
 )
 
 // Endpoint serves conversations. All fields are required but Store. It is safe for concurrent use.
 type Endpoint struct {
-	Intake  *intake.Intake
-	Answers *answer.Writer
-	Stored  *storedanswer.Writer
+	Admission *admission.Controller
+	Answers   *answer.Writer
+	Stored    *storedanswer.Writer
 	// Store keeps conversations; nil: none is kept.
 	Store *stored.Store
 }
@@ -59,7 +60,7 @@ func (e *Endpoint) create(w http.ResponseWriter, r *http.Request, x *proxy.Excha
 		return openai.Invalid("conversations_not_kept", "",
 			"this server keeps no conversations (response_retention); send the whole conversation as input")
 	}
-	req, items, err := e.read(w, r, x, e.Intake.Reading(x).Conversation)
+	req, items, err := e.read(w, r, x, DecodeNew)
 	if err != nil {
 		return err
 	}
@@ -79,13 +80,13 @@ func (e *Endpoint) create(w http.ResponseWriter, r *http.Request, x *proxy.Excha
 
 // read reads a body, and makes its items ready to be stored.
 func (e *Endpoint) read(w http.ResponseWriter, r *http.Request, x *proxy.Exchange,
-	decode func([]byte) (*openai.ConversationRequest, error)) (*openai.ConversationRequest, []stored.Item, error) {
-	req, err := intake.Body(e.Intake, w, r, x, decode)
+	decode admission.Decoder[*Request]) (*Request, []stored.Item, error) {
+	req, err := admission.Body(e.Admission, w, r, x, decode)
 	if err != nil {
 		return nil, nil, err
 	}
 	images := req.Images()
-	if err := e.Intake.Inline(r.Context(), x, images); err != nil {
+	if err := e.Admission.Inline(r.Context(), x, images); err != nil {
 		return nil, nil, err
 	}
 	for _, p := range images {
@@ -93,13 +94,13 @@ func (e *Endpoint) read(w http.ResponseWriter, r *http.Request, x *proxy.Exchang
 			return nil, nil, refusal
 		}
 	}
-	intake.MarkIgnored(w, req.Ignored)
+	admission.MarkIgnored(w, req.Ignored)
 	items, err := toStore(req.Items)
 	return req, items, err
 }
 
 // toStore gives every item an id, and returns the items as JSON.
-func toStore(list []openai.InputItem) ([]stored.Item, error) {
+func toStore(list []wire.InputItem) ([]stored.Item, error) {
 	items := make([]stored.Item, 0, len(list))
 	for _, in := range list {
 		if in.ID == "" {
@@ -131,11 +132,11 @@ func (e *Endpoint) update(w http.ResponseWriter, r *http.Request, x *proxy.Excha
 	if e.Store == nil {
 		return e.explain(r, stored.ErrNotFound)
 	}
-	req, err := intake.Body(e.Intake, w, r, x, e.Intake.Reading(x).ConversationUpdate)
+	req, err := admission.Body(e.Admission, w, r, x, DecodeUpdate)
 	if err != nil {
 		return err
 	}
-	intake.MarkIgnored(w, req.Ignored)
+	admission.MarkIgnored(w, req.Ignored)
 	metadata, err := openai.Encode(req.Metadata)
 	if err != nil {
 		return err
@@ -156,14 +157,14 @@ func (e *Endpoint) delete(w http.ResponseWriter, r *http.Request, x *proxy.Excha
 	if err := e.Store.DeleteConversation(r.Context(), x.Key.Name, id(r)); err != nil {
 		return e.explain(r, err)
 	}
-	return e.Answers.JSON(w, openai.ConversationDeleted{ID: id(r), Object: "conversation.deleted", Deleted: true})
+	return e.Answers.JSON(w, Deleted{ID: id(r), Object: "conversation.deleted", Deleted: true})
 }
 
 func id(r *http.Request) string { return r.PathValue("conversation") }
 
 // send answers with a conversation.
 func (e *Endpoint) send(w http.ResponseWriter, c stored.Conversation) error {
-	return e.Answers.JSON(w, openai.Conversation{
+	return e.Answers.JSON(w, Conversation{
 		ID: c.ID, Object: "conversation", CreatedAt: c.Created, Metadata: c.Metadata,
 	})
 }

@@ -12,7 +12,7 @@ import (
 
 	"codex-proxy/codex/appservertest"
 	"codex-proxy/proxy/api/apitest"
-	"codex-proxy/proxy/openai"
+	"codex-proxy/proxy/responses/wire"
 )
 
 func TestConversations(t *testing.T) {
@@ -268,7 +268,7 @@ func TestUnfinishedResponsesInAConversation(t *testing.T) {
 	apitest.Text(t, resp)
 	assert.Empty(t, r.Words(t, path))
 	stored := apitest.Read[apitest.Seen](t, apitest.Text(t, r.Do(t, http.MethodGet, "/v1/responses/"+waiting, "")))
-	assert.Equal(t, openai.StatusCancelled, stored.Status)
+	assert.Equal(t, wire.StatusCancelled, stored.Status)
 	assert.Equal(t, id, stored.Conversation.ID)
 
 	gone := r.Responding(t, apitest.Asked(in, `"wait"`), "X-Request-Id", "gone")

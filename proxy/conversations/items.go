@@ -7,20 +7,21 @@ import (
 
 	"codex-proxy/proxy"
 	"codex-proxy/proxy/openai"
+	"codex-proxy/proxy/responses/wire"
 	"codex-proxy/proxy/stored"
 	"codex-proxy/proxy/storedanswer"
 )
 
 // addItems serves POST /v1/conversations/{conversation}/items.
 func (e *Endpoint) addItems(w http.ResponseWriter, r *http.Request, x *proxy.Exchange) error {
-	encrypted, err := openai.IncludesEncrypted(storedanswer.Includes(r.URL.Query()))
+	encrypted, err := wire.IncludesEncrypted(storedanswer.Includes(r.URL.Query()))
 	if err != nil {
 		return err
 	}
 	if e.Store == nil {
 		return e.explain(r, stored.ErrNotFound)
 	}
-	_, items, err := e.read(w, r, x, e.Intake.Reading(x).ConversationItems)
+	_, items, err := e.read(w, r, x, DecodeItems)
 	if err != nil {
 		return err
 	}
@@ -66,7 +67,7 @@ func (e *Endpoint) listItems(w http.ResponseWriter, r *http.Request, x *proxy.Ex
 	if list.Limit, list.Descending, err = storedanswer.Listing(query); err != nil {
 		return err
 	}
-	if list.Encrypted, err = openai.IncludesEncrypted(storedanswer.Includes(query)); err != nil {
+	if list.Encrypted, err = wire.IncludesEncrypted(storedanswer.Includes(query)); err != nil {
 		return err
 	}
 	if e.Store == nil {
@@ -93,7 +94,7 @@ const listTries = 10
 
 // getItem serves GET /v1/conversations/{conversation}/items/{item}.
 func (e *Endpoint) getItem(w http.ResponseWriter, r *http.Request, x *proxy.Exchange) error {
-	encrypted, err := openai.IncludesEncrypted(storedanswer.Includes(r.URL.Query()))
+	encrypted, err := wire.IncludesEncrypted(storedanswer.Includes(r.URL.Query()))
 	if err != nil {
 		return err
 	}

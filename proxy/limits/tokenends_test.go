@@ -14,6 +14,7 @@ import (
 	"codex-proxy/codex/appservertest"
 	"codex-proxy/proxy/api/apitest"
 	"codex-proxy/proxy/openai"
+	"codex-proxy/proxy/openai/media"
 )
 
 // talking is a turn that says a hundred words, and then runs until it is interrupted.
@@ -102,6 +103,6 @@ func TestOldImagesThatCannotBeFetched(t *testing.T) {
 	const gone = `{"role":"user","content":[{"type":"image_url","image_url":{"url":"https://x.example/private"}}]}`
 	const ask = `{"role":"user","content":"and now?"}`
 	assert.Equal(t, http.StatusOK, r.Chatting(t, `{"model":"demo","messages":[`+gone+`,`+ask+`]}`).StatusCode)
-	assert.Contains(t, string(apitest.Received(t, requests).Items[0]), openai.OmittedImage)
+	assert.Contains(t, string(apitest.Received(t, requests).Items[0]), media.OmittedImage)
 	assert.Equal(t, http.StatusBadRequest, r.Chatting(t, `{"model":"demo","messages":[`+gone+`]}`).StatusCode)
 }

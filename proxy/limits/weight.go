@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"codex-proxy/proxy/openai"
+	"codex-proxy/proxy/openai/jsonbody"
 )
 
 // The memory that a request takes at most, in bytes, while it is read, decoded and sent
@@ -20,12 +21,12 @@ func Expected(size int64) int64 { return PerByte*size + size/2 + 8<<10 }
 
 // Weigh returns the charge for a body, and the other results of its first pass. The error is an *openai.Error for a
 // body that must not be decoded.
-func Weigh(body []byte) (bytes int64, w openai.Weight, err error) {
-	w = openai.Weigh(body)
-	if w.Elements > openai.MaxElements {
+func Weigh(body []byte) (bytes int64, w jsonbody.Weight, err error) {
+	w = jsonbody.Weigh(body)
+	if w.Elements > jsonbody.MaxElements {
 		err = openai.TooLarge("",
 			fmt.Sprintf("the body holds %d names and values, more than the limit of %d; send shorter lists",
-				w.Elements, openai.MaxElements))
+				w.Elements, jsonbody.MaxElements))
 	}
 	return PerByte*(int64(len(body))+w.Growth) + PerElement*w.Elements + PerItem*w.Items, w, err
 }

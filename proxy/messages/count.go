@@ -5,8 +5,8 @@ import (
 
 	"codex-proxy/internal/cause"
 	"codex-proxy/proxy"
+	"codex-proxy/proxy/admission"
 	"codex-proxy/proxy/anthropic"
-	"codex-proxy/proxy/intake"
 	"codex-proxy/proxy/tokens"
 )
 
@@ -14,12 +14,12 @@ import (
 // input. It uses no worker.
 func (e *Endpoint) count(w http.ResponseWriter, r *http.Request, x *proxy.Exchange) error {
 	x.Operation = proxy.CountTokens
-	req, ctx, cancel, err := intake.Take(e.Intake, w, r, x, anthropic.DecodeCount)
+	req, ctx, cancel, err := admission.Take(e.Admission, w, r, x, decoder(anthropic.DecodeCount))
 	if err != nil {
 		return err
 	}
 	defer cancel()
-	if err := e.Intake.Inline(ctx, x, req.Images()); err != nil {
+	if err := e.Admission.Inline(ctx, x, req.Images()); err != nil {
 		return err
 	}
 	planned, err := planTurn(req)

@@ -73,7 +73,7 @@ func (m *message) newBuilder(signature string) *anthropic.Builder {
 
 // Begin implements turn.Sink.
 func (m *message) Begin(a *turn.Attempt) {
-	m.attempt, m.builder = a, m.newBuilder(reasoning.Mark(a.Worker))
+	m.attempt, m.builder = a, m.newBuilder(reasoning.Origin(a.Worker))
 	if m.begun {
 		m.builder.Begin() // the client has these events from an attempt that was lost
 	}

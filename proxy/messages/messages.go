@@ -5,19 +5,20 @@ import (
 	"net/http"
 
 	"codex-proxy/proxy"
+	"codex-proxy/proxy/admission"
 	"codex-proxy/proxy/answer"
 	"codex-proxy/proxy/anthropic"
-	"codex-proxy/proxy/intake"
 	"codex-proxy/proxy/openai"
+	"codex-proxy/proxy/openai/jsonbody"
 	"codex-proxy/proxy/turn"
 )
 
 // Endpoint serves messages. All fields are required.
 type Endpoint struct {
-	Server  *proxy.Server
-	Intake  *intake.Intake
-	Turns   *turn.Runner
-	Answers *answer.Writer
+	Server    *proxy.Server
+	Admission *admission.Controller
+	Turns     *turn.Runner
+	Answers   *answer.Writer
 }
 
 // Routes returns the routes of the endpoint.
@@ -44,12 +45,12 @@ func noBatches(http.ResponseWriter, *http.Request, *proxy.Exchange) error {
 
 // create serves POST /v1/messages.
 func (e *Endpoint) create(w http.ResponseWriter, r *http.Request, x *proxy.Exchange) error {
-	req, ctx, cancel, err := intake.Take(e.Intake, w, r, x, anthropic.DecodeMessage)
+	req, ctx, cancel, err := admission.Take(e.Admission, w, r, x, decoder(anthropic.DecodeMessage))
 	if err != nil {
 		return err
 	}
 	defer cancel()
-	if err := e.Intake.Inline(ctx, x, req.Images()); err != nil {
+	if err := e.Admission.Inline(ctx, x, req.Images()); err != nil {
 		return err
 	}
 	m := &message{Endpoint: e, w: w, x: x, req: req, head: anthropic.Head{
@@ -62,4 +63,9 @@ func (e *Endpoint) create(w http.ResponseWriter, r *http.Request, x *proxy.Excha
 		return m.run(ctx)
 	}
 	return m.streamed(ctx, !answer.KeepaliveOff(r))
+}
+
+// decoder adapts a decoder of Anthropic's API, which has one way of reading: it ignores no unknown parameter.
+func decoder(decode func([]byte) (*anthropic.MessageRequest, error)) admission.Decoder[*anthropic.MessageRequest] {
+	return func(body []byte, _ jsonbody.Reading) (*anthropic.MessageRequest, error) { return decode(body) }
 }

@@ -6,9 +6,10 @@ import (
 
 	"codex-proxy/codex/appserver"
 	"codex-proxy/codex/history"
+	"codex-proxy/proxy/admission"
 	"codex-proxy/proxy/anthropic"
-	"codex-proxy/proxy/intake"
-	"codex-proxy/proxy/openai"
+	"codex-proxy/proxy/openai/media"
+	"codex-proxy/proxy/openai/parameter"
 	"codex-proxy/proxy/reasoning"
 )
 
@@ -26,11 +27,11 @@ func planTurn(req *anthropic.MessageRequest) (*plan, error) {
 	instructions := strings.Join(req.System, "\n\n")
 	p := &plan{turn: appserver.TurnRequest{
 		Model: req.Model, BaseInstructions: &instructions, Effort: req.Reasoning.Effort,
-		Summary:      cmp.Or(req.Reasoning.Summary, openai.NoSummary),
-		OutputSchema: req.Format.Schema, Tools: intake.Tools(req.Tools), ServiceTier: req.ServiceTier,
+		Summary:      cmp.Or(req.Reasoning.Summary, parameter.NoSummary),
+		OutputSchema: req.Format.Schema, Tools: admission.Tools(req.Tools), ServiceTier: req.ServiceTier,
 	}}
 	var err error
-	if p.images, err = intake.Decoding(req.Images(), 1); err != nil {
+	if p.images, err = admission.Decoding(req.Images(), 1); err != nil {
 		return nil, err
 	}
 	p.turn.Items = make([]history.Item, 0, len(req.Messages)+len(req.Instructions))
@@ -73,8 +74,8 @@ func (p *plan) addOutput(block anthropic.BlockParam) {
 
 // addThinking adds reasoning that has a signature of ours. The model could not read any other.
 func (p *plan) addThinking(block anthropic.BlockParam) {
-	mark, encrypted := reasoning.Unmark(block.Signature)
-	if mark == "" || encrypted == "" {
+	origin, encrypted := reasoning.Split(block.Signature)
+	if origin == "" || encrypted == "" {
 		return
 	}
 	var summary []string
@@ -83,7 +84,7 @@ func (p *plan) addThinking(block anthropic.BlockParam) {
 	}
 	item := history.Reasoning(summary, encrypted)
 	p.turn.Items = append(p.turn.Items, item)
-	p.reasoning.Add(item, mark)
+	p.reasoning.Add(item, origin)
 }
 
 // addInput adds the blocks of the client: the results of tools, and the blocks between them as a message.
@@ -91,8 +92,8 @@ func (p *plan) addInput(role string, blocks []anthropic.BlockParam) {
 	var contents []history.Content
 	for _, block := range blocks {
 		if block.Type != anthropic.BlockToolResult {
-			part := openai.Part{Text: block.Text, Image: block.Image}
-			contents = intake.AppendContents(contents, []openai.Part{part}, "input_text")
+			part := media.Part{Text: block.Text, Image: block.Image}
+			contents = admission.AppendContents(contents, []media.Part{part}, "input_text")
 			continue
 		}
 		contents = p.addContents(role, contents)
@@ -114,5 +115,5 @@ func result(block anthropic.BlockParam) history.Item {
 	if len(block.Parts) == 1 && block.Parts[0].Image == nil {
 		return history.FunctionCallOutput(block.CallID, block.Parts[0].Text)
 	}
-	return history.FunctionCallParts(block.CallID, intake.AppendContents(nil, block.Parts, "input_text")...)
+	return history.FunctionCallParts(block.CallID, admission.AppendContents(nil, block.Parts, "input_text")...)
 }

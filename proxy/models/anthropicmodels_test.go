@@ -13,7 +13,7 @@ import (
 	"codex-proxy/proxy"
 	"codex-proxy/proxy/api/apitest"
 	"codex-proxy/proxy/modelname"
-	"codex-proxy/workers"
+	"codex-proxy/workers/dispatch"
 )
 
 // page is a page of models in Anthropic's form.
@@ -95,7 +95,7 @@ func TestUnmappedModel(t *testing.T) {
 	missing := proxy.Route{Method: http.MethodPost, Path: "/v1/messages/missing/{model...}", Access: proxy.Keyed,
 		Form: proxy.Anthropic, Handler: func(_ http.ResponseWriter, r *http.Request, x *proxy.Exchange) error {
 			x.Model = r.PathValue("model")
-			return workers.ErrNoModel
+			return dispatch.ErrNoModel
 		}}
 	keys, secrets := apitest.WithKeys(t, "all", "some models=claude-*,gpt-5-mini", "few models=gpt-5,org/tiny", "own models=claude-*")
 	r := apitest.NewRig(t, &appservertest.Server{Models: catalogue()}, func(o *apitest.Options) {

@@ -9,9 +9,12 @@ import (
 	"slices"
 	"sync"
 
+	"codex-proxy/codex/appserver"
 	"codex-proxy/proxy/auth"
 	"codex-proxy/proxy/modelname"
 	"codex-proxy/proxy/openai"
+	"codex-proxy/proxy/openai/parameter"
+	"codex-proxy/workers"
 )
 
 // Workers is the source of the models.
@@ -20,10 +23,8 @@ type Workers interface {
 	Models(names ...string) []string
 	// Known reports whether one of these workers has ever listed a model; none: any.
 	Known(model string, names ...string) bool
-	// HasTier reports whether codex requests the service tier for the model.
-	HasTier(model, tier string) bool
-	// HasEffort reports whether codex lists the reasoning effort for the model.
-	HasEffort(model, effort string) bool
+	// Abilities returns the abilities that codex lists for a model.
+	Abilities(model string) workers.Abilities
 }
 
 // Catalogue resolves the names of models. A model of a worker is never hidden behind an
@@ -51,31 +52,47 @@ type Choice struct {
 	// Counted is the name that usage counts: the one of the request, or the pattern that matches it. Clients can
 	// make up any number of names that a pattern matches.
 	Counted string
+	// Abilities are of the model that runs.
+	Abilities workers.Abilities
 }
 
-// Resolve returns the choice for the name that a client gave. effort is the effort that it requested in the field of
-// that name, or empty. The error is an *openai.Error.
-func (c *Catalogue) Resolve(name, effort, field string) (Choice, error) {
-	alias, counted := c.find(name)
+// Resolve returns the choice for a request. The error is an *openai.Error.
+func (c *Catalogue) Resolve(asked parameter.Common) (Choice, error) {
+	name, effort := *asked.Model, *asked.Effort
+	has := c.workers.Abilities(name)
+	alias, counted := c.aliases.of(name)
 	switch {
-	case counted == "":
-		return Choice{modelname.Alias{Model: name, Effort: effort, Summary: c.summary}, name}, nil
-	case alias.Effort == "":
-		alias.Effort = effort
-	case effort != "" && effort != alias.Effort:
-		return Choice{}, openai.Invalid("invalid_value", field,
-			fmt.Sprintf("the model %s comes with %s %q; leave %[2]s out, or ask for another model", name, field,
-				alias.Effort))
+	case has.Known || counted == "":
+		alias, counted = modelname.Alias{Model: name}, name
+	case effort != "" && alias.Effort != "" && effort != alias.Effort:
+		return Choice{}, openai.Invalid("invalid_value", asked.EffortField,
+			fmt.Sprintf("the model %s comes with %s %q; leave %[2]s out, or ask for another model", name,
+				asked.EffortField, alias.Effort))
+	default:
+		has = c.workers.Abilities(alias.Model)
 	}
 	alias.Summary = cmp.Or(alias.Summary, c.summary)
-	return Choice{alias, counted}, nil
+	if alias.Effort = cmp.Or(alias.Effort, effort); alias.Effort == "" {
+		alias.Effort = softEffort(asked, has.Efforts)
+	}
+	return Choice{alias, counted, has}, nil
 }
 
-// HasTier reports whether the service tier has an effect with the model, which may not be an alias.
-func (c *Catalogue) HasTier(model, tier string) bool { return c.workers.HasTier(model, tier) }
-
-// HasEffort reports whether the model, which may not be an alias, is known to have the reasoning effort.
-func (c *Catalogue) HasEffort(model, effort string) bool { return c.workers.HasEffort(model, effort) }
+// softEffort is the effort of a request that names none: no reasoning if it wants that and the model can, else its
+// soft effort, or the highest below it that the model has. If the model's efforts are not known, it is the soft effort
+// itself: the model endpoint knows them.
+func softEffort(asked parameter.Common, has []appserver.Effort) string {
+	if asked.NoReasoning && slices.Contains(has, appserver.Effort{Name: parameter.NoEffort}) {
+		return parameter.NoEffort
+	}
+	efforts := parameter.Efforts()
+	for at := slices.Index(efforts, asked.SoftEffort); at > 0; at-- {
+		if slices.Contains(has, appserver.Effort{Name: efforts[at]}) {
+			return efforts[at]
+		}
+	}
+	return asked.SoftEffort
+}
 
 // find returns the alias for a name of a request, and its own name; both are empty if no alias matches, or if a worker
 // has a model of that name.

@@ -7,7 +7,7 @@ import (
 	"codex-proxy/proxy/answer"
 	"codex-proxy/proxy/anthropic"
 	"codex-proxy/proxy/openai"
-	"codex-proxy/workers"
+	"codex-proxy/workers/dispatch"
 )
 
 // owner is owned_by of every model.
@@ -31,7 +31,7 @@ func (e *Endpoint) Routes() []proxy.Route {
 // as far as the key may use them, and their workers.
 func (e *Endpoint) list(w http.ResponseWriter, r *http.Request, x *proxy.Exchange) error {
 	if len(e.Catalogue.workers.Models(x.Accounts...)) == 0 {
-		return workers.ErrNotReady
+		return dispatch.ErrNotReady
 	}
 	ids := e.Catalogue.visible(x.Key.Limits, x.Accounts)
 	if x.Form != proxy.Anthropic {
@@ -53,7 +53,7 @@ func (e *Endpoint) get(w http.ResponseWriter, r *http.Request, x *proxy.Exchange
 		named != "" && c.workers.Known(alias.Model, x.Accounts...)):
 		return e.one(w, x, id)
 	case len(c.workers.Models(x.Accounts...)) == 0:
-		return workers.ErrNotReady
+		return dispatch.ErrNotReady
 	default:
 		return c.NotFound(x, id)
 	}

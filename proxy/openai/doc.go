@@ -1,7 +1,7 @@
-// Package openai holds the wire types of the OpenAI API that the proxy serves, their validation and their encoding. It
-// is pure: it knows nothing of workers, threads or HTTP servers.
+// Package openai holds the parts of OpenAI's wire that all endpoints share: errors, usage, models, server-sent events.
+// It is pure: it knows nothing of workers, threads or HTTP servers.
 //
-// The names of the files group them: chat*.go is POST /v1/chat/completions, completion*.go is POST /v1/completions,
-// response*.go is POST /v1/responses, body*.go reads the body of each, tool*.go, format.go, reasoning.go and image.go
-// are parameters of chats and responses, stop.go of chats and completions.
+// The packages below it read requests: jsonbody the body of each, jsonschema, clienttool, media and parameter
+// the parts that several endpoints have in it. The wire types of one endpoint are in its package wire, such as
+// proxy/chat/wire.
 package openai

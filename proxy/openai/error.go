@@ -40,8 +40,8 @@ func (e *Error) Error() string { return e.Code + ": " + e.Message }
 // Retryable reports whether the same request may succeed later by itself.
 func (e *Error) Retryable() bool { return e.Status == http.StatusServiceUnavailable }
 
-// errorBody is the content of the envelope.
-type errorBody struct {
+// ErrorBody is the content of the envelope.
+type ErrorBody struct {
 	Message   string  `json:"message"`
 	Type      string  `json:"type"`
 	Param     *string `json:"param"`
@@ -49,8 +49,9 @@ type errorBody struct {
 	Retryable bool    `json:"retryable,omitempty"`
 }
 
-func (e *Error) body() errorBody {
-	b := errorBody{Message: e.Message, Type: e.Type, Code: cmp.Or(e.UpstreamCode, e.Code), Retryable: e.Retryable()}
+// Body is the content of the envelope.
+func (e *Error) Body() ErrorBody {
+	b := ErrorBody{Message: e.Message, Type: e.Type, Code: cmp.Or(e.UpstreamCode, e.Code), Retryable: e.Retryable()}
 	if e.Param != "" {
 		b.Param = &e.Param
 	}
@@ -60,8 +61,8 @@ func (e *Error) body() errorBody {
 // MarshalJSON encodes the envelope.
 func (e *Error) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
-		Error errorBody `json:"error"`
-	}{e.body()})
+		Error ErrorBody `json:"error"`
+	}{e.Body()})
 }
 
 // Invalid is a 400 that names the field at fault.

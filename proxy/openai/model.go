@@ -1,5 +1,8 @@
 package openai
 
+// MaxModelName bounds the length of a model's name, which is in every log line.
+const MaxModelName = 256
+
 // Model is one entry of GET /v1/models.
 type Model struct {
 	ID      string `json:"id"`

@@ -8,14 +8,18 @@ import (
 
 // WriteEvent writes v as one data-only server-sent event.
 func WriteEvent(w io.Writer, v any) error {
-	return writeEvent(w, "", v)
+	return WriteNamedEvent(w, "", v)
 }
 
 // longEvent is the size from which an event is not copied into one Write.
 const longEvent = 64 << 10
 
-// writeEvent writes head and v as an event.
-func writeEvent(w io.Writer, head string, v any) error {
+// WriteNamedEvent writes v as a server-sent event of that name; empty: without a name.
+func WriteNamedEvent(w io.Writer, name string, v any) error {
+	head := ""
+	if name != "" {
+		head = "event: " + name + "\n"
+	}
 	data, err := Encode(v)
 	if err != nil {
 		return fmt.Errorf("cannot encode an event: %w", err)

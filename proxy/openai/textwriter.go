@@ -2,6 +2,7 @@ package openai
 
 import (
 	"bytes"
+	"encoding/json"
 	"io"
 	"slices"
 
@@ -15,9 +16,13 @@ type TextWriter struct {
 	event      []byte // the last one, to reuse its memory
 }
 
-// newTextWriter makes the writer from a chunk with an empty text, which follows name.
-func newTextWriter(chunk []byte, name string) *TextWriter {
-	head, tail, _ := bytes.Cut(chunk, []byte(name+`""`))
+// NewTextWriter makes the writer from a chunk of strings and numbers with an empty text, which follows name.
+func NewTextWriter(chunk any, name string) *TextWriter {
+	data, err := json.Marshal(chunk)
+	if err != nil { // it holds strings and numbers
+		panic(err)
+	}
+	head, tail, _ := bytes.Cut(data, []byte(name+`""`))
 	return &TextWriter{head: slices.Concat([]byte("data: "), head, []byte(name)), tail: append(tail, "\n\n"...)}
 }
 

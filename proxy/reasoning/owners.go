@@ -10,16 +10,16 @@ import (
 
 // Owners are the workers that made the reasoning in a history. The zero value has none.
 type Owners struct {
-	of   map[string]string // item as it is injected → mark of the worker, or empty
-	last string            // mark, the last one that is not empty
+	of   map[string]string // item as it is injected → origin of the worker, or empty
+	last string            // origin, the last one that is not empty
 }
 
-// Add adds an item of reasoning, with the mark of the worker that made it; empty: unknown.
-func (o *Owners) Add(item history.Item, mark string) {
+// Add adds an item of reasoning, with the origin of the worker that made it; empty: unknown.
+func (o *Owners) Add(item history.Item, origin string) {
 	if o.of == nil {
 		o.of = map[string]string{}
 	}
-	o.of[string(item)], o.last = mark, cmp.Or(mark, o.last)
+	o.of[string(item)], o.last = origin, cmp.Or(origin, o.last)
 }
 
 // Fit returns a turn.Request.Fit that leaves out the reasoning of other accounts.
@@ -29,11 +29,11 @@ func (o *Owners) Fit(turns *turn.Runner) func(worker string, items []history.Ite
 	}
 }
 
-// Only leaves out the reasoning that has none of these marks.
-func (o *Owners) Only(marks []string, items []history.Item) []history.Item {
+// Only leaves out the reasoning that has none of these origins.
+func (o *Owners) Only(origins []string, items []history.Item) []history.Item {
 	fit := make([]history.Item, 0, len(items))
 	for _, item := range items {
-		if from, reasoning := o.of[string(item)]; !reasoning || slices.Contains(marks, from) {
+		if from, reasoning := o.of[string(item)]; !reasoning || slices.Contains(origins, from) {
 			fit = append(fit, item)
 		}
 	}
@@ -46,7 +46,7 @@ func (o *Owners) Prefers(workers []string) string {
 		return ""
 	}
 	for _, name := range workers {
-		if Mark(name) == o.last {
+		if Origin(name) == o.last {
 			return name
 		}
 	}

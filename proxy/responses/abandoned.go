@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"codex-proxy/proxy/openai"
+	"codex-proxy/proxy/responses/eventstream"
+	"codex-proxy/proxy/responses/wire"
 )
 
 const (
@@ -62,7 +64,7 @@ func (e *Endpoint) obey(ctx context.Context) {
 		return // the next signal has it tried again
 	}
 	for _, id := range ids {
-		e.running.cancel(id)
+		e.running.Cancel(id)
 	}
 }
 
@@ -75,8 +77,8 @@ var errAbandoned = &openai.Error{
 // endAbandoned ends the background responses of processes that have ended.
 func (e *Endpoint) endAbandoned(ctx context.Context) error {
 	ended, err := e.Store.EndAbandoned(ctx, abandonedEnd)
-	e.metrics.ended.WithLabelValues(openai.StatusCancelled).Add(float64(ended.Cancelled + ended.Deleted))
-	e.metrics.ended.WithLabelValues(openai.StatusFailed).Add(float64(ended.Failed))
+	e.metrics.ended.WithLabelValues(wire.StatusCancelled).Add(float64(ended.Cancelled + ended.Deleted))
+	e.metrics.ended.WithLabelValues(wire.StatusFailed).Add(float64(ended.Failed))
 	if ended.Failed > 0 {
 		e.Server.Logger.Warn("background responses of a process that has ended have failed", "responses", ended.Failed)
 	}
@@ -92,13 +94,13 @@ func abandonedEnd(object []byte, sequence int, cancelled bool) (ended, events []
 	if cancelled {
 		reason = nil
 	}
-	response, missing, err := openai.EndResponse(object, sequence, reason)
+	response, missing, err := eventstream.End(object, sequence, reason)
 	if err != nil {
 		return nil, nil, err
 	}
 	if ended, err = openai.Encode(response); err != nil {
 		return nil, nil, err
 	}
-	events, err = openai.EncodeResponseEvents(missing...)
+	events, err = eventstream.Encode(missing...)
 	return ended, events, err
 }

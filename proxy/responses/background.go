@@ -8,8 +8,13 @@ import (
 	"codex-proxy/internal/cause"
 	"codex-proxy/proxy"
 	"codex-proxy/proxy/openai"
+	"codex-proxy/proxy/responses/eventstream"
+	"codex-proxy/proxy/responses/inflight"
+	"codex-proxy/proxy/responses/plan"
+	"codex-proxy/proxy/responses/queue"
+	"codex-proxy/proxy/responses/wire"
 	"codex-proxy/proxy/stored"
-	"codex-proxy/workers"
+	"codex-proxy/workers/dispatch"
 )
 
 // background is a response that goes on without the client of its request. While it waits for its turn, its request
@@ -20,7 +25,7 @@ type background struct {
 	created int64
 	base    context.Context // of the exchange: it ends when the service must end
 	x       *proxy.Exchange // its own
-	running *running
+	running *inflight.Response
 	events  *logged // nil: it is not streamed
 
 	previous     string // the response that it continues; empty: none
@@ -34,7 +39,7 @@ type background struct {
 
 // createBackground begins a background response, and answers with it or with its stream. body is the request.
 func (e *Endpoint) createBackground(w http.ResponseWriter, r *http.Request, x *proxy.Exchange, body []byte,
-	req *openai.ResponseRequest) error {
+	req *wire.Request) error {
 	if req.Store != nil && !*req.Store || e.Store == nil {
 		return openai.Invalid("unsupported_parameter", "background",
 			"a background response is kept on the server: set store to true, or leave it out (response_retention)")
@@ -59,29 +64,29 @@ func (e *Endpoint) createBackground(w http.ResponseWriter, r *http.Request, x *p
 
 // checkBackground returns the response to a request, as far as it can be refused before its turn. The response has its
 // conversation from now on.
-func (e *Endpoint) checkBackground(ctx context.Context, x *proxy.Exchange, req *openai.ResponseRequest) (
-	blank openai.Response, err error,
+func (e *Endpoint) checkBackground(ctx context.Context, x *proxy.Exchange, req *wire.Request) (
+	blank wire.Response, err error,
 ) {
 	if e.Turns.Pool.Lacks(req.Model, x.Accounts...) {
-		return blank, workers.ErrNoModel
+		return blank, dispatch.ErrNoModel
 	}
-	job, err := e.newJob(ctx, x, req, nil)
+	job, err := e.jobs.New(ctx, x, req, nil)
 	if err != nil {
 		return blank, err
 	}
-	if _, err := planTurn(req, job.conversation()); err != nil {
-		e.close(job)
+	if _, err := plan.New(req, job.Conversation()); err != nil {
+		e.jobs.Close(job)
 		return blank, err
 	}
-	blank = job.blank
-	blank.Status = openai.StatusQueued
+	blank = job.Blank
+	blank.Status = wire.StatusQueued
 	return blank, nil
 }
 
 // begin stores a background response, and lets it run.
-func (e *Endpoint) begin(ctx context.Context, x *proxy.Exchange, req *openai.ResponseRequest, blank openai.Response,
+func (e *Endpoint) begin(ctx context.Context, x *proxy.Exchange, req *wire.Request, blank wire.Response,
 	object, body []byte) error {
-	leave, err := e.lanes.admit(x.Key.Name, int64(len(object)+len(body)))
+	leave, err := e.lanes.Admit(x.Key.Name, int64(len(object)+len(body)))
 	if err != nil {
 		return err
 	}
@@ -97,13 +102,13 @@ func (e *Endpoint) begin(ctx context.Context, x *proxy.Exchange, req *openai.Res
 		return cause.Of(ctx, err)
 	}
 	// Lanes are not by the client's name of the model: a pattern matches any number of names.
-	place := b.lanes.join(laneOf(x.Key.Name, req.Model, x.Accounts))
+	place := b.lanes.Join(queue.LaneOf(x.Key.Name, req.Model, x.Accounts))
 	x.Grant.Body.Release()         // the store has the request now
 	entered := make(chan struct{}) // from then on clients can cancel it
 	e.Server.Detach(x, b.id, func(base context.Context, own *proxy.Exchange, answered func()) {
 		defer leave()
-		defer place.leave()
-		ctx, running, over := e.running.enter(base, b.id, own.Key.Name)
+		defer place.Leave()
+		ctx, running, over := e.running.Enter(base, b.id, own.Key.Name)
 		defer over()
 		b.base, b.x, b.running, b.answered = base, own, running, answered
 		close(entered)
@@ -114,7 +119,7 @@ func (e *Endpoint) begin(ctx context.Context, x *proxy.Exchange, req *openai.Res
 }
 
 // store keeps a background response from now on, and begins its log.
-func (b *background) store(ctx context.Context, x *proxy.Exchange, blank openai.Response, object, body []byte,
+func (b *background) store(ctx context.Context, x *proxy.Exchange, blank wire.Response, object, body []byte,
 	stream bool) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
@@ -134,13 +139,13 @@ func (b *background) store(ctx context.Context, x *proxy.Exchange, blank openai.
 }
 
 // log begins the log with the events before the turn.
-func (b *background) log(blank openai.Response) error {
+func (b *background) log(blank wire.Response) error {
 	log, err := b.Store.Events.Create(b.id)
 	if err != nil {
 		return err
 	}
-	begun := openai.NewResponseBuilder(&openai.ResponseRequest{}, blank, "", nil)
-	events, err := openai.EncodeResponseEvents(begun.Queue()...)
+	begun := eventstream.New(&wire.Request{}, blank, "", nil)
+	events, err := eventstream.Encode(begun.Queue()...)
 	if err == nil {
 		_, err = log.Write(events)
 	}

@@ -8,6 +8,10 @@ import (
 	"time"
 
 	"codex-proxy/proxy/openai"
+	"codex-proxy/proxy/responses/eventstream"
+	"codex-proxy/proxy/responses/inflight"
+	"codex-proxy/proxy/responses/jobs"
+	"codex-proxy/proxy/responses/wire"
 	"codex-proxy/proxy/stored"
 )
 
@@ -20,7 +24,7 @@ var errUnended = errors.New("a background response has come to no end")
 // ending is the end of a background response.
 type ending struct {
 	response stored.Response
-	last     openai.Response
+	last     wire.Response
 	replaced *replaced // nil: its events are in the log
 	logged   bool      // the journal has the failure to store it
 }
@@ -35,7 +39,7 @@ type replaced struct {
 // fail ends a response before the start of its turn: nothing of its request is in memory.
 func (b *background) fail(err error) {
 	b.failure = nil
-	if !errors.Is(err, errCancelled) {
+	if !errors.Is(err, inflight.ErrCancelled) {
 		b.failure = b.reason(err)
 	}
 	sequence := queued
@@ -55,17 +59,17 @@ func (b *background) begun() []byte {
 }
 
 // endOf returns the end of a response that was begun, and the events that are missing.
-func (b *background) endOf(begun []byte, sequence int, reason *openai.Error) (openai.Response, []openai.ResponseEvent) {
-	last, events, err := openai.EndResponse(begun, sequence, reason)
+func (b *background) endOf(begun []byte, sequence int, reason *openai.Error) (wire.Response, []eventstream.Event) {
+	last, events, err := eventstream.End(begun, sequence, reason)
 	if err != nil {
-		last, events, _ = openai.EndResponse([]byte(`{"object":"response","output":[]}`), sequence, reason)
+		last, events, _ = eventstream.End([]byte(`{"object":"response","output":[]}`), sequence, reason)
 		last.ID, last.CreatedAt, last.Background = b.id, b.created, true
 	}
 	return last, events
 }
 
 // unfinished is how a response without its input and output is stored.
-func (b *background) unfinished(last openai.Response) stored.Response {
+func (b *background) unfinished(last wire.Response) stored.Response {
 	object, err := openai.Encode(last)
 	if err != nil { // strings always encode
 		panic(err)
@@ -77,7 +81,7 @@ func (b *background) unfinished(last openai.Response) stored.Response {
 }
 
 // conclude has an end for the response, which settle stores. Events that cannot be written fail it.
-func (b *background) conclude(r stored.Response, last openai.Response, events []openai.ResponseEvent) {
+func (b *background) conclude(r stored.Response, last wire.Response, events []eventstream.Event) {
 	b.end = &ending{response: r, last: last}
 	b.x.Settle()
 	if b.events == nil {
@@ -87,9 +91,9 @@ func (b *background) conclude(r stored.Response, last openai.Response, events []
 	switch {
 	case err == nil:
 		b.end.response.Log = b.events.log.Size()
-	case last.Status == openai.StatusCancelled:
+	case last.Status == wire.StatusCancelled:
 		b.replace(nil)
-	case last.Status == openai.StatusFailed:
+	case last.Status == wire.StatusFailed:
 		b.replace(b.failure)
 	default:
 		b.replace(b.reason(err))
@@ -123,7 +127,7 @@ func (b *background) settle() {
 			continue
 		}
 		b.report(err)
-		if b.end.response.Unfinished || !extends(b.end.last.Status) {
+		if b.end.response.Unfinished || !jobs.Extends(b.end.last.Status) {
 			b.show(b.end)
 			b.answered()
 		}
@@ -173,7 +177,7 @@ func (b *background) endLog() error {
 	size, err := b.Store.Events.End(b.id, func(sequence int) (events []byte, err error) {
 		if r.events == nil {
 			_, missing := b.endOf(r.begun, sequence, r.reason)
-			r.events, err = openai.EncodeResponseEvents(missing...)
+			r.events, err = eventstream.Encode(missing...)
 		}
 		return r.events, err
 	})
@@ -192,18 +196,18 @@ func (b *background) show(end *ending) {
 		return
 	}
 	b.shown = true
-	if b.end.last.Status == openai.StatusCancelled {
-		b.x.Outcome = openai.StatusCancelled
+	if b.end.last.Status == wire.StatusCancelled {
+		b.x.Outcome = wire.StatusCancelled
 	}
 	b.metrics.ended.WithLabelValues(b.end.last.Status).Inc()
 	b.Store.Yield(b.conversation, b.id)
 	if end != nil {
-		b.running.last, b.running.log = &end.last, end.response.Log
+		b.running.Last, b.running.Log = &end.last, end.response.Log
 		if end.replaced != nil {
-			b.running.tail = end.replaced.events
+			b.running.Tail = end.replaced.events
 		}
 	}
-	b.running.end()
+	b.running.End()
 	if b.events != nil {
 		b.events.log.Close()
 	}

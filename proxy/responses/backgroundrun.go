@@ -8,10 +8,15 @@ import (
 	"time"
 
 	"codex-proxy/internal/cause"
-	"codex-proxy/proxy/intake"
+	"codex-proxy/proxy/admission"
 	"codex-proxy/proxy/limits"
 	"codex-proxy/proxy/openai"
-	"codex-proxy/workers"
+	"codex-proxy/proxy/openai/jsonbody"
+	"codex-proxy/proxy/responses/eventstream"
+	"codex-proxy/proxy/responses/inflight"
+	"codex-proxy/proxy/responses/queue"
+	"codex-proxy/proxy/responses/wire"
+	"codex-proxy/workers/dispatch"
 )
 
 const (
@@ -22,18 +27,18 @@ const (
 )
 
 // run waits until the response may run, and runs it. The end of ctx ends it at any time.
-func (b *background) run(ctx context.Context, place *place) {
+func (b *background) run(ctx context.Context, place *queue.Place) {
 	defer b.settle()
 	waiting, cancel := context.WithTimeoutCause(ctx, longestQueued, openai.Timeout("request_timeout",
 		fmt.Sprintf("no place on a worker became free within %s", longestQueued)))
 	defer cancel()
-	defer place.leave()
-	if err := place.wait(waiting); err != nil {
+	defer place.Leave()
+	if err := place.Wait(waiting); err != nil {
 		b.fail(err)
 		return
 	}
 	for {
-		err := b.try(ctx, place.leave)
+		err := b.try(ctx, place.Leave)
 		if waiting.Err() != nil || !b.mayWait(err) {
 			if err != nil && b.end == nil {
 				b.fail(cause.Of(ctx, err))
@@ -53,9 +58,9 @@ func (b *background) run(ctx context.Context, place *place) {
 func (b *background) mayWait(err error) bool {
 	var known *openai.Error
 	switch {
-	case err == nil, b.end != nil, errors.Is(err, workers.ErrLogins), errors.Is(err, workers.ErrPaused):
+	case err == nil, b.end != nil, errors.Is(err, dispatch.ErrLogins), errors.Is(err, dispatch.ErrPaused):
 		return false
-	case errors.Is(err, workers.ErrBusy), errors.Is(err, workers.ErrQueueFull), errors.Is(err, workers.ErrNotReady):
+	case errors.Is(err, dispatch.ErrBusy), errors.Is(err, dispatch.ErrQueueFull), errors.Is(err, dispatch.ErrNotReady):
 		return true
 	case errors.As(err, &known): // memory is full, or it lost its conversation while memory was full
 		return known.Code == "overloaded" || known.Code == "concurrency_exceeded" || known.Code == "conversation_locked"
@@ -70,13 +75,13 @@ func (b *background) try(ctx context.Context, through func()) error {
 			b.x.Grant.Release()
 		}
 	}()
-	ctx, begin, cancel := b.Intake.BoundLater(ctx)
+	ctx, begin, cancel := b.Admission.BoundLater(ctx)
 	defer cancel()
 	req, err := b.request(ctx)
 	if err != nil {
 		return err
 	}
-	job, err := b.find(ctx, b.x, req.Blank(b.id, b.created), req, nil, true)
+	job, err := b.jobs.Find(ctx, b.x, req.Blank(b.id, b.created), req, nil, true)
 	if err != nil {
 		return err
 	}
@@ -88,19 +93,13 @@ func (b *background) try(ctx context.Context, through func()) error {
 		s.events = b.events
 	}
 	if req.NoGenerate {
-		_, err := s.warmUp(ctx)
-		return err
+		return s.warmUp(ctx)
 	}
-	planned, err := planTurn(req, job.conversation())
-	if err != nil {
-		return err
-	}
-	s.release(planned.turn.Footprint())
-	return s.runTurn(ctx, planned)
+	return s.run(ctx)
 }
 
 // request reads the request from the store.
-func (b *background) request(ctx context.Context) (*openai.ResponseRequest, error) {
+func (b *background) request(ctx context.Context) (*wire.Request, error) {
 	size, err := b.Store.RequestSize(ctx, b.id)
 	if err != nil {
 		return nil, err
@@ -112,8 +111,13 @@ func (b *background) request(ctx context.Context) (*openai.ResponseRequest, erro
 	if err != nil {
 		return nil, err
 	}
-	// It was taken in before, maybe under other settings.
-	return intake.Decode(ctx, b.Intake, b.x, body, openai.Reading{IgnoreUnknown: true}.Response)
+	req, _, err := admission.Decode(ctx, b.Admission, b.x, body, decodeAgain)
+	return req, err
+}
+
+// decodeAgain decodes a body that was taken in before, maybe under other settings.
+func decodeAgain(body []byte, _ jsonbody.Reading) (*wire.Request, error) {
+	return wire.Decode(body, jsonbody.Reading{IgnoreUnknown: true})
 }
 
 // beginBackground is Begin for a background response.
@@ -132,7 +136,7 @@ func (s *response) beginBackground() {
 }
 
 // progress shows clients that the turn has begun. If it cannot, they see a response that is queued.
-func (b *background) progress(response openai.Response) {
+func (b *background) progress(response wire.Response) {
 	object, err := openai.Encode(response)
 	if err == nil {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(b.base), storeTimeout)
@@ -143,7 +147,7 @@ func (b *background) progress(response openai.Response) {
 
 // failBackground is Fail for a background response after the start of its turn.
 func (s *response) failBackground(ctx context.Context, err error) error {
-	if errors.Is(context.Cause(ctx), errCancelled) {
+	if errors.Is(context.Cause(ctx), inflight.ErrCancelled) {
 		return s.end(ctx, s.builder.Cancel(usageOf(s.x)))
 	}
 	s.background.failure = s.background.reason(err)
@@ -158,11 +162,10 @@ func (b *background) reason(err error) *openai.Error {
 }
 
 // endBackground is end for a background response.
-func (s *response) endBackground(events []openai.ResponseEvent) error {
+func (s *response) endBackground(events []eventstream.Event) error {
 	s.ended = true
-	last := s.builder.Response()
-	r, err := s.toStore(last, outputItems(s.builder.FullOutput(), s.x.Turn.Worker),
-		s.job.claimed && extends(last.Status))
+	m := s.made()
+	r, err := m.toStore()
 	if err != nil {
 		return err
 	}
@@ -170,6 +173,6 @@ func (s *response) endBackground(events []openai.ResponseEvent) error {
 		s.x.Status = http.StatusOK
 	}
 	s.commit()
-	s.background.conclude(r, last, events)
+	s.background.conclude(r, m.response, events)
 	return nil
 }

@@ -12,6 +12,8 @@ import (
 	"codex-proxy/proxy"
 	"codex-proxy/proxy/limits"
 	"codex-proxy/proxy/openai"
+	"codex-proxy/proxy/responses/inflight"
+	"codex-proxy/proxy/responses/wire"
 	"codex-proxy/proxy/stored"
 )
 
@@ -19,26 +21,26 @@ import (
 const cancelTimeout = 5 * time.Second
 
 // cancel serves POST /v1/responses/{id}/cancel.
-func (e *Endpoint) cancel(w http.ResponseWriter, r *http.Request, x *proxy.Exchange) error {
-	running := e.running.find(r.PathValue("id"), x.Key.Name)
+func (l *lookups) cancel(w http.ResponseWriter, r *http.Request, x *proxy.Exchange) error {
+	running := l.running.Find(r.PathValue("id"), x.Key.Name)
 	if running == nil {
-		return e.cancelStored(w, r, x)
+		return l.cancelStored(w, r, x)
 	}
-	running.cancel(errCancelled)
+	running.Cancel(inflight.ErrCancelled)
 	ctx, cancel := context.WithTimeout(r.Context(), cancelTimeout)
 	defer cancel()
 	select {
-	case <-running.over:
+	case <-running.Over:
 	case <-ctx.Done():
 		return cause.Of(r.Context(), errNotCancelledYet)
 	}
-	switch last := running.last; {
+	switch last := running.Last; {
 	case last == nil:
 		return responseNotFound(r)
-	case last.Status != openai.StatusCancelled:
+	case last.Status != wire.StatusCancelled:
 		return cannotCancel(last.Status)
 	default:
-		return e.sendEnded(w, r, x, last)
+		return l.sendEnded(w, r, x, last)
 	}
 }
 
@@ -46,16 +48,16 @@ var errNotCancelledYet = openai.Timeout("request_timeout", "the response is bein
 
 // cancelStored cancels a response that is not in flight in this process. A background response that is cancelled
 // already is an answer.
-func (e *Endpoint) cancelStored(w http.ResponseWriter, r *http.Request, x *proxy.Exchange) error {
-	if err := e.cancelElsewhere(r, x); err != nil {
+func (l *lookups) cancelStored(w http.ResponseWriter, r *http.Request, x *proxy.Exchange) error {
+	if err := l.cancelElsewhere(r, x); err != nil {
 		return err
 	}
-	object, status, err := e.status(r, x)
+	object, status, err := l.status(r, x)
 	switch {
 	case err != nil:
 		return err
-	case status.Background && status.Status == openai.StatusCancelled:
-		return e.Answers.JSON(w, rawObject(object))
+	case status.Background && status.Status == wire.StatusCancelled:
+		return l.Answers.JSON(w, rawObject(object))
 	default:
 		return cannotCancel(status.Status)
 	}
@@ -72,15 +74,15 @@ type statusOf struct {
 }
 
 // status reads the stored response that the path names.
-func (e *Endpoint) status(r *http.Request, x *proxy.Exchange) (object []byte, s statusOf, err error) {
-	size, err := e.sizeOf(r, x)
+func (l *lookups) status(r *http.Request, x *proxy.Exchange) (object []byte, s statusOf, err error) {
+	size, err := l.sizeOf(r, x)
 	if err != nil {
 		return nil, s, err
 	}
 	if err := x.Grant.Body.Add(r.Context(), limits.PerByte*size); err != nil {
 		return nil, s, err
 	}
-	object, err = e.Store.Object(r.Context(), x.Key.Name, r.PathValue("id"))
+	object, err = l.Store.Object(r.Context(), x.Key.Name, r.PathValue("id"))
 	if errors.Is(err, stored.ErrNotFound) {
 		return nil, s, responseNotFound(r)
 	}

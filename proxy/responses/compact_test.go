@@ -12,7 +12,7 @@ import (
 
 	"codex-proxy/codex/appservertest"
 	"codex-proxy/proxy/api/apitest"
-	"codex-proxy/proxy/openai"
+	"codex-proxy/proxy/responses/wire"
 	"codex-proxy/test/contract"
 )
 
@@ -114,7 +114,7 @@ func TestCompactFails(t *testing.T) {
 		turn.EndResponse(appservertest.Usage{Input: 10, Output: 1})
 		return nil
 	}})
-	resp := r.Compacting(t, apitest.Asked("", `[{"role":"developer","content":"`+strings.Repeat("x", openai.MaxCompacted)+`"}]`))
+	resp := r.Compacting(t, apitest.Asked("", `[{"role":"developer","content":"`+strings.Repeat("x", wire.MaxCompacted)+`"}]`))
 	assert.Equal(t, http.StatusRequestEntityTooLarge, resp.StatusCode, "no turn is spent on it")
 	resp = r.Compacting(t, apitest.Asked("", `"q"`))
 	assert.Equal(t, http.StatusBadGateway, resp.StatusCode)
@@ -140,7 +140,7 @@ func TestCompactFails(t *testing.T) {
 // Content of other servers, and content that was changed, is refused with the place and the reason.
 func TestCompactionsThatCannotBeRead(t *testing.T) {
 	r := apitest.NewRig(t, &appservertest.Server{Handler: apitest.Thinker})
-	content, ok := openai.Compacted{Summary: "s"}.Encode()
+	content, ok := wire.Compacted{Summary: "s"}.Encode()
 	require.True(t, ok)
 	changed := content[:len(content)-4] + "AAAA"
 	for _, tc := range [][2]string{
@@ -277,7 +277,7 @@ func TestCompactedConversation(t *testing.T) {
 	assert.NotContains(t, items, "seen")
 	assert.NotEqual(t, before, after)
 
-	content, ok := openai.Compacted{Summary: strings.Repeat(" word", 1000)}.Encode()
+	content, ok := wire.Compacted{Summary: strings.Repeat(" word", 1000)}.Encode()
 	require.True(t, ok)
 	item := `{"type":"compaction","encrypted_content":"` + content + `"}`
 	one, two := r.CountInput(t, apitest.Asked("", "["+item+"]")), r.CountInput(t, apitest.Asked("", "["+item+","+item+"]"))

@@ -13,6 +13,7 @@ import (
 	"codex-proxy/proxy/answer"
 	"codex-proxy/proxy/eventlog"
 	"codex-proxy/proxy/openai"
+	"codex-proxy/proxy/responses/eventstream"
 	"codex-proxy/proxy/stored"
 )
 
@@ -80,12 +81,12 @@ type follower struct {
 
 // look finds out whether the response has ended. The error is stored.ErrNotFound if there is no log.
 func (f *follower) look(ctx context.Context) error {
-	run := f.running.find(f.id, f.owner)
-	if run != nil && run.isOver() && (run.log > 0 || run.tail != nil) { // perhaps it is not stored yet
-		f.ended, f.size, f.tail = true, run.log, run.tail
+	run := f.running.Find(f.id, f.owner)
+	if run != nil && run.IsOver() && (run.Log > 0 || run.Tail != nil) { // perhaps it is not stored yet
+		f.ended, f.size, f.tail = true, run.Log, run.Tail
 		return nil
 	}
-	if run != nil && !run.isOver() && f.reader != nil {
+	if run != nil && !run.IsOver() && f.reader != nil {
 		return nil
 	}
 	l, err := f.Store.Log(ctx, f.owner, f.id)
@@ -212,7 +213,7 @@ func (f *follower) cut(x *proxy.Exchange, err error) error {
 		err = openai.Unavailable("events_lost", "the end of the events is lost; GET the response without stream", 0)
 	}
 	_ = f.stream.Send(func(w io.Writer) error {
-		return openai.WriteResponseEvent(w, openai.StreamError(f.Server.Error(x, err), f.reader.Count()))
+		return eventstream.Write(w, eventstream.StreamError(f.Server.Error(x, err), f.reader.Count()))
 	})
 	return err
 }
@@ -233,7 +234,7 @@ func (f *follower) exists(ctx context.Context) bool {
 	if _, err := f.Store.InFlight(ctx, f.owner, f.id); err == nil {
 		return true
 	}
-	if run := f.running.find(f.id, f.owner); run != nil && !run.isOver() { // one that is over may be deleted already
+	if run := f.running.Find(f.id, f.owner); run != nil && !run.IsOver() { // one that is over may be deleted already
 		return true
 	}
 	_, err := f.Store.ObjectSize(ctx, f.owner, f.id)

@@ -5,8 +5,9 @@ import (
 
 	"codex-proxy/internal/cause"
 	"codex-proxy/proxy"
-	"codex-proxy/proxy/intake"
-	"codex-proxy/proxy/openai"
+	"codex-proxy/proxy/admission"
+	"codex-proxy/proxy/responses/plan"
+	"codex-proxy/proxy/responses/wire"
 	"codex-proxy/proxy/tokens"
 )
 
@@ -14,26 +15,26 @@ import (
 // model's input. It uses no worker.
 func (e *Endpoint) inputTokens(w http.ResponseWriter, r *http.Request, x *proxy.Exchange) error {
 	x.Operation = proxy.CountTokens
-	req, ctx, cancel, err := intake.Take(e.Intake, w, r, x, e.Intake.Reading(x).InputTokens)
+	req, ctx, cancel, err := admission.Take(e.Admission, w, r, x, wire.DecodeInputTokens)
 	if err != nil {
 		return err
 	}
 	defer cancel()
-	job, err := e.find(ctx, x, req.Blank("", 0), req, nil, false)
+	job, err := e.jobs.Find(ctx, x, req.Blank("", 0), req, nil, false)
 	if err != nil {
 		return err
 	}
-	defer e.close(job)
-	planned, err := planTurn(req, job.conversation())
+	defer e.jobs.Close(job)
+	planned, err := plan.New(req, job.Conversation())
 	if err != nil {
 		return err
 	}
-	if err := x.Grant.Body.Add(ctx, tokens.Memory(&planned.turn)); err != nil {
+	if err := x.Grant.Body.Add(ctx, tokens.Memory(&planned.Turn)); err != nil {
 		return err
 	}
-	n, err := tokens.Turn(ctx, &planned.turn)
+	n, err := tokens.Turn(ctx, &planned.Turn)
 	if err != nil {
 		return cause.Of(ctx, err)
 	}
-	return e.Answers.JSON(w, openai.InputTokens{Object: "response.input_tokens", InputTokens: n})
+	return e.Answers.JSON(w, wire.InputTokens{Object: "response.input_tokens", InputTokens: n})
 }

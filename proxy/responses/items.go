@@ -8,33 +8,35 @@ import (
 	"codex-proxy/internal/cause"
 	"codex-proxy/proxy"
 	"codex-proxy/proxy/openai"
+	"codex-proxy/proxy/responses/jobs"
+	"codex-proxy/proxy/responses/wire"
 	"codex-proxy/proxy/stored"
 	"codex-proxy/proxy/storedanswer"
 )
 
 // inputItems serves GET /v1/responses/{id}/input_items.
-func (e *Endpoint) inputItems(w http.ResponseWriter, r *http.Request, x *proxy.Exchange) error {
+func (l *lookups) inputItems(w http.ResponseWriter, r *http.Request, x *proxy.Exchange) error {
 	limit, descending, err := storedanswer.Listing(r.URL.Query())
 	if err != nil {
 		return err
 	}
-	encrypted, err := openai.IncludesEncrypted(storedanswer.Includes(r.URL.Query()))
+	encrypted, err := wire.IncludesEncrypted(storedanswer.Includes(r.URL.Query()))
 	if err != nil {
 		return err
 	}
-	if e.Store == nil {
+	if l.Store == nil {
 		return responseNotFound(r)
 	}
-	items, err := e.Store.InputHeads(r.Context(), x.Key.Name, r.PathValue("id"), encrypted)
+	items, err := l.Store.InputHeads(r.Context(), x.Key.Name, r.PathValue("id"), encrypted)
 	switch {
-	case errors.Is(err, stored.ErrNotFound) && e.isInFlight(r.Context(), x.Key.Name, r.PathValue("id")):
+	case errors.Is(err, stored.ErrNotFound) && l.isInFlight(r.Context(), x.Key.Name, r.PathValue("id")):
 		return notFound(r, "it has not ended, and has no items until then")
 	case errors.Is(err, stored.ErrNotFound):
 		return responseNotFound(r)
 	case errors.Is(err, stored.ErrBroken):
 		return notFound(r, err.Error())
 	case errors.Is(err, stored.ErrTooLong):
-		return tooLong("response_id", "list the items of an earlier response")
+		return jobs.TooLong("response_id", "list the items of an earlier response")
 	case err != nil:
 		return cause.Of(r.Context(), err)
 	}
@@ -48,5 +50,5 @@ func (e *Endpoint) inputItems(w http.ResponseWriter, r *http.Request, x *proxy.E
 		}
 		items = items[at+1:]
 	}
-	return deletedMeanwhile(r, e.stored().Items(w, r, x, e.Store, items[:min(limit, len(items))], len(items) > limit))
+	return deletedMeanwhile(r, l.stored().Items(w, r, x, l.Store, items[:min(limit, len(items))], len(items) > limit))
 }

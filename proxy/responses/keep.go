@@ -7,7 +7,11 @@ import (
 	"slices"
 	"time"
 
+	"codex-proxy/proxy"
 	"codex-proxy/proxy/openai"
+	"codex-proxy/proxy/responses/jobs"
+	"codex-proxy/proxy/responses/plan"
+	"codex-proxy/proxy/responses/wire"
 	"codex-proxy/proxy/stored"
 )
 
@@ -15,56 +19,65 @@ import (
 // than SQLite waits for another writer.
 const storeTimeout = 8 * time.Second
 
-// remembered is the last response of a connection, stored or not.
-type remembered struct {
-	id, worker string
-	opening    string // the instructions with which the conversation began
-	items      []item // the whole conversation
-	stored     bool
+// made is a response at its end.
+type made struct {
+	*Endpoint
+	x        *proxy.Exchange
+	job      *jobs.Job
+	response wire.Response
+	output   []plan.Item // all of it
+	extends  bool        // it becomes part of its conversation
+}
+
+func (s *response) made() *made {
+	last := s.builder.Response()
+	return &made{
+		Endpoint: s.Endpoint, x: s.x, job: s.job, response: last,
+		output:  plan.OutputItems(s.builder.FullOutput(), s.x.Turn.Worker),
+		extends: s.job.Claimed && jobs.Extends(last.Status),
+	}
 }
 
 // keep stores the response before a client can refer to it, and extends its conversation. A response that cannot be
 // stored is still answered, and cannot be referred to later; on its connection it can, unless the response that it
 // continues was deleted meanwhile. The error means that its conversation lacks it.
-func (s *response) keep(ctx context.Context) (*remembered, error) {
-	response, x := s.builder.Response(), s.x
-	output := outputItems(s.builder.FullOutput(), x.Turn.Worker)
-	kept := &remembered{
-		id: response.ID, worker: x.Turn.Worker, opening: s.job.begunWith(),
-		items: append(s.job.conversation(), output...),
+func (m *made) keep(ctx context.Context) (*jobs.Remembered, error) {
+	kept := &jobs.Remembered{
+		ID: m.response.ID, Worker: m.x.Turn.Worker, Opening: m.job.BegunWith(),
+		Items: append(m.job.Conversation(), m.output...),
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
-	extends := s.job.claimed && extends(response.Status)
 	var err error
 	switch {
-	case s.job.store:
-		err = s.store(ctx, response, output, extends)
-		kept.stored = err == nil
-	case extends:
-		err = s.extend(ctx, output)
+	case m.job.Store:
+		err = m.store(ctx)
+		kept.Stored = err == nil
+	case m.extends:
+		err = m.extend(ctx)
 	default:
-		s.renew(ctx)
+		m.renew(ctx)
 	}
 	if err != nil && !errors.Is(err, stored.ErrUnavailable) { // the store logs that by itself
-		s.Server.Logger.Error("a response is not stored", "request_id", x.ID, "response_id", response.ID, "error", err)
+		m.Server.Logger.Error("a response is not stored",
+			"request_id", m.x.ID, "response_id", m.response.ID, "error", err)
 	}
 	if errors.Is(err, stored.ErrNotFound) || errors.Is(err, stored.ErrBroken) {
 		return nil, nil
 	}
-	if err != nil && extends {
+	if err != nil && m.extends {
 		return nil, notExtended(err)
 	}
 	return kept, nil
 }
 
 // extend adds a response that is not stored to its conversation.
-func (s *response) extend(ctx context.Context, output []item) error {
-	items, err := toStore(append(slices.Clone(s.job.input), output...))
+func (m *made) extend(ctx context.Context) error {
+	items, err := plan.ToStore(append(slices.Clone(m.job.Input), m.output...))
 	if err != nil {
 		return err
 	}
-	return s.Store.Extend(ctx, s.x.Key.Name, s.job.req.Conversation, s.x.Turn.Worker, items)
+	return m.Store.Extend(ctx, m.x.Key.Name, m.job.Req.Conversation, m.x.Turn.Worker, items)
 }
 
 // notExtended is the error of a response that is missing in its conversation: the next response would lack it.
@@ -80,39 +93,39 @@ func notExtended(err error) error {
 }
 
 // renew records that the history was used, although the response is not stored after it.
-func (s *response) renew(ctx context.Context) {
-	previous := s.job.req.Previous
-	if previous == "" || s.job.loose {
+func (m *made) renew(ctx context.Context) {
+	previous := m.job.Req.Previous
+	if previous == "" || m.job.Loose {
 		return
 	}
-	if err := s.Store.Renew(ctx, s.x.Key.Name, previous); err != nil {
-		s.Server.Logger.Error("a response that was continued may go sooner than it should",
-			"request_id", s.x.ID, "response_id", previous, "error", err)
+	if err := m.Store.Renew(ctx, m.x.Key.Name, previous); err != nil {
+		m.Server.Logger.Error("a response that was continued may go sooner than it should",
+			"request_id", m.x.ID, "response_id", previous, "error", err)
 	}
 }
 
-func (s *response) store(ctx context.Context, response openai.Response, output []item, extends bool) error {
-	r, err := s.toStore(response, output, extends)
+func (m *made) store(ctx context.Context) error {
+	r, err := m.toStore()
 	if err != nil {
 		return err
 	}
-	return s.Store.Put(ctx, r)
+	return m.Store.Put(ctx, r)
 }
 
-// toStore returns the response as it is stored. extends adds it to its conversation.
-func (s *response) toStore(response openai.Response, output []item, extends bool) (r stored.Response, err error) {
-	r = stored.Response{ID: response.ID, Owner: s.x.Key.Name, Worker: s.x.Turn.Worker}
-	r.Conversation, r.Extends = s.job.req.Conversation, extends
-	input := s.job.input
-	if r.Previous = s.job.req.Previous; s.job.loose { // the store does not have the history
-		r.Previous, input = "", s.job.conversation()
+// toStore returns the response as it is stored.
+func (m *made) toStore() (r stored.Response, err error) {
+	r = stored.Response{ID: m.response.ID, Owner: m.x.Key.Name, Worker: m.x.Turn.Worker}
+	r.Conversation, r.Extends = m.job.Req.Conversation, m.extends
+	input := m.job.Input
+	if r.Previous = m.job.Req.Previous; m.job.Loose { // the store does not have the history
+		r.Previous, input = "", m.job.Conversation()
 	}
-	if r.Object, err = openai.Encode(response); err != nil {
+	if r.Object, err = openai.Encode(m.response); err != nil {
 		return r, err
 	}
-	if r.Input, err = toStore(input); err != nil {
+	if r.Input, err = plan.ToStore(input); err != nil {
 		return r, err
 	}
-	r.Output, err = toStore(output)
+	r.Output, err = plan.ToStore(m.output)
 	return r, err
 }

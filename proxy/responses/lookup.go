@@ -12,27 +12,31 @@ import (
 	"codex-proxy/internal/cause"
 	"codex-proxy/proxy"
 	"codex-proxy/proxy/openai"
+	"codex-proxy/proxy/responses/wire"
 	"codex-proxy/proxy/stored"
 	"codex-proxy/proxy/storedanswer"
 )
 
+// lookups serves the requests for an existing response: to get it or its items, to cancel it and to delete it.
+type lookups struct{ *Endpoint }
+
 // get serves GET /v1/responses/{id}.
-func (e *Endpoint) get(w http.ResponseWriter, r *http.Request, x *proxy.Exchange) error {
+func (l *lookups) get(w http.ResponseWriter, r *http.Request, x *proxy.Exchange) error {
 	if wantsStream(w, r) {
-		return e.resume(w, r, x)
+		return l.resume(w, r, x)
 	}
-	if sent, err := e.getInFlight(w, r, x); sent || err != nil {
+	if sent, err := l.getInFlight(w, r, x); sent || err != nil {
 		return err
 	}
 	id := r.PathValue("id")
-	size, err := e.sizeOf(r, x)
+	size, err := l.sizeOf(r, x)
 	if err != nil {
 		return err
 	}
-	return deletedMeanwhile(r, e.stored().Send(w, r, x, storedanswer.Piece{Stored: &storedanswer.Bytes{
+	return deletedMeanwhile(r, l.stored().Send(w, r, x, storedanswer.Piece{Stored: &storedanswer.Bytes{
 		Size: size, Held: x.Grant.Body.Another(),
 		Read: func(ctx context.Context, from, n int64) ([]byte, error) {
-			return e.Store.ObjectPart(ctx, x.Key.Name, id, from, n)
+			return l.Store.ObjectPart(ctx, x.Key.Name, id, from, n)
 		},
 	}}))
 }
@@ -68,16 +72,16 @@ func wantsStream(w http.ResponseWriter, r *http.Request) bool {
 }
 
 // stored sends answers out of the store.
-func (e *Endpoint) stored() *storedanswer.Writer {
-	return &storedanswer.Writer{Answers: e.Answers, Logger: e.Server.Logger}
+func (l *lookups) stored() *storedanswer.Writer {
+	return &storedanswer.Writer{Answers: l.Answers, Logger: l.Server.Logger}
 }
 
 // sizeOf is the size in bytes of the stored response that the path names.
-func (e *Endpoint) sizeOf(r *http.Request, x *proxy.Exchange) (int64, error) {
-	if e.Store == nil {
+func (l *lookups) sizeOf(r *http.Request, x *proxy.Exchange) (int64, error) {
+	if l.Store == nil {
 		return 0, responseNotFound(r)
 	}
-	size, err := e.Store.ObjectSize(r.Context(), x.Key.Name, r.PathValue("id"))
+	size, err := l.Store.ObjectSize(r.Context(), x.Key.Name, r.PathValue("id"))
 	if errors.Is(err, stored.ErrNotFound) {
 		return 0, responseNotFound(r)
 	}
@@ -97,17 +101,17 @@ func notFound(r *http.Request, why string) error {
 }
 
 // delete serves DELETE /v1/responses/{id}.
-func (e *Endpoint) delete(w http.ResponseWriter, r *http.Request, x *proxy.Exchange) error {
-	if e.Store == nil {
+func (l *lookups) delete(w http.ResponseWriter, r *http.Request, x *proxy.Exchange) error {
+	if l.Store == nil {
 		return responseNotFound(r)
 	}
 	id := r.PathValue("id")
-	switch err := e.Store.Delete(r.Context(), x.Key.Name, id); {
+	switch err := l.Store.Delete(r.Context(), x.Key.Name, id); {
 	case errors.Is(err, stored.ErrNotFound):
 		return responseNotFound(r)
 	case err != nil:
 		return cause.Of(r.Context(), err)
 	}
-	e.running.cancel(id) // a background response
-	return e.Answers.JSON(w, openai.ResponseDeleted{ID: id, Object: "response", Deleted: true})
+	l.running.Cancel(id) // a background response
+	return l.Answers.JSON(w, wire.Deleted{ID: id, Object: "response", Deleted: true})
 }

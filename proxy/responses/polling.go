@@ -9,7 +9,7 @@ import (
 	"codex-proxy/internal/cause"
 	"codex-proxy/proxy"
 	"codex-proxy/proxy/limits"
-	"codex-proxy/proxy/openai"
+	"codex-proxy/proxy/responses/wire"
 	"codex-proxy/proxy/stored"
 )
 
@@ -39,19 +39,19 @@ func (e *Endpoint) isInFlight(ctx context.Context, owner, id string) bool {
 }
 
 // getInFlight answers with a background response that has not ended, if the path names one.
-func (e *Endpoint) getInFlight(w http.ResponseWriter, r *http.Request, x *proxy.Exchange) (sent bool, err error) {
+func (l *lookups) getInFlight(w http.ResponseWriter, r *http.Request, x *proxy.Exchange) (sent bool, err error) {
 	id := r.PathValue("id")
 	// perhaps it is not stored yet
-	if run := e.running.find(id, x.Key.Name); run != nil && run.isOver() && run.last != nil {
-		return true, e.sendEnded(w, r, x, run.last)
+	if run := l.running.Find(id, x.Key.Name); run != nil && run.IsOver() && run.Last != nil {
+		return true, l.sendEnded(w, r, x, run.Last)
 	}
-	f, err := e.inFlight(r.Context(), x.Key.Name, id)
+	f, err := l.inFlight(r.Context(), x.Key.Name, id)
 	if err == nil {
 		err = x.Grant.Body.Add(r.Context(), limits.PerByte*f.Size)
 	}
 	var object []byte
 	if err == nil {
-		object, err = e.Store.InFlightObject(r.Context(), x.Key.Name, id)
+		object, err = l.Store.InFlightObject(r.Context(), x.Key.Name, id)
 	}
 	switch {
 	case errors.Is(err, stored.ErrNotFound): // or it has ended meanwhile
@@ -59,7 +59,7 @@ func (e *Endpoint) getInFlight(w http.ResponseWriter, r *http.Request, x *proxy.
 	case err != nil:
 		return false, cause.Of(r.Context(), err)
 	}
-	return true, e.Answers.JSON(w, rawObject(object))
+	return true, l.Answers.JSON(w, rawObject(object))
 }
 
 // rawObject is JSON that is sent as it is.
@@ -69,28 +69,28 @@ type rawObject []byte
 func (o rawObject) MarshalJSON() ([]byte, error) { return o, nil }
 
 // sendEnded sends a response that has just ended.
-func (e *Endpoint) sendEnded(w http.ResponseWriter, r *http.Request, x *proxy.Exchange, last *openai.Response) error {
+func (l *lookups) sendEnded(w http.ResponseWriter, r *http.Request, x *proxy.Exchange, last *wire.Response) error {
 	if err := x.Grant.Body.Add(r.Context(), limits.PerByte*int64(last.Size())); err != nil {
 		return err
 	}
-	return e.Answers.JSON(w, last)
+	return l.Answers.JSON(w, last)
 }
 
 // cancelElsewhere cancels a background response of another process, and waits for its end.
-func (e *Endpoint) cancelElsewhere(r *http.Request, x *proxy.Exchange) error {
+func (l *lookups) cancelElsewhere(r *http.Request, x *proxy.Exchange) error {
 	ctx, cancel := context.WithTimeoutCause(r.Context(), cancelTimeout, errNotCancelledYet)
 	defer cancel()
 	id := r.PathValue("id")
-	if _, err := e.inFlight(ctx, x.Key.Name, id); errors.Is(err, stored.ErrNotFound) {
+	if _, err := l.inFlight(ctx, x.Key.Name, id); errors.Is(err, stored.ErrNotFound) {
 		return nil
 	}
-	if err := e.Store.Cancel(ctx, x.Key.Name, id); err != nil && !errors.Is(err, stored.ErrNotFound) {
+	if err := l.Store.Cancel(ctx, x.Key.Name, id); err != nil && !errors.Is(err, stored.ErrNotFound) {
 		return cause.Of(ctx, err)
 	}
 	again := time.NewTicker(pollEvery)
 	defer again.Stop()
 	for {
-		_, err := e.inFlight(ctx, x.Key.Name, id)
+		_, err := l.inFlight(ctx, x.Key.Name, id)
 		if errors.Is(err, stored.ErrNotFound) {
 			return nil
 		}

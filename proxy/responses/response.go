@@ -14,8 +14,12 @@ import (
 	"codex-proxy/proxy/limits"
 	"codex-proxy/proxy/openai"
 	"codex-proxy/proxy/reasoning"
+	"codex-proxy/proxy/responses/eventstream"
+	"codex-proxy/proxy/responses/inflight"
+	"codex-proxy/proxy/responses/jobs"
+	"codex-proxy/proxy/responses/plan"
 	"codex-proxy/proxy/turn"
-	"codex-proxy/workers"
+	"codex-proxy/workers/dispatch"
 )
 
 const (
@@ -27,23 +31,13 @@ const (
 	socketSilence = time.Millisecond
 )
 
-// errCancelled ends a response that a client has cancelled.
-var errCancelled = errors.New("the response was cancelled")
-
-// eventWriter sends the events of a response as they arrive.
-type eventWriter interface {
-	write([]openai.ResponseEvent) error
-	Flush() error
-	Keepalive() error
-}
-
 // response is a response in the making: the sink of its turn. It belongs to the goroutine
 // of its request.
 type response struct {
 	*Endpoint
 	w         http.ResponseWriter
 	x         *proxy.Exchange
-	job       *job
+	job       *jobs.Job
 	events    eventWriter   // nil: the response is sent as a whole
 	silence   time.Duration // after the start of the turn, until the first events are sent
 	keepalive bool          // comments may break the silence of the stream
@@ -52,53 +46,30 @@ type response struct {
 	background *background // nil: its client waits for it
 	through    func()      // is called when the turn of a background response has its place
 
-	held    int64    // bytes of the request that it needs to the end
-	running *running // its entry among the responses in flight
+	held    int64              // bytes of the request that it needs to the end
+	running *inflight.Response // its entry among the responses in flight
 	attempt *turn.Attempt
-	builder *openai.ResponseBuilder
+	builder *eventstream.Builder
 	begun   bool // something was sent, if only a comment
 	opened  bool // the first events were sent
 	ended   bool // the end was sent
-	kept    *remembered
+	kept    *jobs.Remembered
 }
 
-// answer runs the turn, or does without one.
-func (s *response) answer(ctx context.Context) (*remembered, error) {
-	if s.job.req.NoGenerate {
-		return s.warmUp(ctx)
+// answer runs the turn, or does without one. It returns the response for the connection to remember; nil if the
+// response did not end normally.
+func (s *response) answer(ctx context.Context) (*jobs.Remembered, error) {
+	run := s.run
+	if s.job.Req.NoGenerate {
+		run = s.warmUp
+	} else {
+		var leave func()
+		ctx, s.running, leave = s.Endpoint.running.Enter(ctx, s.job.Blank.ID, s.x.Key.Name)
+		defer leave()
 	}
-	return s.run(ctx)
-}
-
-// warmUp answers a request without a turn of the model. The next request continues its
-// input.
-func (s *response) warmUp(ctx context.Context) (*remembered, error) {
-	if s.w != nil && s.Turns.Pool.Lacks(s.job.req.Model, s.x.Accounts...) { // a turn would find out
-		return nil, workers.ErrNoModel
-	}
-	s.held = limits.Everything
-	s.builder = openai.NewResponseBuilder(s.job.req, s.job.blank, "", proxy.NewID)
-	if s.background != nil {
-		s.beginBackground()
-	}
-	err := s.end(ctx, s.builder.End(openai.FinishStop, &openai.Usage{}, time.Now().Unix()))
-	return s.kept, err
-}
-
-// run runs the turn. Nothing is sent while the turn can still be lost and run again. It returns the response for the
-// connection to remember; nil if the response did not end normally.
-func (s *response) run(ctx context.Context) (*remembered, error) {
-	planned, err := planTurn(s.job.req, s.job.conversation())
-	if err != nil {
-		return nil, err
-	}
-	s.release(planned.turn.Footprint())
-	ctx, running, leave := s.Endpoint.running.enter(ctx, s.job.blank.ID, s.x.Key.Name)
-	defer leave()
-	s.running = running
-	err = s.runTurn(ctx, planned)
+	err := run(ctx)
 	switch {
-	case !errors.Is(err, errCancelled):
+	case !errors.Is(err, inflight.ErrCancelled):
 	case s.ended:
 		err = nil
 	default: // cancelled before the turn began, so that there is nothing to answer
@@ -107,19 +78,38 @@ func (s *response) run(ctx context.Context) (*remembered, error) {
 	return s.kept, err
 }
 
-// runTurn runs the turn of a plan.
-func (s *response) runTurn(ctx context.Context, planned *plan) error {
-	if err := s.Reserve(ctx, planned.kept.output(false)); err != nil {
+// warmUp answers a request without a turn of the model. The next request continues its
+// input.
+func (s *response) warmUp(ctx context.Context) error {
+	if s.w != nil && s.Turns.Pool.Lacks(s.job.Req.Model, s.x.Accounts...) { // a turn would find out
+		return dispatch.ErrNoModel
+	}
+	s.held = limits.Everything
+	s.builder = eventstream.New(s.job.Req, s.job.Blank, "", proxy.NewID)
+	if s.background != nil {
+		s.beginBackground()
+	}
+	return s.end(ctx, s.builder.End(openai.FinishStop, &openai.Usage{}, time.Now().Unix()))
+}
+
+// run runs the turn. Nothing is sent while the turn can still be lost and run again.
+func (s *response) run(ctx context.Context) error {
+	planned, err := plan.New(s.job.Req, s.job.Conversation())
+	if err != nil {
 		return err
 	}
-	planned.kept = retained{}
-	s.job.req.EchoUpdated(&s.job.blank)
-	s.builder = openai.NewResponseBuilder(s.job.req, s.job.blank, "", proxy.NewID) // until there is a worker
+	s.release(planned.Turn.Footprint())
+	if err := s.Reserve(ctx, planned.Kept.Output(false)); err != nil {
+		return err
+	}
+	planned.Kept = plan.Retained{}
+	s.job.Req.EchoUpdated(&s.job.Blank)
+	s.builder = eventstream.New(s.job.Req, s.job.Blank, "", proxy.NewID) // until there is a worker
 	return s.Turns.Run(ctx, turn.Request{
 		ID: s.x.ID, Key: s.x.Key.Name, Arrived: s.x.Began, Name: s.x.Model,
-		Turn: &planned.turn, Decoding: planned.images, Fit: planned.reasoning.Fit(s.Turns),
-		CacheKey: s.job.cacheKey(), Opening: s.job.opening,
-		Prefer:    cmp.Or(planned.reasoning.Prefers(s.Turns.Pool.Names()), s.job.prefer),
+		Turn: &planned.Turn, Decoding: planned.Images, Fit: planned.Reasoning.Fit(s.Turns),
+		CacheKey: s.job.CacheKey(), Opening: s.job.Opening,
+		Prefer:    cmp.Or(planned.Reasoning.Prefers(s.Turns.Pool.Names()), s.job.Prefer),
 		Accounts:  s.x.Accounts,
 		Reasoning: true, FirstSilence: s.silence, BreakSilence: s.keepalive, Span: s.x.Span, Report: &s.x.Turn,
 	}, s)
@@ -127,11 +117,11 @@ func (s *response) runTurn(ctx context.Context, planned *plan) error {
 
 // release releases the parts of the request that the plan has.
 func (s *response) release(planned int64) {
-	s.job.req.Input = nil
+	s.job.Req.Input = nil
 	s.held = limits.Everything // until the response is stored
-	if !s.job.kept() {
-		s.job.history, s.job.input = nil, nil
-		s.held = limits.PerByte * int64(s.job.blank.Size())
+	if !s.job.Kept() {
+		s.job.History, s.job.Input = nil, nil
+		s.held = limits.PerByte * int64(s.job.Blank.Size())
 		s.x.Grant.Body.Shrink(s.held + planned)
 	}
 }
@@ -139,7 +129,7 @@ func (s *response) release(planned int64) {
 // Begin implements turn.Sink.
 func (s *response) Begin(a *turn.Attempt) {
 	s.attempt = a
-	s.builder = openai.NewResponseBuilder(s.job.req, s.job.blank, reasoning.Mark(a.Worker), proxy.NewID)
+	s.builder = eventstream.New(s.job.Req, s.job.Blank, reasoning.Origin(a.Worker), proxy.NewID)
 	if s.background != nil {
 		s.beginBackground()
 	} else if s.opened {
@@ -195,9 +185,9 @@ func (s *response) Silence() error {
 
 // Finish implements turn.Sink.
 func (s *response) Finish(ctx context.Context, f turn.Finish) error {
-	var events []openai.ResponseEvent
+	var events []eventstream.Event
 	switch {
-	case f == turn.Stop && s.job.req.Compaction != nil:
+	case f == turn.Stop && s.job.Req.Compaction != nil:
 		var err *openai.Error
 		if events, err = s.builder.Compact(); err != nil {
 			return err
@@ -218,8 +208,8 @@ func (s *response) Fail(ctx context.Context, err error) error {
 		return err
 	case s.background != nil:
 		return s.failBackground(ctx, err)
-	case errors.Is(context.Cause(ctx), errCancelled):
-		return cmp.Or(s.end(ctx, s.builder.Cancel(usage)), errCancelled)
+	case errors.Is(context.Cause(ctx), inflight.ErrCancelled):
+		return cmp.Or(s.end(ctx, s.builder.Cancel(usage)), inflight.ErrCancelled)
 	case !s.begun, proxy.ClientGone(err):
 		return err
 	default:
@@ -232,7 +222,7 @@ func (s *response) Fail(ctx context.Context, err error) error {
 func usageOf(x *proxy.Exchange) *openai.Usage { return answer.Usage(x.Turn.Usage) }
 
 // send sends events, if the response is not sent as a whole.
-func (s *response) send(events []openai.ResponseEvent) error {
+func (s *response) send(events []eventstream.Event) error {
 	if s.events == nil || len(events) == 0 {
 		return nil
 	}
@@ -253,17 +243,17 @@ func (s *response) commit() {
 
 // end stores the response and sends its end, in this order: a client may refer to the
 // response, and to its conversation, as soon as it has the end.
-func (s *response) end(ctx context.Context, events []openai.ResponseEvent) (err error) {
+func (s *response) end(ctx context.Context, events []eventstream.Event) (err error) {
 	if s.background != nil {
 		return s.endBackground(events)
 	}
-	if s.kept, err = s.keep(ctx); err != nil {
+	if s.kept, err = s.made().keep(ctx); err != nil {
 		s.builder.TakeBack()
 		return cmp.Or(s.send(events[:len(events)-1]), err)
 	}
-	s.close(s.job)
+	s.jobs.Close(s.job)
 	if s.running != nil {
-		s.running.ended(s.builder.Response())
+		s.running.Ended(s.builder.Response())
 	}
 	s.x.Settle()
 	s.ended = true

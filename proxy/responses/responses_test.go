@@ -16,8 +16,8 @@ import (
 	"codex-proxy/internal/sqlite"
 	"codex-proxy/proxy/answer"
 	"codex-proxy/proxy/api/apitest"
-	"codex-proxy/proxy/openai"
 	"codex-proxy/proxy/reasoning"
+	"codex-proxy/proxy/responses/wire"
 	"codex-proxy/proxy/stored"
 	"codex-proxy/test/contract"
 )
@@ -34,7 +34,7 @@ func TestWholeResponse(t *testing.T) {
 	resp := r.Responding(t, apitest.Asked(`"temperature":1,"include":["reasoning.encrypted_content"],`, `"q"`))
 	assert.Equal(t, "temperature", resp.Header.Get("X-Codex-Ignored-Params"))
 	assert.Equal(t, "1", resp.Header.Get("X-Codex-Attempts"))
-	assert.Contains(t, apitest.Text(t, resp), `"encrypted_content":"`+reasoning.Mark("default")+`demo"`)
+	assert.Contains(t, apitest.Text(t, resp), `"encrypted_content":"`+reasoning.Origin("default")+`demo"`)
 }
 
 // The stream ends in what a whole answer would have been.
@@ -229,14 +229,14 @@ func TestCancelResponse(t *testing.T) {
 	cancelled := r.Do(t, http.MethodPost, "/v1/responses/"+id+"/cancel", "")
 	answer := apitest.Text(t, cancelled)
 	require.Equal(t, http.StatusOK, cancelled.StatusCode, answer)
-	assert.Equal(t, openai.StatusCancelled, apitest.Read[apitest.Seen](t, answer).Status)
+	assert.Equal(t, wire.StatusCancelled, apitest.Read[apitest.Seen](t, answer).Status)
 	list := apitest.Events(t, apitest.Received(t, stream))
 	last := list[len(list)-1]
 	assert.Equal(t, "response.incomplete", last.Type)
-	assert.Equal(t, openai.StatusCancelled, last.Response.Status)
+	assert.Equal(t, wire.StatusCancelled, last.Response.Status)
 	assert.Equal(t, "half", last.Response.Output[0].Content[0].Text)
 	stored := apitest.Read[apitest.Seen](t, apitest.Text(t, r.Do(t, http.MethodGet, "/v1/responses/"+id, "")))
-	assert.Equal(t, openai.StatusCancelled, stored.Status)
+	assert.Equal(t, wire.StatusCancelled, stored.Status)
 
 	again := r.Do(t, http.MethodPost, "/v1/responses/"+id+"/cancel", "")
 	assert.Equal(t, http.StatusBadRequest, again.StatusCode)

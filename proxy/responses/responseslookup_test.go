@@ -25,8 +25,8 @@ func TestReasoningStaysWithItsWorker(t *testing.T) {
 	const store = `"store":false,"include":["reasoning.encrypted_content"],`
 	first := r.Whole(t, apitest.Asked(store, `"q1"`))
 	brought := first.Output[0].Encrypted
-	assert.Equal(t, reasoning.Mark("default")+"demo", brought)
-	for _, encrypted := range []string{brought, "demo", reasoning.Mark("another") + "demo"} {
+	assert.Equal(t, reasoning.Origin("default")+"demo", brought)
+	for _, encrypted := range []string{brought, "demo", reasoning.Origin("another") + "demo"} {
 		r.Whole(t, apitest.Asked(store,
 			`[{"role":"user","content":"q1"},{"type":"reasoning","summary":[],"encrypted_content":"`+encrypted+`"},{"role":"user","content":"q2"}]`))
 	}
@@ -54,7 +54,7 @@ func TestCopiedReasoningStaysWithItsWorker(t *testing.T) {
 	for _, id := range []string{referring.ID, continuing.ID} {
 		at := "/v1/responses/" + id + "/input_items"
 		list := apitest.Text(t, r.Do(t, http.MethodGet, at+"?include[]=reasoning.encrypted_content", ""))
-		assert.Contains(t, list, `"encrypted_content":"`+reasoning.Mark("default")+`demo"`)
+		assert.Contains(t, list, `"encrypted_content":"`+reasoning.Origin("default")+`demo"`)
 		assert.Equal(t, list, apitest.Text(t, r.Do(t, http.MethodGet, at+"?include=reasoning.encrypted_content", "")))
 		list = apitest.Text(t, r.Do(t, http.MethodGet, at, ""))
 		assert.Contains(t, list, `"type":"reasoning"`)

@@ -15,6 +15,8 @@ import (
 	"codex-proxy/proxy"
 	"codex-proxy/proxy/limits"
 	"codex-proxy/proxy/openai"
+	"codex-proxy/proxy/responses/jobs"
+	"codex-proxy/proxy/responses/wsframe"
 	"codex-proxy/proxy/turn"
 )
 
@@ -33,7 +35,7 @@ const (
 type socket struct {
 	*Endpoint
 	conn *websocket.Conn
-	wire *frameConn      // of conn
+	wire *wsframe.Conn   // of conn
 	r    *http.Request   // of the upgrade
 	x    *proxy.Exchange // of the upgrade
 
@@ -42,7 +44,7 @@ type socket struct {
 	edges   atomic.Int64 // beginnings and ends of messages so far: odd while one arrives
 	sending atomic.Int64 // messages that are being sent
 
-	last *remembered
+	last *jobs.Remembered
 	held limits.Held // memory of last
 }
 
@@ -66,11 +68,11 @@ func (e *Endpoint) upgrade(w http.ResponseWriter, r *http.Request, x *proxy.Exch
 		return err
 	}
 	defer closed()
-	handshake := &handshake{ResponseWriter: w, wire: &frameConn{timeout: e.WriteTimeout}}
+	handshake := &handshake{ResponseWriter: w, wire: &wsframe.Conn{Timeout: e.WriteTimeout}}
 	// it requires that a page's Origin is this host
 	conn, err := websocket.Accept(handshake, r, &websocket.AcceptOptions{
 		OnPingReceived: func(_ context.Context, payload []byte) (answer bool) {
-			handshake.wire.ping(payload)
+			handshake.wire.Ping(payload)
 			return false
 		},
 	})
@@ -81,7 +83,7 @@ func (e *Endpoint) upgrade(w http.ResponseWriter, r *http.Request, x *proxy.Exch
 	}
 	defer conn.CloseNow() //nolint:errcheck // it is closed by then, or of no use
 	x.Status = http.StatusSwitchingProtocols
-	conn.SetReadLimit(e.Intake.BodyLimit)
+	conn.SetReadLimit(e.Admission.BodyLimit)
 	s := &socket{
 		Endpoint: e, conn: conn, wire: handshake.wire, r: r, x: x, waiting: make(chan message, maxWaiting),
 		held: e.SocketMemory.Hold(x.Key.Name),
@@ -95,7 +97,7 @@ func (e *Endpoint) upgrade(w http.ResponseWriter, r *http.Request, x *proxy.Exch
 type handshake struct {
 	http.ResponseWriter
 	status int
-	wire   *frameConn
+	wire   *wsframe.Conn
 }
 
 // Hijack implements http.Hijacker: the library writes its frames through wire. The writer of the server would write

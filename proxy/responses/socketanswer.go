@@ -8,9 +8,13 @@ import (
 	"time"
 
 	"codex-proxy/proxy"
-	"codex-proxy/proxy/intake"
+	"codex-proxy/proxy/admission"
 	"codex-proxy/proxy/limits"
 	"codex-proxy/proxy/openai"
+	"codex-proxy/proxy/responses/eventstream"
+	"codex-proxy/proxy/responses/jobs"
+	"codex-proxy/proxy/responses/plan"
+	"codex-proxy/proxy/responses/wire"
 	"codex-proxy/proxy/turn"
 )
 
@@ -18,7 +22,7 @@ import (
 func (s *socket) answer(ctx context.Context, m message) {
 	x, end, err := s.Server.BeginMessage(s.r, s.x, m.held)
 	defer end()
-	ctx, cancel := s.Intake.Bound(ctx)
+	ctx, cancel := s.Admission.Bound(ctx)
 	defer cancel()
 	defer s.Answers.CountStream()()
 	if err == nil {
@@ -33,16 +37,16 @@ func (s *socket) answer(ctx context.Context, m message) {
 }
 
 func (s *socket) respond(ctx context.Context, x *proxy.Exchange, body []byte) error {
-	req, err := intake.Decode(ctx, s.Intake, x, body, s.Intake.Reading(x).ResponseCreate)
+	req, _, err := admission.Decode(ctx, s.Admission, x, body, wire.DecodeCreate)
 	if err != nil {
 		return err
 	}
-	job, err := s.newJob(ctx, x, req, s.last)
+	job, err := s.jobs.New(ctx, x, req, s.last)
 	if err != nil {
 		return err
 	}
-	defer s.Endpoint.close(job)
-	job.recall = true
+	defer s.jobs.Close(job)
+	job.Recall = true
 	making := &response{
 		Endpoint: s.Endpoint, x: x, job: job, events: &frames{socket: s, x: x}, silence: socketSilence,
 	}
@@ -55,12 +59,12 @@ func (s *socket) respond(ctx context.Context, x *proxy.Exchange, body []byte) er
 
 // remember keeps a response for the next request, if there is memory for it and the whole
 // conversation is within the limit for the body of a request.
-func (s *socket) remember(response *remembered) {
-	size := size(response.items)
+func (s *socket) remember(response *jobs.Remembered) {
+	size := plan.Size(response.Items)
 	s.last = nil
 	s.held.Release()
-	charge := size + int64(len(response.items))*limits.PerItem/2
-	if size <= s.Intake.BodyLimit && s.held.TryAcquire(charge) {
+	charge := size + int64(len(response.Items))*limits.PerItem/2
+	if size <= s.Admission.BodyLimit && s.held.TryAcquire(charge) {
 		s.last = response
 	}
 }
@@ -71,7 +75,7 @@ type frames struct {
 	x *proxy.Exchange // of the response
 }
 
-func (f *frames) write(events []openai.ResponseEvent) error {
+func (f *frames) write(events []eventstream.Event) error {
 	for _, e := range events {
 		if f.x.Status == 0 && !e.Opens() { // until then an error has a status of its own
 			f.x.Status, f.x.FirstByte = http.StatusOK, time.Now()
@@ -92,7 +96,7 @@ func (f *frames) Keepalive() error { return nil }
 // sendError sends an error that belongs to no response. The reader notices a client that
 // is gone.
 func (s *socket) sendError(e *openai.Error) {
-	event := openai.ErrorEvent{Type: "error", Status: e.Status, Error: e}
+	event := eventstream.ErrorEvent{Type: "error", Status: e.Status, Error: e}
 	if e.RetryAfter > 0 {
 		event.Headers = map[string]string{"retry-after": strconv.Itoa(int(e.RetryAfter.Round(time.Second).Seconds()))}
 	}
@@ -109,7 +113,7 @@ func (s *socket) send(v any) error {
 	}
 	s.sending.Add(1)
 	defer s.sending.Add(-1)
-	if s.wire.message(data) != nil {
+	if s.wire.Message(data) != nil {
 		_ = s.conn.CloseNow()
 		return turn.ErrClientGone
 	}

@@ -13,6 +13,8 @@ import (
 	"codex-proxy/proxy"
 	"codex-proxy/proxy/limits"
 	"codex-proxy/proxy/openai"
+	"codex-proxy/proxy/responses/inflight"
+	"codex-proxy/proxy/responses/wire"
 	"codex-proxy/proxy/turn"
 )
 
@@ -79,7 +81,7 @@ func (s *socket) readLarge(handler context.Context, m *message, rest io.Reader, 
 	m.held.WaitAtMost(memoryWait)
 	defer m.held.WaitAtMost(0)
 	all := io.MultiReader(bytes.NewReader(m.body), rest)
-	m.body, err = limits.ReadAll(all, s.Intake.BodyLimit, func(bytes int64) error {
+	m.body, err = limits.ReadAll(all, s.Admission.BodyLimit, func(bytes int64) error {
 		late.Stop() // the client is not to blame for the wait
 		defer late.Reset(proxy.BodyTimeout)
 		return m.held.Reach(handler, bytes)
@@ -110,7 +112,7 @@ func (m *message) weigh(ctx context.Context) error {
 
 // receive handles a message that must not wait, and queues a request.
 func (s *socket) receive(m message) (queued bool, err error) {
-	head, err := openai.DecodeMessage(m.body)
+	head, err := wire.DecodeMessage(m.body)
 	if err != nil {
 		return false, err
 	}
@@ -118,8 +120,8 @@ func (s *socket) receive(m message) (queued bool, err error) {
 	case "response.create":
 		return s.queue(m)
 	case "response.cancel":
-		if running := s.running.find(head.ResponseID, s.x.Key.Name); running != nil {
-			running.cancel(errCancelled)
+		if running := s.running.Find(head.ResponseID, s.x.Key.Name); running != nil {
+			running.Cancel(inflight.ErrCancelled)
 			return false, nil
 		}
 		return false, openai.Invalid("response_not_found", "response_id", "there is no such response in flight")
@@ -133,7 +135,7 @@ func (s *socket) receive(m message) (queued bool, err error) {
 
 // queue queues a request behind those before it, within bounds on their number and bytes.
 func (s *socket) queue(m message) (queued bool, err error) {
-	size, limit := int64(len(m.body)), s.Intake.BodyLimit
+	size, limit := int64(len(m.body)), s.Admission.BodyLimit
 	if s.bytes.Add(size) > limit {
 		s.bytes.Add(-size)
 		return false, openai.TooMany(openai.TypeRateLimit, "concurrency_exceeded", fmt.Sprintf(

@@ -9,7 +9,8 @@ import (
 	"codex-proxy/codex/appserver"
 	"codex-proxy/proxy"
 	"codex-proxy/proxy/answer"
-	"codex-proxy/proxy/openai"
+	"codex-proxy/proxy/responses/eventstream"
+	"codex-proxy/proxy/responses/wire"
 	"codex-proxy/proxy/turn"
 )
 
@@ -19,18 +20,18 @@ type summary struct {
 	*Endpoint
 	w      http.ResponseWriter
 	x      *proxy.Exchange
-	req    *openai.ResponseRequest
-	blank  openai.Response
+	req    *wire.Request
+	blank  wire.Response
 	output []json.RawMessage // the messages that are kept
 
 	attempt *turn.Attempt
-	builder *openai.ResponseBuilder
+	builder *eventstream.Builder
 }
 
 // Begin implements turn.Sink.
 func (s *summary) Begin(a *turn.Attempt) {
 	s.attempt = a
-	s.builder = openai.NewResponseBuilder(s.req, s.blank, "", proxy.NewID)
+	s.builder = eventstream.New(s.req, s.blank, "", proxy.NewID)
 	s.w.Header().Set("X-Codex-Attempts", strconv.Itoa(a.Number))
 }
 
@@ -63,17 +64,17 @@ func (s *summary) Silence() error { return nil }
 // Finish implements turn.Sink.
 func (s *summary) Finish(_ context.Context, f turn.Finish) error {
 	if f != turn.Stop {
-		return openai.NotCompacted("the model endpoint cut the summary off")
+		return eventstream.NotCompacted("the model endpoint cut the summary off")
 	}
 	if _, err := s.builder.Compact(); err != nil {
 		return err
 	}
 	s.attempt.Commit()
 	for _, item := range s.builder.FullOutput() {
-		s.output = append(s.output, openai.CompactionItem(item.ID, item.Encrypted))
+		s.output = append(s.output, wire.CompactionItem(item.ID, item.Encrypted))
 	}
 	s.x.Settle()
-	return s.Answers.JSON(s.w, openai.NewCompactedResponse(s.blank.ID, s.blank.CreatedAt, s.output,
+	return s.Answers.JSON(s.w, wire.NewCompactedResponse(s.blank.ID, s.blank.CreatedAt, s.output,
 		answer.Usage(s.x.Turn.Usage)))
 }
 

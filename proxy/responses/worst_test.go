@@ -8,9 +8,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"codex-proxy/proxy"
-	"codex-proxy/proxy/intake"
+	"codex-proxy/proxy/admission"
 	"codex-proxy/proxy/limits/limitstest"
-	"codex-proxy/proxy/openai"
+	"codex-proxy/proxy/openai/jsonbody"
+	"codex-proxy/proxy/responses/plan"
+	"codex-proxy/proxy/responses/wire"
 )
 
 func TestWorstBody(t *testing.T) {
@@ -32,7 +34,7 @@ func compactions(t *testing.T, n int) string {
 	items, standing, text := []int{1, 10, 100, 500}[n%4], []int{0, 1, 8, 64}[n/4%4], []string{"", "é", "\x01", "\n"}[n/16%4]
 	var list strings.Builder
 	for i := range items {
-		var c openai.Compacted
+		var c wire.Compacted
 		for s := range standing {
 			c.Standing = append(c.Standing, strconv.Itoa(i*standing+s)+text)
 		}
@@ -47,21 +49,21 @@ func compactions(t *testing.T, n int) string {
 // takingIn plans the turn of a body.
 func takingIn(t *testing.T) limitstest.TakeIn {
 	t.Helper()
-	e := New(Settings{Intake: intake.New(intake.Settings{})})
+	e := New(Settings{Admission: admission.New(admission.Settings{})})
 	return func(body []byte) (made []any, footprint int64) {
-		req, err := openai.DecodeResponse(body)
+		req, err := wire.Decode(body, jsonbody.Reading{})
 		if err != nil {
 			return []any{err}, 0
 		}
-		job, err := e.newJob(t.Context(), &proxy.Exchange{}, req, nil)
+		job, err := e.jobs.New(t.Context(), &proxy.Exchange{}, req, nil)
 		if err != nil {
 			return []any{req, err}, 0
 		}
-		plan, err := planTurn(req, job.conversation())
+		plan, err := plan.New(req, job.Conversation())
 		if err != nil {
 			return []any{job, err}, 0
 		}
-		plan.turn.Fingerprint()
-		return []any{job, plan}, plan.turn.Footprint()
+		plan.Turn.Fingerprint()
+		return []any{job, plan}, plan.Turn.Footprint()
 	}
 }

@@ -27,7 +27,7 @@ func (a *Abandoned) count(was int) {
 
 // EndAbandoned ends the background responses of processes that have ended, each once, however many processes call it.
 // It returns those that it has ended.
-func (s *Store) EndAbandoned(ctx context.Context, end End) (ended Abandoned, err error) {
+func (s *Background) EndAbandoned(ctx context.Context, end End) (ended Abandoned, err error) {
 	var processes []string
 	err = s.read(ctx, func(tx *sql.Tx) error {
 		processes, err = texts(tx.QueryContext(ctx, `SELECT DISTINCT process FROM inflight`))
@@ -46,7 +46,7 @@ func (s *Store) EndAbandoned(ctx context.Context, end End) (ended Abandoned, err
 }
 
 // endProcess ends the responses of one process.
-func (s *Store) endProcess(ctx context.Context, process string, end End, ended *Abandoned) error {
+func (s *Background) endProcess(ctx context.Context, process string, end End, ended *Abandoned) error {
 	for {
 		var was int
 		err := s.write(ctx, func(tx *sql.Tx) error {
@@ -73,7 +73,7 @@ func (s *Store) endProcess(ctx context.Context, process string, end End, ended *
 type ender func(object []byte, sequence int) (ended, events []byte, err error)
 
 // abandon ends one response. Its input is not stored, so that it cannot be continued.
-func (s *Store) abandon(ctx context.Context, tx *sql.Tx, process, id string, end ender) error {
+func (s *Background) abandon(ctx context.Context, tx *sql.Tx, process, id string, end ender) error {
 	r := Response{ID: id, Unfinished: true}
 	if err := tx.QueryRowContext(ctx, `SELECT owner, IFNULL(previous, ''), object FROM inflight WHERE id = ?`, id).
 		Scan(&r.Owner, &r.Previous, &r.Object); err != nil {
@@ -93,7 +93,7 @@ func (s *Store) abandon(ctx context.Context, tx *sql.Tx, process, id string, end
 }
 
 // endLog ends the object of r, and its log, if it has one.
-func (s *Store) endLog(ctx context.Context, tx *sql.Tx, r *Response, end ender) error {
+func (s *Background) endLog(ctx context.Context, tx *sql.Tx, r *Response, end ender) error {
 	var streamed bool
 	if err := tx.QueryRowContext(ctx, `SELECT count(*) FROM logs WHERE id = ?`, r.ID).Scan(&streamed); err != nil {
 		return err

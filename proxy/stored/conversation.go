@@ -20,7 +20,7 @@ type Conversation struct {
 }
 
 // CreateConversation stores a new conversation with its first items.
-func (s *Store) CreateConversation(ctx context.Context, c Conversation, items []Item) error {
+func (s *Conversations) CreateConversation(ctx context.Context, c Conversation, items []Item) error {
 	err := s.write(ctx, func(tx *sql.Tx) error {
 		now := time.Now()
 		if _, err := tx.ExecContext(ctx, `INSERT INTO conversations VALUES (?, ?, ?, ?, '', 0, 0, ?)`,
@@ -37,7 +37,7 @@ func (s *Store) CreateConversation(ctx context.Context, c Conversation, items []
 }
 
 // Conversation finds a conversation.
-func (s *Store) Conversation(ctx context.Context, owner, id string) (c Conversation, err error) {
+func (s *Conversations) Conversation(ctx context.Context, owner, id string) (c Conversation, err error) {
 	err = s.read(ctx, func(tx *sql.Tx) error {
 		c, err = conversation(ctx, tx, owner, id)
 		return err
@@ -55,7 +55,7 @@ func conversation(ctx context.Context, tx *sql.Tx, owner, id string) (Conversati
 }
 
 // UpdateConversation replaces the metadata of a conversation.
-func (s *Store) UpdateConversation(ctx context.Context, owner, id string,
+func (s *Conversations) UpdateConversation(ctx context.Context, owner, id string,
 	metadata json.RawMessage) (c Conversation, err error) {
 	err = s.write(ctx, func(tx *sql.Tx) error {
 		now := time.Now()
@@ -73,7 +73,7 @@ func (s *Store) UpdateConversation(ctx context.Context, owner, id string,
 }
 
 // DeleteConversation deletes a conversation with its items. Its responses stay, and cannot be continued then.
-func (s *Store) DeleteConversation(ctx context.Context, owner, id string) error {
+func (s *Conversations) DeleteConversation(ctx context.Context, owner, id string) error {
 	return explainConversation("delete", s.write(ctx, func(tx *sql.Tx) error {
 		found, err := removeConversation(ctx, tx, owner, id)
 		if err == nil && !found {

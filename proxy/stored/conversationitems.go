@@ -27,7 +27,7 @@ func begin(ctx context.Context, tx *sql.Tx, r Response, now time.Time) error {
 
 // Extend adds the items of a response that is not stored to the end of a conversation. worker has answered; empty: none
 // has.
-func (s *Store) Extend(ctx context.Context, owner, id, worker string, items []Item) error {
+func (s *Conversations) Extend(ctx context.Context, owner, id, worker string, items []Item) error {
 	return explainConversation("extend", s.write(ctx, func(tx *sql.Tx) error {
 		now := time.Now()
 		if err := extend(ctx, tx, owner, id, worker, items, now); err != nil {
@@ -66,7 +66,8 @@ func extend(ctx context.Context, tx *sql.Tx, owner, id, worker string, items []I
 }
 
 // ConversationAbout is the worker that answered last in a conversation, and the bytes of its items.
-func (s *Store) ConversationAbout(ctx context.Context, owner, id string) (worker string, size int64, err error) {
+func (s *Conversations) ConversationAbout(ctx context.Context, owner,
+	id string) (worker string, size int64, err error) {
 	err = s.read(ctx, func(tx *sql.Tx) error {
 		return tx.QueryRowContext(ctx, `SELECT worker, size FROM conversations WHERE id = ? AND owner = ?`, id, owner).
 			Scan(&worker, &size)
@@ -78,7 +79,7 @@ func (s *Store) ConversationAbout(ctx context.Context, owner, id string) (worker
 }
 
 // ConversationItems are all items of a conversation.
-func (s *Store) ConversationItems(ctx context.Context, owner, id string) (items []Item, err error) {
+func (s *Conversations) ConversationItems(ctx context.Context, owner, id string) (items []Item, err error) {
 	err = s.read(ctx, func(tx *sql.Tx) error {
 		all := history{conversation: id}
 		if err := tx.QueryRowContext(ctx, `SELECT next FROM conversations WHERE id = ? AND owner = ?`, id, owner).
@@ -152,7 +153,7 @@ type Listing struct {
 var ErrNoItem = errors.New("the conversation has no such item")
 
 // ConversationHeads are items of a conversation without their bodies. more is whether others follow.
-func (s *Store) ConversationHeads(ctx context.Context, owner, id string,
+func (s *Conversations) ConversationHeads(ctx context.Context, owner, id string,
 	l Listing) (heads []Head, more bool, err error) {
 	err = s.read(ctx, func(tx *sql.Tx) error {
 		if _, err := conversation(ctx, tx, owner, id); err != nil {
@@ -179,7 +180,8 @@ func (s *Store) ConversationHeads(ctx context.Context, owner, id string,
 }
 
 // ConversationHead is one item of a conversation without its body.
-func (s *Store) ConversationHead(ctx context.Context, owner, id, item string, encrypted bool) (h Head, err error) {
+func (s *Conversations) ConversationHead(ctx context.Context, owner, id, item string,
+	encrypted bool) (h Head, err error) {
 	err = s.read(ctx, func(tx *sql.Tx) error {
 		if _, err := conversation(ctx, tx, owner, id); err != nil {
 			return err
@@ -209,7 +211,7 @@ func positionOf(ctx context.Context, tx *sql.Tx, conversation, item string) (pos
 }
 
 // DeleteConversationItem deletes an item of a conversation. The responses that have it keep it.
-func (s *Store) DeleteConversationItem(ctx context.Context, owner, id, item string) error {
+func (s *Conversations) DeleteConversationItem(ctx context.Context, owner, id, item string) error {
 	return explainConversation("shorten", s.write(ctx, func(tx *sql.Tx) error {
 		if _, err := conversation(ctx, tx, owner, id); err != nil {
 			return err

@@ -61,7 +61,7 @@ func patiently(take func() error) error {
 // Claim locks a conversation for a response until Yield, also in the store of another process. A further claim of the
 // same response has no effect. The error is ErrLocked if another response has the conversation, or if it is being
 // changed.
-func (s *Store) Claim(conversation, response string) error {
+func (s *Conversations) Claim(conversation, response string) error {
 	return patiently(func() error { return s.locks.claim(conversation, response) })
 }
 
@@ -82,7 +82,7 @@ func (l *locks) claim(conversation, response string) error {
 }
 
 // Yield ends the claim of a response, if it has one.
-func (s *Store) Yield(conversation, response string) {
+func (s *Conversations) Yield(conversation, response string) {
 	s.locks.mu.Lock()
 	defer s.locks.mu.Unlock()
 	if l := s.locks.held[conversation]; l != nil && l.holder == response {
@@ -92,7 +92,7 @@ func (s *Store) Yield(conversation, response string) {
 
 // Change runs a change of the items of a conversation. The error is ErrLocked if a response has the conversation.
 // Changes do not lock each other out.
-func (s *Store) Change(ctx context.Context, conversation string, change func(context.Context) error) error {
+func (s *Conversations) Change(ctx context.Context, conversation string, change func(context.Context) error) error {
 	if err := patiently(func() error { return s.locks.share(conversation) }); err != nil {
 		return err
 	}

@@ -6,7 +6,7 @@ import (
 )
 
 // Delete deletes a response; those that continue it cannot be continued then. A response in flight is cancelled.
-func (s *Store) Delete(ctx context.Context, owner, id string) error {
+func (s *Responses) Delete(ctx context.Context, owner, id string) error {
 	process := ""                                // that runs it
 	err := s.write(ctx, func(tx *sql.Tx) error { // it may end at any time between two transactions
 		found, err := remove(ctx, tx, owner, id)

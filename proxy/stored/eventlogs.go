@@ -19,7 +19,7 @@ type Log struct {
 }
 
 // Log finds the log of a streamed background response.
-func (s *Store) Log(ctx context.Context, owner, id string) (l Log, err error) {
+func (s *Background) Log(ctx context.Context, owner, id string) (l Log, err error) {
 	err = s.read(ctx, func(tx *sql.Tx) error {
 		return tx.QueryRowContext(ctx, `SELECT IFNULL(process, ''), IFNULL(size, 0) FROM logs LEFT JOIN inflight USING (id)
 			WHERE id = ? AND logs.owner = ? AND NOT gone AND IFNULL(cancelled, 0) < ?`,
@@ -29,7 +29,7 @@ func (s *Store) Log(ctx context.Context, owner, id string) (l Log, err error) {
 }
 
 // LoseLog gives up the log of a response in flight of this process.
-func (s *Store) LoseLog(ctx context.Context, id string) error {
+func (s *Background) LoseLog(ctx context.Context, id string) error {
 	if err := s.write(ctx, func(tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, `DELETE FROM logs WHERE id = ?`, id)
 		return err

@@ -24,7 +24,7 @@ const (
 
 // Begin keeps a background response of this process from now on: its object, as clients get it meanwhile, and its
 // request. streamed is whether it has a log, which is to be made after Begin.
-func (s *Store) Begin(ctx context.Context, f InFlight, object, request []byte, streamed bool) error {
+func (s *Background) Begin(ctx context.Context, f InFlight, object, request []byte, streamed bool) error {
 	return s.write(ctx, func(tx *sql.Tx) error {
 		if _, err := tx.ExecContext(ctx, `INSERT INTO inflight VALUES (?, ?, ?, NULLIF(?, ''), 0, ?, ?)`,
 			f.ID, f.Owner, s.Events.Own(), f.Previous, notNull(object), notNull(request)); err != nil || !streamed {
@@ -36,7 +36,7 @@ func (s *Store) Begin(ctx context.Context, f InFlight, object, request []byte, s
 }
 
 // Request is the request of a background response before the start of its turn.
-func (s *Store) Request(ctx context.Context, id string) (request []byte, err error) {
+func (s *Background) Request(ctx context.Context, id string) (request []byte, err error) {
 	err = s.read(ctx, func(tx *sql.Tx) error {
 		return tx.QueryRowContext(ctx, `SELECT request FROM inflight WHERE id = ?`, id).Scan(&request)
 	})
@@ -44,7 +44,7 @@ func (s *Store) Request(ctx context.Context, id string) (request []byte, err err
 }
 
 // RequestSize is how many bytes Request returns.
-func (s *Store) RequestSize(ctx context.Context, id string) (size int64, err error) {
+func (s *Background) RequestSize(ctx context.Context, id string) (size int64, err error) {
 	err = s.read(ctx, func(tx *sql.Tx) error {
 		return tx.QueryRowContext(ctx, `SELECT length(request) FROM inflight WHERE id = ?`, id).Scan(&size)
 	})
@@ -52,7 +52,7 @@ func (s *Store) RequestSize(ctx context.Context, id string) (size int64, err err
 }
 
 // Progress replaces the object of a background response of this process during its turn.
-func (s *Store) Progress(ctx context.Context, id string, object []byte) error {
+func (s *Background) Progress(ctx context.Context, id string, object []byte) error {
 	return explain("a response", s.write(ctx, func(tx *sql.Tx) error {
 		result, err := tx.ExecContext(ctx,
 			`UPDATE inflight SET object = ?, request = x'' WHERE id = ? AND process = ?`, object, id, s.Events.Own())
@@ -61,7 +61,7 @@ func (s *Store) Progress(ctx context.Context, id string, object []byte) error {
 }
 
 // InFlight finds a background response that has not ended.
-func (s *Store) InFlight(ctx context.Context, owner, id string) (f InFlight, err error) {
+func (s *Background) InFlight(ctx context.Context, owner, id string) (f InFlight, err error) {
 	f = InFlight{ID: id, Owner: owner}
 	err = s.read(ctx, func(tx *sql.Tx) error {
 		return tx.QueryRowContext(ctx, `SELECT process, cancelled, length(object), IFNULL(previous, '') FROM inflight
@@ -72,7 +72,7 @@ func (s *Store) InFlight(ctx context.Context, owner, id string) (f InFlight, err
 }
 
 // InFlightObject is the object of a background response that has not ended.
-func (s *Store) InFlightObject(ctx context.Context, owner, id string) (object []byte, err error) {
+func (s *Background) InFlightObject(ctx context.Context, owner, id string) (object []byte, err error) {
 	err = s.read(ctx, func(tx *sql.Tx) error {
 		return tx.QueryRowContext(ctx, `SELECT object FROM inflight WHERE id = ? AND owner = ? AND cancelled < ?`,
 			id, owner, deleted).Scan(&object)
@@ -81,7 +81,7 @@ func (s *Store) InFlightObject(ctx context.Context, owner, id string) (object []
 }
 
 // Cancel has the process of a background response cancel it. ErrNotFound means that it is not in flight.
-func (s *Store) Cancel(ctx context.Context, owner, id string) error {
+func (s *Background) Cancel(ctx context.Context, owner, id string) error {
 	var process string
 	err := s.write(ctx, func(tx *sql.Tx) (err error) {
 		process, err = order(ctx, tx, owner, id, cancelled)
@@ -101,7 +101,7 @@ func order(ctx context.Context, tx *sql.Tx, owner, id string, what int) (process
 }
 
 // Ordered are the background responses of this process that clients have cancelled or deleted.
-func (s *Store) Ordered(ctx context.Context) (ids []string, err error) {
+func (s *Background) Ordered(ctx context.Context) (ids []string, err error) {
 	err = s.read(ctx, func(tx *sql.Tx) error {
 		ids, err = texts(tx.QueryContext(ctx, `SELECT id FROM inflight WHERE process = ? AND cancelled > 0`,
 			s.Events.Own()))
@@ -113,7 +113,7 @@ func (s *Store) Ordered(ctx context.Context) (ids []string, err error) {
 // Finish stores a background response of this process that has ended. The log has r.Log bytes. If the response was
 // deleted meanwhile, Finish removes its remains, and returns ErrNotFound. It may be called again after an error, even
 // if the response was stored.
-func (s *Store) Finish(ctx context.Context, r Response) error {
+func (s *Background) Finish(ctx context.Context, r Response) error {
 	if r.size() > s.Limits.Bytes {
 		return ErrNoRoom
 	}
@@ -138,7 +138,7 @@ func (s *Store) Finish(ctx context.Context, r Response) error {
 }
 
 // conclude inserts a response that was in flight.
-func (s *Store) conclude(ctx context.Context, tx *sql.Tx, r Response) error {
+func (s *Background) conclude(ctx context.Context, tx *sql.Tx, r Response) error {
 	now := time.Now()
 	if err := insert(ctx, tx, r, now); err != nil {
 		return err

@@ -9,7 +9,7 @@ import (
 )
 
 // Object is the response as it was sent.
-func (s *Store) Object(ctx context.Context, owner, id string) (json.RawMessage, error) {
+func (s *Responses) Object(ctx context.Context, owner, id string) (json.RawMessage, error) {
 	var object []byte
 	err := s.read(ctx, func(tx *sql.Tx) error {
 		return tx.QueryRowContext(ctx,
@@ -19,7 +19,7 @@ func (s *Store) Object(ctx context.Context, owner, id string) (json.RawMessage, 
 }
 
 // Item is the newest item with that id, of a response or else of a conversation.
-func (s *Store) Item(ctx context.Context, owner, id string) (Item, error) {
+func (s *Responses) Item(ctx context.Context, owner, id string) (Item, error) {
 	item := Item{ID: id}
 	var body []byte
 	err := s.read(ctx, func(tx *sql.Tx) error {
@@ -39,7 +39,7 @@ func (s *Store) Item(ctx context.Context, owner, id string) (Item, error) {
 }
 
 // About is the worker that answered, and the size of History in bytes.
-func (s *Store) About(ctx context.Context, owner, id string) (worker string, size int64, err error) {
+func (s *Responses) About(ctx context.Context, owner, id string) (worker string, size int64, err error) {
 	err = s.read(ctx, func(tx *sql.Tx) error {
 		begun, err := readable(ctx, tx, owner, id)
 		if size = begun.size; err != nil {
@@ -55,7 +55,7 @@ func (s *Store) About(ctx context.Context, owner, id string) (worker string, siz
 const maxRoot = 1 << 20
 
 // Root is the first response of a chain, as it was sent; nil if it is large.
-func (s *Store) Root(ctx context.Context, owner, id string) (object json.RawMessage, err error) {
+func (s *Responses) Root(ctx context.Context, owner, id string) (object json.RawMessage, err error) {
 	err = s.read(ctx, func(tx *sql.Tx) error {
 		var body []byte
 		err := tx.QueryRowContext(ctx, chain+`SELECT CASE WHEN length(object) <= ? THEN object END
@@ -68,16 +68,7 @@ func (s *Store) Root(ctx context.Context, owner, id string) (object json.RawMess
 }
 
 // History is all input and output up to the response, with its own.
-func (s *Store) History(ctx context.Context, owner, id string) (items []Item, err error) {
-	return s.items(ctx, owner, id, true)
-}
-
-// Input is all input of the model for the response.
-func (s *Store) Input(ctx context.Context, owner, id string) (items []Item, err error) {
-	return s.items(ctx, owner, id, false)
-}
-
-func (s *Store) items(ctx context.Context, owner, id string, output bool) (items []Item, err error) {
+func (s *Responses) History(ctx context.Context, owner, id string) (items []Item, err error) {
 	err = s.read(ctx, func(tx *sql.Tx) error {
 		begun, err := readable(ctx, tx, owner, id)
 		if err != nil {
@@ -86,7 +77,7 @@ func (s *Store) items(ctx context.Context, owner, id string, output bool) (items
 		if items, err = begun.items(ctx, tx); err != nil {
 			return err
 		}
-		own, err := itemsOf(ctx, tx, owner, id, output)
+		own, err := itemsOf(ctx, tx, owner, id)
 		items = append(items, own...)
 		return err
 	})
@@ -144,10 +135,10 @@ func whole(ctx context.Context, tx *sql.Tx, owner, id string) (h history, err er
 	return h, err
 }
 
-func itemsOf(ctx context.Context, tx *sql.Tx, owner, id string, output bool) (items []Item, err error) {
+func itemsOf(ctx context.Context, tx *sql.Tx, owner, id string) (items []Item, err error) {
 	rows, err := tx.QueryContext(ctx, chain+`SELECT items.id, body, CASE made WHEN 1 THEN worker ELSE '' END
 		FROM chain JOIN responses USING (id) JOIN items ON items.response = chain.id
-		WHERE ? OR depth > 0 OR NOT made ORDER BY depth DESC, position`, id, owner, output)
+		ORDER BY depth DESC, position`, id, owner)
 	if err != nil {
 		return nil, err
 	}

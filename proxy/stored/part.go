@@ -17,7 +17,7 @@ type Head struct {
 }
 
 // ObjectSize is how many bytes the response has, as it was sent.
-func (s *Store) ObjectSize(ctx context.Context, owner, id string) (size int64, err error) {
+func (s *Responses) ObjectSize(ctx context.Context, owner, id string) (size int64, err error) {
 	err = s.read(ctx, func(tx *sql.Tx) error {
 		return tx.QueryRowContext(ctx,
 			`SELECT length(object) FROM responses WHERE id = ? AND owner = ?`, id, owner).Scan(&size)
@@ -27,7 +27,7 @@ func (s *Store) ObjectSize(ctx context.Context, owner, id string) (size int64, e
 
 // ObjectPart is up to n bytes of the response, from the byte at from on. SQLite reads
 // the whole response for it.
-func (s *Store) ObjectPart(ctx context.Context, owner, id string, from, n int64) (part []byte, err error) {
+func (s *Responses) ObjectPart(ctx context.Context, owner, id string, from, n int64) (part []byte, err error) {
 	err = s.read(ctx, func(tx *sql.Tx) error {
 		return tx.QueryRowContext(ctx,
 			`SELECT substr(object, ?, ?) FROM responses WHERE id = ? AND owner = ?`, from+1, n, id, owner).Scan(&part)
@@ -42,7 +42,7 @@ const shown = `CASE WHEN ? OR substr(items.id, 1, 3) <> 'rs_' OR length(body) > 
 	ELSE CAST(json_remove(CAST(body AS TEXT), '$.encrypted_content') AS BLOB) END`
 
 // InputHeads is Input without the bodies of the items. Without encrypted the bodies have no encrypted_content.
-func (s *Store) InputHeads(ctx context.Context, owner, id string, encrypted bool) (heads []Head, err error) {
+func (s *Responses) InputHeads(ctx context.Context, owner, id string, encrypted bool) (heads []Head, err error) {
 	err = s.read(ctx, func(tx *sql.Tx) error {
 		begun, err := readable(ctx, tx, owner, id)
 		if err != nil {
@@ -77,7 +77,7 @@ func headsOf(ctx context.Context, tx *sql.Tx, owner, id string, encrypted bool) 
 }
 
 // BodyPart is ObjectPart for the body of an item.
-func (s *Store) BodyPart(ctx context.Context, h Head, from, n int64) (part []byte, err error) {
+func (s *Responses) BodyPart(ctx context.Context, h Head, from, n int64) (part []byte, err error) {
 	err = s.read(ctx, func(tx *sql.Tx) error {
 		if h.conversation != "" {
 			return tx.QueryRowContext(ctx, `SELECT substr(`+shown+`, ?, ?)

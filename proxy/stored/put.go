@@ -13,7 +13,7 @@ import (
 // response that is too large removes no other. The error is ErrNotFound or ErrBroken
 // if the response that r continues is deleted: r alone could not be continued. The
 // length of the chain does not matter to its cost.
-func (s *Store) Put(ctx context.Context, r Response) error {
+func (s *Responses) Put(ctx context.Context, r Response) error {
 	if r.size() > s.Limits.Bytes {
 		return fmt.Errorf("cannot store a response: %w", ErrNoRoom)
 	}
@@ -95,7 +95,7 @@ func continuable(ctx context.Context, tx *sql.Tx, owner, id string) error {
 
 // Renew counts as a use of a response, as storing one that continues it does. The
 // responses before it stay as long as it does.
-func (s *Store) Renew(ctx context.Context, owner, id string) error {
+func (s *Responses) Renew(ctx context.Context, owner, id string) error {
 	return s.write(ctx, func(tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, `UPDATE links SET used = max(used, ?) WHERE id = ? AND owner = ?`,
 			time.Now().UnixMilli(), id, owner)

@@ -7,7 +7,7 @@ import (
 )
 
 // Retract undoes Begin.
-func (s *Store) Retract(ctx context.Context, id string) error {
+func (s *Background) Retract(ctx context.Context, id string) error {
 	return errors.Join(s.write(ctx, func(tx *sql.Tx) error {
 		_, err := leave(ctx, tx, id, s.Events.Own())
 		if err == nil {

@@ -14,7 +14,7 @@ const roomTime = time.Second
 // one used longest ago, so that no owner fills the file at the expense of others. Of a chain the last response is
 // deleted first. There is no room for r, with its conversation, if they alone exceed the limits. makeRoom stops at
 // until, and the sweep goes on: a transaction that takes too long would fail, and so would each after it.
-func (s *Store) makeRoom(ctx context.Context, tx *sql.Tx, r Response, until time.Time) (room bool, err error) {
+func (d *database) makeRoom(ctx context.Context, tx *sql.Tx, r Response, until time.Time) (room bool, err error) {
 	for {
 		var count int
 		var bytes int64
@@ -23,10 +23,10 @@ func (s *Store) makeRoom(ctx context.Context, tx *sql.Tx, r Response, until time
 			Scan(&count, &bytes); err != nil {
 			return false, err
 		}
-		if count <= s.Limits.Count && bytes <= s.Limits.Bytes {
+		if count <= d.Limits.Count && bytes <= d.Limits.Bytes {
 			return true, nil
 		}
-		if err := dropOldest(ctx, tx, r, count > s.Limits.Count); err != nil {
+		if err := dropOldest(ctx, tx, r, count > d.Limits.Count); err != nil {
 			return false, err
 		}
 		if !time.Now().Before(until) {

@@ -88,12 +88,31 @@ type Settings struct {
 // methods are safe for concurrent use. Until the file could be opened they return
 // ErrUnavailable.
 type Store struct {
+	*database
+	*Responses
+	*Conversations
+	*Background
+	clock steady.Clock // by which responses are old
+}
+
+// Responses are the responses that have ended, and their items.
+type Responses struct{ *database }
+
+// Conversations are the conversations and their items. A response locks the conversation that it adds to.
+type Conversations struct {
+	*database
+	locks *locks
+}
+
+// Background are the background responses that have not ended, and the logs of their events.
+type Background struct{ *database }
+
+// database is the part of a Store that all of it shares.
+type database struct {
 	Settings
 	// Events are the logs of streamed background responses.
 	Events *eventlog.Logs
 
-	clock    steady.Clock // by which responses are old
-	locks    *locks
 	failures prometheus.Counter
 	opened   atomic.Pointer[file]
 }
@@ -113,7 +132,9 @@ func Check(ctx context.Context, path string) error { return sqlite.Check(ctx, pa
 // New builds a store and registers its metrics. Open opens the file.
 func New(s Settings) *Store {
 	events := eventlog.New(filepath.Join(filepath.Dir(s.Path), EventsDirectory), s.Limits.Bytes/logsPart)
-	return &Store{Settings: s, Events: events, locks: newLocks(s.Path), failures: newFailures(s.Registry)}
+	db := &database{Settings: s, Events: events, failures: newFailures(s.Registry)}
+	return &Store{database: db, Responses: &Responses{db}, Conversations: &Conversations{db, newLocks(s.Path)},
+		Background: &Background{db}}
 }
 
 // Open opens the file, and creates it if need be. If it fails, Run tries again.
@@ -164,21 +185,21 @@ func (s *Store) Close() error {
 func (f *file) close() error { return errors.Join(f.reads.Close(), f.db.Close()) }
 
 // write runs f in a transaction that writes.
-func (s *Store) write(ctx context.Context, f func(*sql.Tx) error) error {
-	file := s.opened.Load()
+func (d *database) write(ctx context.Context, f func(*sql.Tx) error) error {
+	file := d.opened.Load()
 	if file == nil {
 		return ErrUnavailable
 	}
 	err := within(ctx, file.db, f)
 	if err != nil && !expected(err) {
-		s.failures.Inc()
+		d.failures.Inc()
 	}
 	return err
 }
 
 // read runs f in a transaction that sees one state of the file.
-func (s *Store) read(ctx context.Context, f func(*sql.Tx) error) error {
-	file := s.opened.Load()
+func (d *database) read(ctx context.Context, f func(*sql.Tx) error) error {
+	file := d.opened.Load()
 	if file == nil {
 		return ErrUnavailable
 	}

@@ -12,13 +12,14 @@ import (
 
 	"codex-proxy/proxy"
 	"codex-proxy/proxy/openai"
+	"codex-proxy/proxy/responses/wire"
 	"codex-proxy/proxy/stored"
 )
 
 // Items answers with a list of items, and reads one after another.
 func (a *Writer) Items(w http.ResponseWriter, r *http.Request, x *proxy.Exchange, from *stored.Store,
 	items []stored.Head, more bool) error {
-	list := openai.ItemList{Object: "list", Data: []json.RawMessage{}, HasMore: more}
+	list := wire.ItemList{Object: "list", Data: []json.RawMessage{}, HasMore: more}
 	if len(items) > 0 {
 		list.FirstID, list.LastID = &items[0].ID, &items[len(items)-1].ID
 	}

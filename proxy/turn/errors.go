@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"codex-proxy/codex/appserver"
+	"codex-proxy/codex/rpc"
 )
 
 var (
@@ -43,19 +43,19 @@ var lossReasons = []string{lostWorker, lostStopping, lostOverloaded, lostStart, 
 // lossReason is the reason for which a turn was lost. It is empty for a turn that
 // failed: the model endpoint and codex would refuse the same request again.
 func lossReason(err error) string {
-	var rpc *appserver.RPCError
+	var refusal *rpc.Error
 	switch {
-	case errors.Is(err, appserver.ErrConnectionLost):
+	case errors.Is(err, rpc.ErrLost):
 		return lostWorker
 	case errors.Is(err, ErrStartTimeout):
 		return lostStart
 	case errors.Is(err, ErrInterrupted):
 		return lostInterrupted
-	case !errors.As(err, &rpc):
+	case !errors.As(err, &refusal):
 		return ""
-	case rpc.ShuttingDown():
+	case refusal.ShuttingDown():
 		return lostStopping
-	case rpc.Code == appserver.CodeOverloaded:
+	case refusal.Code == rpc.CodeOverloaded:
 		return lostOverloaded
 	default:
 		return ""

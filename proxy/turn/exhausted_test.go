@@ -77,15 +77,15 @@ func TestAccountsThatAreOut(t *testing.T) {
 		assert.Equal(t, "60", resp.Header.Get("Retry-After"))
 		return resp.StatusCode, e.Code, e.Message
 	}
-	r.Pool.Book().Invalidate("a", time.Now())
+	r.Pool.AccountStore().Invalidate("a", time.Now())
 	assert.Equal(t, http.StatusOK, r.Chatting(t, apitest.Hello("")).StatusCode, "b serves")
-	r.Pool.Book().Invalidate("b", time.Now())
+	r.Pool.AccountStore().Invalidate("b", time.Now())
 	status, code, message := answer()
 	assert.Equal(t, http.StatusServiceUnavailable, status)
 	assert.Equal(t, "upstream_unauthorized", code)
 	assert.Contains(t, message, "codex-proxy accounts login NAME")
-	require.NoError(t, r.Pool.Book().Pause("a", true))
-	require.NoError(t, r.Pool.Book().Pause("b", true))
+	require.NoError(t, r.Pool.AccountStore().Pause("a", true))
+	require.NoError(t, r.Pool.AccountStore().Pause("b", true))
 	status, code, message = answer()
 	assert.Equal(t, http.StatusServiceUnavailable, status)
 	assert.Equal(t, "worker_not_ready", code)
@@ -100,7 +100,7 @@ func TestExhaustedAccountServesAfterAReading(t *testing.T) {
 	apitest.Exhaust(r, past, past)
 	resp := r.Chatting(t, apitest.Hello(""))
 	assert.Equal(t, http.StatusTooManyRequests, resp.StatusCode, "the reset is past, and nothing was read")
-	r.Pool.Book().Read("b", "", accounts.Quota{
+	r.Pool.AccountStore().Read("b", "", accounts.Quota{
 		Windows: []accounts.Window{accounts.NewWindow(300, 0.1, time.Time{})}, Source: accounts.Reading, At: time.Now(),
 	})
 	resp = r.Chatting(t, apitest.Hello(""))

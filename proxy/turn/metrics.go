@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"codex-proxy/internal/metric"
-	"codex-proxy/workers"
+	"codex-proxy/workers/dispatch"
 )
 
 type metrics struct {
@@ -50,19 +50,19 @@ func newMetrics(registry prometheus.Registerer, names []string) *metrics {
 var refusals = []string{"draining", "queue_full", "busy", "not_ready", "no_model", "exhausted", "ended"}
 
 func refusal(err error) string {
-	var exhausted *workers.ExhaustedError
+	var exhausted *dispatch.ExhaustedError
 	switch {
 	case errors.As(err, &exhausted):
 		return "exhausted"
-	case errors.Is(err, workers.ErrDraining):
+	case errors.Is(err, dispatch.ErrDraining):
 		return "draining"
-	case errors.Is(err, workers.ErrQueueFull):
+	case errors.Is(err, dispatch.ErrQueueFull):
 		return "queue_full"
-	case errors.Is(err, workers.ErrBusy):
+	case errors.Is(err, dispatch.ErrBusy):
 		return "busy"
-	case errors.Is(err, workers.ErrNoModel):
+	case errors.Is(err, dispatch.ErrNoModel):
 		return "no_model"
-	case errors.Is(err, workers.ErrNotReady):
+	case errors.Is(err, dispatch.ErrNotReady):
 		return "not_ready"
 	default:
 		return "ended"

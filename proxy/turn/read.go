@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"codex-proxy/codex/appserver"
+	"codex-proxy/codex/turnerror"
 	"codex-proxy/internal/cause"
 )
 
@@ -71,7 +72,9 @@ func (r *reader) deliver(ctx context.Context, event appserver.Event) error {
 		if err := r.sink.Reserve(ctx, len(e.Item)); err != nil {
 			return err
 		}
-		r.produced(e)
+		if r.output.produced(e) {
+			r.estimate.delivered(string(e.Item))
+		}
 		return r.sink.Item(e)
 	case appserver.UsageUpdated:
 		r.Report.Usage = &e.Usage
@@ -89,16 +92,6 @@ func (r *reader) reserve(ctx context.Context, bytes int) error {
 	r.span.Once(firstToken)
 	r.delivered, r.begun = time.Now(), true
 	return r.sink.Reserve(ctx, bytes)
-}
-
-// produced records an item of the output. An item that is more than words may have
-// had an effect that must not happen twice.
-func (t *run) produced(item appserver.ResponseItem) {
-	if item.Type != "message" && item.Type != "reasoning" {
-		t.acted = true
-		t.estimate.delivered(string(item.Item))
-	}
-	t.items = append(t.items, item)
 }
 
 // next waits for one event. The silence of the worker ends the turn, not its duration,
@@ -175,7 +168,7 @@ func finishOf(e appserver.TurnCompleted) (Finish, error) {
 	}
 }
 
-func incomplete(err *appserver.TurnError) (Finish, error) {
+func incomplete(err *turnerror.Error) (Finish, error) {
 	reason, incomplete := err.Incomplete()
 	switch {
 	case !incomplete:

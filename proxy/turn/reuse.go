@@ -30,6 +30,7 @@ type threadKey [sha256.Size]byte
 type keptThread struct {
 	key    threadKey
 	thread *appserver.Thread
+	conn   *appserver.Conn // of the thread
 	worker string
 }
 
@@ -105,7 +106,7 @@ func (c *continuation) find(conn *appserver.Conn) (known int, found *keptThread)
 			continue
 		}
 		kept := e.Value.(*keptThread)
-		if on := kept.thread.Conn(); on.Err() == nil && (conn == nil || on == conn) {
+		if kept.conn.Err() == nil && (conn == nil || kept.conn == conn) {
 			return n, kept
 		}
 	}
@@ -126,7 +127,7 @@ func (c *continuation) keep(answer []history.Item, turn *appserver.Turn, worker 
 	for _, item := range answer {
 		key = key.then(item)
 	}
-	for _, surplus := range c.threads.add(&keptThread{key, thread, worker}) {
+	for _, surplus := range c.threads.add(&keptThread{key, thread, thread.Conn(), worker}) {
 		surplus.Close()
 	}
 	return true
@@ -160,7 +161,7 @@ func (ts *threads) add(kept *keptThread) (surplus []*appserver.Thread) {
 	}
 	for e := ts.oldest.Front(); e != nil; {
 		next := e.Next()
-		if old := e.Value.(*keptThread).thread; old.Conn().Err() != nil {
+		if e.Value.(*keptThread).conn.Err() != nil {
 			ts.remove(e) // gone with its connection
 		}
 		e = next
@@ -176,24 +177,4 @@ func (ts *threads) remove(e *list.Element) *appserver.Thread {
 	kept := ts.oldest.Remove(e).(*keptThread)
 	delete(ts.byKey, kept.key)
 	return kept.thread
-}
-
-// repeated is the part of an answer with these items that a client repeats in its next
-// request, as an endpoint puts it into a history; nil if it is not certain. Reasoning
-// is not repeated, and stays in the thread.
-func repeated(items []appserver.ResponseItem) (answer []history.Item) {
-	for _, made := range items {
-		var item struct {
-			Content []history.Content `json:"content"`
-		}
-		switch err := made.Decode(&item); {
-		case err == nil && made.Type == "reasoning":
-		case err == nil && made.Type == "message" && answer == nil && len(item.Content) == 1 &&
-			item.Content[0].Type == "output_text":
-			answer = []history.Item{history.TextMessage("assistant", item.Content[0].Text)}
-		default:
-			return nil
-		}
-	}
-	return answer
 }

@@ -7,9 +7,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
-	"codex-proxy/codex/appserver"
-	"codex-proxy/workers"
+	"codex-proxy/codex/turnerror"
 	"codex-proxy/workers/accounts"
+	"codex-proxy/workers/dispatch"
 )
 
 // Rotates reports whether turns may run on another account because of a quota.
@@ -19,35 +19,35 @@ func (r *Runner) Rotates() bool { return r.rotates }
 // rotation each worker counts as an account of its own.
 func (r *Runner) SameAccount(worker string) (same []string) {
 	for _, name := range r.Pool.Names() {
-		if name == worker || r.rotates && r.book.SameQuota(name, worker) {
+		if name == worker || r.rotates && r.store.SameQuota(name, worker) {
 			same = append(same, name)
 		}
 	}
 	return same
 }
 
-// blame reports a failure of the attempt to the book of accounts, if the account is at
+// blame reports a failure of the attempt to the account store, if the account is at
 // fault, also where nothing rotates.
 func (t *run) blame(err error) {
-	var failed *appserver.TurnError
+	var failed *turnerror.Error
 	if !errors.As(err, &failed) {
 		return
 	}
 	worker, now := t.Report.Worker, time.Now()
 	switch t.fault = failed.Account(); {
 	case t.fault.Quota():
-		t.book.Refuse(worker, failed.ResetsAt(now), now)
-	case t.fault == appserver.Unauthorized:
-		t.book.Invalidate(worker, now)
-	case t.fault == appserver.RateLimit: // the quota may be the reason
-		t.book.Doubt(worker, now)
+		t.store.Refuse(worker, failed.ResetsAt(now), now)
+	case t.fault == turnerror.Unauthorized:
+		t.store.Invalidate(worker, now)
+	case t.fault == turnerror.RateLimit: // the quota may be the reason
+		t.store.Doubt(worker, now)
 	}
 }
 
 // mayRotate reports whether a turn that its account has refused may run on another one.
 // Every account may refuse it once; then the pool has no other for it.
 func (t *run) mayRotate() bool {
-	return t.rotates && t.repeatable() && len(t.ask.Refused) < len(t.Pool.Names())
+	return t.rotates && t.output.repeatable() && len(t.ask.Refused) < len(t.Pool.Names())
 }
 
 // rotate records that the account refused the turn, for its quota or for the model, and runs the turn on another one.
@@ -57,7 +57,7 @@ func (t *run) rotate(err error) {
 	t.Logger.Info("turn refused for quota, it runs on another account",
 		"request_id", t.ID, "worker", worker, "reason", reason, "attempt", t.Report.Attempts)
 	t.ask.Refused = append(t.ask.Refused, worker)
-	if t.refused = nil; t.fault == appserver.ModelRefused {
+	if t.refused = nil; t.fault == turnerror.ModelRefused {
 		t.refused = err
 	}
 }
@@ -65,7 +65,7 @@ func (t *run) rotate(err error) {
 // withRefusal is the reason why the turn gets no other account: the last one refused the model, unless another one is
 // known to have quota again. The pool counts accounts that have refused the turn as exhausted.
 func (t *run) withRefusal(err error) error {
-	var exhausted *workers.ExhaustedError
+	var exhausted *dispatch.ExhaustedError
 	if t.refused != nil && errors.As(err, &exhausted) && exhausted.Until.IsZero() {
 		return t.refused
 	}
@@ -82,9 +82,9 @@ func (t *run) leaveBehind() {
 
 // left reports whether conversations leave an account, so that none returns soon.
 func (t *run) left(account string) bool {
-	v, known := t.book.View(account, time.Now())
+	v, known := t.store.View(account, time.Now())
 	serves := v.State == accounts.Available || v.State == accounts.Unknown
-	return known && (v.Paused || !serves || t.book.Policy().Rotation == accounts.Ordered && !v.InUse)
+	return known && (v.Paused || !serves || t.store.Policy().Rotation == accounts.Ordered && !v.InUse)
 }
 
 // rotations counts, with all accounts and reasons from the start.
@@ -95,7 +95,7 @@ func rotations(f promauto.Factory, names []string) *prometheus.CounterVec {
 			"another account, by the account and by how they were refused.",
 	}, []string{"from", "reason"})
 	for _, name := range names {
-		for _, fault := range appserver.RotatingFaults {
+		for _, fault := range turnerror.RotatingFaults {
 			v.WithLabelValues(name, string(fault))
 		}
 	}

@@ -290,7 +290,7 @@ func TestOtherRefusalsDoNotRotate(t *testing.T) {
 			assert.Equal(t, tc.code, apitest.Failure(t, apitest.Text(t, resp)).Error.Code)
 			assert.Empty(t, f.Got("b"))
 			assert.Equal(t, tc.state, r.State(t, "a"))
-			v, _ := r.Pool.Book().View("a", time.Now())
+			v, _ := r.Pool.AccountStore().View("a", time.Now())
 			assert.Equal(t, tc.doubted, !v.Quota.DoubtedAt.IsZero(), "a reading is due")
 			for _, reason := range []string{"usage_limit", "in_stream", "payment_required"} {
 				assert.Equal(t, "0", r.Rotations(t, "a", reason))
@@ -365,7 +365,7 @@ func TestThreadsLeftBehindAreClosed(t *testing.T) {
 	r.Ask(t, apitest.Conversation("", "", 2))
 	require.Equal(t, talk.Threads[0], talk.Threads[1], "a kept thread")
 	require.NotContains(t, f.Servers["a"].Requests(), "thread/unsubscribe")
-	r.Pool.Book().Refuse("a", time.Time{}, time.Now())
+	r.Pool.AccountStore().Refuse("a", time.Time{}, time.Now())
 	r.Ask(t, apitest.Conversation("", "", 3))
 	assert.Equal(t, 5, talk.Items[2], "the whole history")
 	apitest.Await(t, apitest.Tick(t), func() bool { return slices.Contains(f.Servers["a"].Requests(), "thread/unsubscribe") })

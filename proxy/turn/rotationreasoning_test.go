@@ -70,10 +70,10 @@ func TestReasoningStaysWithItsAccount(t *testing.T) {
 	for path, converse := range paths {
 		for name, leave := range map[string]func(f *apitest.Fleet, r *apitest.Rig){
 			"refused":       func(f *apitest.Fleet, _ *apitest.Rig) { f.Refuses("a", apitest.UsedUp) },
-			"between turns": func(_ *apitest.Fleet, r *apitest.Rig) { r.Pool.Book().Refuse("a", time.Time{}, time.Now()) },
+			"between turns": func(_ *apitest.Fleet, r *apitest.Rig) { r.Pool.AccountStore().Refuse("a", time.Time{}, time.Now()) },
 			"same account": func(_ *apitest.Fleet, r *apitest.Rig) {
 				apitest.Sharing(r)
-				require.NoError(t, r.Pool.Book().Pause("a", true))
+				require.NoError(t, r.Pool.AccountStore().Pause("a", true))
 			},
 			"not left": func(*apitest.Fleet, *apitest.Rig) {},
 		} {

@@ -5,10 +5,10 @@ import (
 	"context"
 	"errors"
 
-	"codex-proxy/codex/appserver"
+	"codex-proxy/codex/turnerror"
 	"codex-proxy/internal/cause"
 	"codex-proxy/proxy/traces"
-	"codex-proxy/workers"
+	"codex-proxy/workers/dispatch"
 )
 
 // maxAttempts bounds how often a request runs: a request that kills its workers must
@@ -26,18 +26,16 @@ type run struct {
 	Request
 	sink Sink
 
-	ask          workers.Ask
+	ask          dispatch.Ask
 	continuation *continuation
 	before       string // the worker with the conversation's thread, before the turn
-	lease        *workers.Lease
-	losses       int                      // attempts that were lost
-	committed    bool                     // output of the model was sent to the client
-	acted        bool                     // the model called a tool in some attempt
-	items        []appserver.ResponseItem // of the attempt's output
-	fault        appserver.AccountFault   // of the attempt's account
-	estimate     estimate                 // of the attempt
-	refused      error                    // of the last account that refused the model; nil: none did
-	span         *traces.Span             // of the attempt
+	lease        *dispatch.Lease
+	losses       int // attempts that were lost
+	output       output
+	fault        turnerror.AccountFault // of the attempt's account
+	estimate     estimate               // of the attempt
+	refused      error                  // of the last account that refused the model; nil: none did
+	span         *traces.Span           // of the attempt
 }
 
 // Run runs a turn and delivers it to the sink. It runs the turn again, ahead of the queue, each time it is lost while
@@ -88,7 +86,7 @@ type ending struct {
 func (t *run) judge(err error) (end ending) {
 	if end.lost = lossReason(err); end.lost != "" {
 		t.losses++
-		end.again = t.repeatable() && t.losses < maxAttempts
+		end.again = t.output.repeatable() && t.losses < maxAttempts
 		return end
 	}
 	end.again = t.fault.Rotates() && t.mayRotate()
@@ -101,7 +99,7 @@ func (r *Runner) newRun(request Request, sink Sink) *run {
 	}
 	continuation, prefer := r.threads.continuation(request.Key, request.Turn)
 	t := &run{Runner: r, Request: request, sink: sink, continuation: continuation, before: prefer}
-	t.ask = workers.Ask{
+	t.ask = dispatch.Ask{
 		Model: request.Turn.Model, Key: request.Key, Arrived: request.Arrived, Decoding: request.Decoding,
 		Prefer: cmp.Or(request.Prefer, prefer), Accounts: request.Accounts, Keepalive: r.Keepalive,
 	}
@@ -114,9 +112,6 @@ func (r *Runner) newRun(request Request, sink Sink) *run {
 	return t
 }
 
-// repeatable reports whether nothing happened yet that must not happen twice.
-func (t *run) repeatable() bool { return !t.committed && !t.acted }
-
 // reset prepares the next attempt.
 func (t *run) reset(end ending, err error) {
 	if end.lost != "" {
@@ -125,7 +120,7 @@ func (t *run) reset(end ending, err error) {
 		t.rotate(err)
 	}
 	t.ask.Lost = t.lease
-	t.Report.Usage, t.items, t.fault, t.estimate = nil, nil, appserver.NoFault, estimate{}
+	t.Report.Usage, t.output.items, t.fault, t.estimate = nil, nil, turnerror.NoFault, estimate{}
 }
 
 // lose records a loss.
@@ -164,6 +159,6 @@ func (t *run) attempt(ctx context.Context) (err error) {
 		t.charge(ctx, ErrEnough)
 	}
 	// Without its last items a thread may not continue: its turn is closed.
-	kept = finish != Enough && t.continuation.keep(repeated(t.items), turn, t.Report.Worker)
+	kept = finish != Enough && t.continuation.keep(t.output.repeated(), turn, t.Report.Worker)
 	return t.sink.Finish(ctx, finish)
 }

@@ -6,22 +6,36 @@ import (
 	"time"
 
 	"codex-proxy/codex/appserver"
+	"codex-proxy/codex/rpc"
+	"codex-proxy/codex/turnerror"
 )
 
 // closeTimeout bounds the call that closes a turn.
 const closeTimeout = 2 * time.Second
 
-// start starts the turn. After an error codex may still be at work on it; the place on
-// the worker is free when codex has ended that.
-func (t *run) start(ctx context.Context) (*appserver.Turn, error) {
-	release := t.lease.Hold() // for the images of a thread that codex refuses
-	defer release()
+// start starts the turn, in a kept thread or in a new one. After an error codex may still be
+// at work on it; the place on the worker is free when codex has ended that.
+func (t *run) start(ctx context.Context) (turn *appserver.Turn, err error) {
 	next, err := t.awaitStart(ctx)
 	if err != nil {
 		return nil, err
 	}
-	turn, err := t.startTurn(ctx)
-	next()
+	defer next()
+	ctx, cancel := context.WithTimeoutCause(ctx, t.StartTimeout, ErrStartTimeout)
+	defer cancel()
+	if trace, ok := t.span.Context(); ok {
+		ctx = rpc.WithTrace(ctx, rpc.Trace(trace))
+	}
+	reuse := "hit"
+	known, thread := t.continuation.acquire(t.lease.Conn)
+	if thread != nil {
+		turn, err = thread.StartTurn(ctx, t.from(known))
+	}
+	if thread == nil || refused(err) {
+		reuse = "miss"
+		turn, err = t.lease.Conn.StartTurn(ctx, t.from(0))
+	}
+	t.metrics.reuse.WithLabelValues(reuse).Inc()
 	if err == nil {
 		t.lease.Decoded() // codex decodes images before it answers thread/inject_items
 	}
@@ -42,49 +56,28 @@ func (t *run) awaitStart(ctx context.Context) (next func(), err error) {
 	}
 }
 
-// startTurn continues a kept thread, or starts one.
-func (t *run) startTurn(ctx context.Context) (*appserver.Turn, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, t.StartTimeout, ErrStartTimeout)
-	defer cancel()
-	if trace, ok := t.span.Context(); ok {
-		ctx = appserver.WithTrace(ctx, appserver.Trace(trace))
-	}
-	if known, thread := t.continuation.acquire(t.lease.Conn); thread != nil {
-		turn, err := thread.StartTurn(ctx, t.from(known))
-		if !refused(err) {
-			t.metrics.reuse.WithLabelValues("hit").Inc()
-			return turn, err
-		}
-	}
-	t.metrics.reuse.WithLabelValues("miss").Inc()
-	return t.lease.Conn.StartTurn(ctx, t.from(0))
-}
-
 // from is the request without its first known items.
 func (t *run) from(known int) appserver.TurnRequest {
 	rest := *t.Turn
-	rest.Items, rest.Ended = rest.Items[known:], t.lease.Hold()
-	rest.Starting = t.annotate
+	rest.Items = rest.Items[known:]
+	t.lease.Bind(&rest, t.ID)
 	if t.Fit != nil {
 		rest.Items = t.Fit(t.Report.Worker, rest.Items)
 	}
 	return rest
 }
 
-// annotate names the request in the thread's journal lines.
-func (t *run) annotate(thread string) { t.lease.Annotate(thread, t.ID) }
-
 // refused reports whether codex refused a turn on a thread that it may start on
 // another one.
 func refused(err error) bool {
-	var rpc *appserver.RPCError
-	return errors.As(err, &rpc) && lossReason(err) == ""
+	var refusal *rpc.Error
+	return errors.As(err, &refusal) && lossReason(err) == ""
 }
 
 // closeTurn interrupts the turn if it still runs, also after ctx has ended. A turn that failed
 // may run on another account, which does not wait for this worker.
 func closeTurn(ctx context.Context, turn *appserver.Turn, err error) {
-	var failed *appserver.TurnError
+	var failed *turnerror.Error
 	if errors.As(err, &failed) {
 		turn.Leave()
 		return

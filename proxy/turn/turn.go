@@ -46,8 +46,8 @@ type Runner struct {
 
 	threads *threads
 	metrics *metrics
-	book    *accounts.Book // of Pool
-	rotates bool           // by the policy of the book
+	store   *accounts.Store // of Pool
+	rotates bool            // by the policy of the store
 }
 
 // New creates a runner and registers its metrics.
@@ -55,9 +55,9 @@ func New(settings Settings) *Runner {
 	if settings.StartTimeout == 0 {
 		settings.StartTimeout = StartTimeout
 	}
-	book := settings.Pool.Book()
+	store := settings.Pool.AccountStore()
 	return &Runner{Settings: settings, threads: newThreads(settings.ThreadCache),
-		metrics: newMetrics(settings.Registry, settings.Pool.Names()), book: book, rotates: book.Policy().On()}
+		metrics: newMetrics(settings.Registry, settings.Pool.Names()), store: store, rotates: store.Policy().On()}
 }
 
 // Request is one turn that a client requests.
@@ -171,10 +171,10 @@ type Attempt struct {
 // does not run again after that, and the items of the request are released. The header of
 // a stream, its comments and the events before the first output need no Commit.
 func (a *Attempt) Commit() {
-	if !a.run.committed {
+	if !a.run.output.committed {
 		a.run.estimate.commit(a.run.Turn, a.run.Decoding > 0)
 	}
-	a.run.committed = true
+	a.run.output.committed = true
 	*a.run.Turn, a.run.Fit = appserver.TurnRequest{}, nil // Fit knows items, too
 }
 

@@ -9,6 +9,7 @@ import (
 	"regexp"
 
 	"codex-proxy/remotes"
+	"codex-proxy/remotes/remoteapi"
 	"codex-proxy/units"
 )
 
@@ -91,7 +92,7 @@ func (a *Attach) words(ctx context.Context, socket string, st remotes.Status) ([
 	}
 	if a.Thread != "" {
 		var err error
-		if thread, err = remotes.FindThread(ctx, socket, a.Thread); err != nil {
+		if thread, err = remoteapi.FindThread(ctx, socket, a.Thread); err != nil {
 			return nil, fmt.Errorf("the remote %s: %w", a.Remote, err)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"codex-proxy/internal/cli"
 	"codex-proxy/remotes"
+	"codex-proxy/remotes/remoteapi"
 	"codex-proxy/units"
 )
 
@@ -32,7 +33,7 @@ func (a *Attach) await(ctx context.Context, socket string) (remotes.Status, erro
 	}
 	answers := make(chan answer, 1)
 	go func() {
-		st, err := remotes.AskStatus(ctx, socket)
+		st, err := remoteapi.AskStatus(ctx, socket)
 		answers <- answer{st, err}
 	}()
 	began, line := time.Now(), progress{attach: a}
@@ -70,7 +71,7 @@ func (a *Attach) describe(ctx context.Context) (d units.Description) {
 // failed returns the reason why a remote does not answer, and the remedy.
 func (a *Attach) failed(ctx context.Context, err error) error {
 	unit, socket := units.Remote(a.Remote), units.RemoteSocket(a.Remote)
-	if refused := (*remotes.RefusedError)(nil); errors.As(err, &refused) {
+	if refused := (*remoteapi.RefusedError)(nil); errors.As(err, &refused) {
 		return a.unstarted(err.Error())
 	}
 	if errors.Is(err, syscall.ECONNREFUSED) {

@@ -19,14 +19,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"codex-proxy/remotes"
-	"codex-proxy/remotes/gate"
+	"codex-proxy/remotes/authz"
+	"codex-proxy/test/codexes"
 	"codex-proxy/test/modelserver"
 	"codex-proxy/test/pty"
 )
 
 const bound = 40 * time.Second
 
-// bed is a remote called build, of the real gate, and a status in place of the keeper's.
+// bed is a remote called build, of the real proxy, and a status in place of the manager's.
 type bed struct {
 	t       testing.TB
 	sockets string
@@ -63,14 +64,14 @@ func (b *bed) lastThread() string {
 // serve opens the sockets of the remote, in front of target.
 func (b *bed) serve(target string) {
 	b.t.Helper()
-	g := &gate.Gate{Remote: "build", Viewers: filepath.Join(b.sockets, "build.viewer.sock"),
+	g := &authz.Proxy{Remote: "build", Viewers: filepath.Join(b.sockets, "build.viewer.sock"),
 		Network: filepath.Join(b.sockets, "build.network.sock"),
-		Passing: func(_ gate.Session, r gate.Request) {
+		Forwarding: func(_ authz.Session, r authz.Request) {
 			if r.Method == "turn/start" && b.lastThread() == "" {
 				b.last(r.ThreadID)
 			}
 		},
-		Keeper: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		Manager: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if name := r.FormValue("name"); name != "" {
 				_ = json.NewEncoder(w).Encode(map[string]string{"thread": "id-of-" + name})
 				return
@@ -141,7 +142,7 @@ func (b *bed) appServer(binary string) (socket string, process *os.Process) {
 	home := filepath.Join(b.homes, "remote")
 	socket = filepath.Join(home, "s")
 	_ = os.Remove(socket) // of one that was killed
-	cmd := exec.Command(binary, "app-server", "--strict-config", "--listen", "unix://"+socket)
+	cmd := exec.Command(binary, codexes.AppServer(binary, socket)...)
 	cmd.Env = append(os.Environ(), "CODEX_HOME="+home, "HOME="+home)
 	cmd.Dir = home
 	require.NoError(b.t, cmd.Start())
@@ -220,8 +221,8 @@ func (s *screen) emulate() {
 // sequence is what moves the cursor or chooses a color, or, as its first group, a word to the terminal itself.
 var sequence = regexp.MustCompile("\x1b(?:\\[[^@-~]*[@-~]|\\]([^\x07\x1b]*)(?:\x07|\x1b\\\\)|[^\\[\\]])")
 
-// shown is the text so far without spaces, as the sequences in it stand for some, and then the words to the terminal itself,
-// such as its title.
+// shown is the text so far without spaces, as the sequences in it stand for some, and then the words to the terminal
+// itself, such as its title.
 func (s *screen) shown() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -262,7 +263,7 @@ func (s *screen) forget() {
 	s.text.Reset()
 }
 
-// ask pastes a message, which the TUI shows whole, and sends it.
+// serveManager pastes a message, which the TUI shows whole, and sends it.
 func (s *screen) ask(text string) {
 	s.t.Helper()
 	s.typed("\x1b[200~" + text + "\x1b[201~")

@@ -12,11 +12,12 @@ import (
 	"strings"
 	"time"
 
+	"codex-proxy/codex/versions"
 	"codex-proxy/remotes"
 )
 
 // reconnecting is the first codex with a TUI that reconnects after a cut: those before it end.
-var reconnecting = version{0, 153, 0}
+var reconnecting = version{0, versions.OldestForRemotes, 0}
 
 const install = "npm install -g @openai/codex@latest"
 
@@ -41,7 +42,7 @@ func suitable(ctx context.Context, program string) (version, error) {
 	return v, err
 }
 
-// compare names the two versions where that of a person and that of the remote differ by more than a patch: a TUI may
+// compare names the versions of the person and of the remote if they differ by more than a patch: a TUI may
 // then send requests that the other codex does not know.
 func (a *Attach) compare(own version, st remotes.Status) {
 	remote, known := parseVersion(st.Codex)

@@ -73,8 +73,8 @@ func TestTheTUIOverTheNetwork(t *testing.T) {
 	assert.Equal(t, accepted, front.count(), "the TUI has not connected again")
 
 	s.wait("state=done")
-	require.NoError(t, b.model.Add(modelserver.Script{ // codex asks for a title of the thread, too
-		Word: "and now", Steps: []string{"text another beginning, ", "gate restarted", "text and another end"},
+	require.NoError(t, b.model.Add(modelserver.Script{ // codex asks for a title of the thread, too, and may ask first
+		Word: "and now", Times: -1, Steps: []string{"text another beginning, ", "gate restarted", "text and another end"},
 	}))
 	s.ask("and now")
 	s.wait("another beginning")

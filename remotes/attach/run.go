@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"codex-proxy/internal/cli"
-	"codex-proxy/remotes"
+	"codex-proxy/remotes/remoteapi"
 )
 
 // run runs codex in the foreground of our terminal, where it gets the same signals as we do, and returns its exit
@@ -57,7 +57,7 @@ func (a *Attach) farewell(ctx context.Context, socket string) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, farewellBound)
 	defer cancel()
-	st, err := remotes.AskStatus(ctx, socket)
+	st, err := remoteapi.AskStatus(ctx, socket)
 	goes := ""
 	if err == nil && len(st.Turns) > 0 {
 		goes = ", and its turn goes on"

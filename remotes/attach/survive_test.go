@@ -14,10 +14,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"codex-proxy/remotes"
-	"codex-proxy/remotes/gate"
+	"codex-proxy/remotes/authz"
+	"codex-proxy/remotes/remoteapi"
+	"codex-proxy/remotes/remoteconfig"
 )
 
-// unit plays the unit of a remote: systemd's socket, and behind it codex, its keeper and the gate, which end together.
+// unit plays the unit of a remote: systemd's socket, and behind it codex, its manager and the proxy, which end
+// together.
 type unit struct {
 	b      *bed
 	binary string
@@ -51,31 +54,31 @@ func newUnit(b *bed) *unit {
 	return u
 }
 
-// start returns when the keeper has readied codex. Connections wait until then.
+// start returns when the manager has readied codex. Connections wait until then.
 func (u *unit) start(process *os.Process, socket string) {
 	u.b.t.Helper()
 	u.codex = process
-	keeper, err := remotes.New(remotes.Options{Socket: socket, State: filepath.Join(u.b.homes, "state"), Version: "test",
-		Continue: remotes.Always})
+	manager, err := remotes.New(remotes.Options{Socket: socket, State: filepath.Join(u.b.homes, "state"), Version: "test",
+		Continue: remoteconfig.Always})
 	require.NoError(u.b.t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	var tasks sync.WaitGroup
-	tasks.Go(func() { _ = keeper.Run(ctx) })
-	require.Eventually(u.b.t, func() bool { _, err := keeper.Open(ctx); return err == nil }, bound, 10*time.Millisecond)
+	tasks.Go(func() { _ = manager.Run(ctx) })
+	require.Eventually(u.b.t, func() bool { _, err := manager.Open(ctx); return err == nil }, bound, 10*time.Millisecond)
 	attached := sync.Map{}
-	g := &gate.Gate{Remote: "build", Keeper: keeper.Handler(),
-		Attached: func(s gate.Session) { attached.Store(s.ID, keeper.Attach(remotes.Client{User: s.Peer.User()})) },
-		Detached: func(s gate.Session) {
+	g := &authz.Proxy{Remote: "build", Manager: remoteapi.Handler(manager),
+		Attached: func(s authz.Session) { attached.Store(s.ID, manager.Attach(remotes.Client{User: s.Peer.User()})) },
+		Detached: func(s authz.Session) {
 			if f, ok := attached.LoadAndDelete(s.ID); ok {
 				f.(func())()
 			}
 		},
-		Passing: func(s gate.Session, r gate.Request) {
-			if remotes.Watched(r.Method) {
-				keeper.Passing(fmt.Sprint(s.ID, " ", r.ID), r.Method, r.Params)
+		Forwarding: func(s authz.Session, r authz.Request) {
+			if remotes.Recorded(r.Method) {
+				manager.RecordRequest(fmt.Sprint(s.ID, " ", r.ID), r.Method, r.Params)
 			}
 		},
-		Failed: func(s gate.Session, id string) { keeper.Refused(fmt.Sprint(s.ID, " ", id)) }}
+		Failed: func(s authz.Session, id string) { manager.RecordRefusal(fmt.Sprint(s.ID, " ", id)) }}
 	tasks.Go(func() {
 		for {
 			select {
@@ -121,7 +124,7 @@ func (u *unit) boot() {
 	u.start(process, socket)
 }
 
-// kill is kill -9 of codex in mid-turn, with which its keeper ends; systemd starts both again.
+// kill is kill -9 of codex in mid-turn, with which its manager ends; systemd starts both again.
 func (u *unit) kill() {
 	u.b.t.Helper()
 	require.NoError(u.b.t, u.codex.Kill())

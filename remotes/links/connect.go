@@ -15,7 +15,7 @@ import (
 
 	"codex-proxy/internal/cause"
 	"codex-proxy/proxy/openai"
-	"codex-proxy/remotes/gate"
+	"codex-proxy/remotes/authz"
 )
 
 const (
@@ -154,7 +154,7 @@ func away(body io.Reader) error {
 	return &turnedAway{strings.TrimSpace(reason.Error)}
 }
 
-// request is the head of the request to the gate of the remote: it has the fields of the client's request for the
+// request is the head of the request to the proxy of the remote: it has the fields of the client's request for the
 // WebSocket, and not its key.
 func request(header http.Header, k *link) []byte {
 	var b bytes.Buffer
@@ -166,6 +166,6 @@ func request(header http.Header, k *link) []byte {
 			}
 		}
 	}
-	b.WriteString(gate.NetworkHead(k.Key, k.role()) + "\r\n")
+	b.WriteString(authz.NetworkHead(k.Key, k.role()) + "\r\n")
 	return b.Bytes()
 }

@@ -12,7 +12,7 @@ import (
 	"codex-proxy/proxy/answer"
 	"codex-proxy/proxy/auth"
 	"codex-proxy/proxy/openai"
-	"codex-proxy/remotes/gate"
+	"codex-proxy/remotes/authz"
 )
 
 // Endpoint serves the routes of remotes.
@@ -58,11 +58,11 @@ func (e *Endpoint) list(w http.ResponseWriter, r *http.Request, x *proxy.Exchang
 	return e.Answers.JSON(w, l)
 }
 
-func roleOf(viewer bool) gate.Role {
+func roleOf(viewer bool) authz.Role {
 	if viewer {
-		return gate.Viewer
+		return authz.Viewer
 	}
-	return gate.Owner
+	return authz.Owner
 }
 
 // attach opens a link. Its request ends with the answer: the link has an end, and a line in the journal, of its own.
@@ -98,7 +98,7 @@ func (e *Endpoint) attach(w http.ResponseWriter, r *http.Request, x *proxy.Excha
 // open connects both sides of a link.
 func (e *Endpoint) open(w http.ResponseWriter, r *http.Request, k *link) error {
 	control := http.NewResponseController(w)
-	_ = control.SetReadDeadline(time.Time{}) // that of a body; net/http's connections have deadlines
+	_ = control.SetReadDeadline(time.Time{}) // the deadline of a body; net/http's connections have deadlines
 	remote, head, rest, err := e.Links.connect(r, k)
 	if err != nil {
 		return err
@@ -120,7 +120,7 @@ func (e *Endpoint) open(w http.ResponseWriter, r *http.Request, k *link) error {
 	return nil
 }
 
-// pick returns the remote that a request is for; name is that of its path, or empty.
+// pick returns the remote that a request is for; name is the one in its path, or empty.
 func pick(name string, key auth.Key) (string, error) {
 	own := key.Limits.RemoteNames()
 	switch _, may := key.Limits.Remote(name); {

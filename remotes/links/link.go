@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"codex-proxy/remotes/gate"
+	"codex-proxy/remotes/authz"
 )
 
 const (
@@ -71,11 +71,11 @@ type link struct {
 	farewell    []byte // a close frame
 }
 
-func (k *link) role() gate.Role {
+func (k *link) role() authz.Role {
 	if k.Viewer {
-		return gate.Viewer
+		return authz.Viewer
 	}
-	return gate.Owner
+	return authz.Owner
 }
 
 // note records why the link ends.

@@ -1,5 +1,5 @@
 // Package links has the connections of API keys to remotes: WebSockets that go through the daemon as bytes, from a
-// client to the gate of a remote and back. It counts them, notices clients that are gone, closes those whose key may
+// client to the proxy of a remote and back. It counts them, notices clients that are gone, closes those whose key may
 // not attach any more, and passes them on to the process that follows this one.
 package links
 
@@ -165,7 +165,7 @@ func (l *Links) run(k *link) {
 		l.mu.Lock()
 		pass := l.pass
 		l.mu.Unlock()
-		if err := k.handOver(pass); err == nil {
+		if err := k.handOff(pass); err == nil {
 			l.drop(k)
 			return
 		}

@@ -20,8 +20,8 @@ type wireLink struct {
 	Received int64 `json:"received"`
 }
 
-// handOver gives the link to a successor.
-func (k *link) handOver(pass Pass) error {
+// handOff gives the link to a successor.
+func (k *link) handOff(pass Pass) error {
 	client, err := rawOf(k.client)
 	if err != nil {
 		return err

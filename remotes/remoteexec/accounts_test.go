@@ -13,7 +13,7 @@ import (
 
 	"codex-proxy/remotes"
 	"codex-proxy/test/accountserver"
-	"codex-proxy/workers/logins"
+	"codex-proxy/workers/broker"
 )
 
 // A turn runs by the login of an account that is nowhere in codex: not in its memory, its environment or its files.
@@ -60,8 +60,8 @@ func TestTurnByALentLogin(t *testing.T) {
 	}
 }
 
-// A turn goes on when its account has no quota any more, and the next one: within one request if nothing of an answer has
-// come, and without a word to people.
+// A turn goes on when its account has no quota any more, and the next one: within one request if nothing of an answer
+// has come, and without a word to people.
 func TestUsageLimitInATurn(t *testing.T) {
 	for name, how := range map[string]accountserver.Refusals{
 		"by its status": accountserver.ByStatus, "in the stream": accountserver.InStream, "after output": accountserver.MidText,
@@ -267,7 +267,7 @@ func TestSwitchBetweenTurns(t *testing.T) {
 	s.mu.Lock()
 	s.used["a"] = time.Now().Add(time.Hour)
 	s.mu.Unlock()
-	s.Tell(func(string, logins.Ask) bool { return true })
+	s.Tell(func(string, broker.Ask) bool { return true })
 	st := b.status("another account serves", func(st remotes.Status) bool { return st.Account == "b" })
 	assert.Equal(t, 1, st.Switches)
 	s.accounts.Account("b").Change(func(q *accountserver.Quota) { q.Windows[0].Used = 17 })

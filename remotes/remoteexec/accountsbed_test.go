@@ -27,8 +27,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"codex-proxy/remotes"
+	"codex-proxy/remotes/remoteapi"
 	"codex-proxy/test/accountserver"
-	"codex-proxy/workers/logins"
+	"codex-proxy/workers/broker"
 )
 
 // service plays codex-proxy.service and the workers: it lends the logins of accounts, in their order.
@@ -44,7 +45,7 @@ type service struct {
 	readings []string
 	waits    int // questions for an account on behalf of a turn that waits for quota
 
-	*logins.Server
+	*broker.Server
 }
 
 // newAccountsBed prepares a remote that the accounts serve, with further keys in its file.
@@ -68,11 +69,11 @@ func newAccountsBed(t *testing.T, keys string, names ...string) (*bed, *service)
 	server := &http.Server{Handler: s.accounts.Handler(), ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0)}
 	go func() { _ = server.Serve(l) }()
 	t.Cleanup(func() { server.Close() })
-	s.Server = &logins.Server{
-		Peer: func(_ context.Context, pid int32) (logins.Peer, error) {
-			return logins.Peer{Remote: "build", Run: fmt.Sprint(pid)}, nil
+	s.Server = &broker.Server{
+		Peer: func(_ context.Context, pid int32) (broker.Peer, error) {
+			return broker.Peer{Remote: "build", Run: fmt.Sprint(pid)}, nil
 		},
-		Lend: s.lend, Reading: s.reading, Logger: slog.New(slog.DiscardHandler),
+		Assign: s.assign, Limits: s.limits, Logger: slog.New(slog.DiscardHandler),
 	}
 	return b, s
 }
@@ -105,7 +106,7 @@ func (s *service) serve() (stop func()) {
 	return stop
 }
 
-func (s *service) reading(account string, limits json.RawMessage) {
+func (s *service) limits(account string, limits json.RawMessage) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.readings = append(s.readings, account+" "+string(limits))
@@ -117,15 +118,15 @@ func (s *service) renew(account string) {
 	s.mu.Lock()
 	delete(s.used, account)
 	s.mu.Unlock()
-	s.Tell(func(string, logins.Ask) bool { return true })
+	s.Tell(func(string, broker.Ask) bool { return true })
 }
 
-// lend chooses the account that is held, else the first one that has quota. Without a rotation it lends no other one, and
-// that one without quota, too, except for a turn that was refused or waits.
-func (s *service) lend(_ context.Context, _ string, ask logins.Ask) (logins.Loan, error) {
+// assign chooses the account that is held, else the first one that has quota. Without a rotation it lends no other one,
+// and that one without quota, too, except for a turn that was refused or waits.
+func (s *service) assign(_ context.Context, _ string, ask broker.Ask) (broker.Assignment, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if ask.Refused == logins.UsageLimit {
+	if ask.Refused == broker.UsageLimit {
 		s.used[ask.Hold] = time.Unix(ask.ResetsAt, 0)
 	}
 	if ask.Waits {
@@ -144,23 +145,23 @@ func (s *service) lend(_ context.Context, _ string, ask logins.Ask) (logins.Loan
 	var soonest time.Time
 	for _, name := range names {
 		resets, used := s.used[name]
-		used = used && (!s.off || ask.Waits || ask.Refused == logins.UsageLimit)
+		used = used && (!s.off || ask.Waits || ask.Refused == broker.UsageLimit)
 		switch {
 		case len(ask.Accounts) > 0 && !slices.Contains(ask.Accounts, name), slices.Contains(ask.Avoid, name):
 			continue
 		case s.dead[name]:
-			return logins.Loan{}, &logins.Error{Code: logins.LoginInvalid, Message: "the login of account " + name + " is invalid: codex-proxy accounts login " + name}
+			return broker.Assignment{}, &broker.Error{Code: broker.LoginInvalid, Message: "the login of account " + name + " is invalid: codex-proxy accounts login " + name}
 		case used:
 			if soonest.IsZero() || resets.Before(soonest) {
 				soonest = resets
 			}
 			continue
 		case name == ask.Hold && ask.Have:
-			return logins.Loan{Account: name}, nil
+			return broker.Assignment{Account: name}, nil
 		}
-		return logins.Loan{Account: name, Why: "the other one is used up", Worker: s.worker(name)}, nil
+		return broker.Assignment{Account: name, Why: "the other one is used up", Worker: s.worker(name)}, nil
 	}
-	return logins.Loan{}, &logins.Error{Code: logins.QuotaExhausted, Message: "No account has quota", RetryAt: soonest}
+	return broker.Assignment{}, &broker.Error{Code: broker.QuotaExhausted, Message: "No account has quota", RetryAt: soonest}
 }
 
 // token is the access token of an account now.
@@ -183,7 +184,7 @@ func (s *service) worker(account string) *os.File {
 	far := os.NewFile(uintptr(fds[0]), "worker")
 	defer far.Close()
 	a := s.accounts.Account(account)
-	_ = logins.Answer(far, logins.Login{AccessToken: s.token(account), AccountID: a.ID(), Plan: "pro", Email: a.Email()}, nil)
+	_ = broker.Answer(far, broker.Login{AccessToken: s.token(account), AccountID: a.ID(), Plan: "pro", Email: a.Email()}, nil)
 	return os.NewFile(uintptr(fds[1]), "connection")
 }
 
@@ -211,11 +212,11 @@ func (s *service) awaitQuestions(b *bed, more int) {
 	}
 }
 
-// status waits until the keeper's status is as wanted.
+// status waits until the manager's status is as wanted.
 func (b *bed) status(what string, wanted func(remotes.Status) bool) remotes.Status {
 	b.t.Helper()
 	for ctx := b.bound(); ; {
-		st, err := remotes.AskStatus(ctx, b.people)
+		st, err := remoteapi.AskStatus(ctx, b.people)
 		if err == nil && wanted(st) {
 			return st
 		}

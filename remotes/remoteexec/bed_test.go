@@ -24,8 +24,8 @@ import (
 
 	"codex-proxy/codex/rpc"
 	"codex-proxy/internal/cli"
-	"codex-proxy/remotes/fence"
-	"codex-proxy/remotes/remote"
+	"codex-proxy/remotes/namespaces"
+	"codex-proxy/remotes/remoteconfig"
 	"codex-proxy/test/modelserver"
 )
 
@@ -45,9 +45,9 @@ func TestMain(m *testing.M) {
 	ctx := context.Background()
 	var err error
 	switch {
-	case os.Getpid() == 1: // of the fence
+	case os.Getpid() == 1: // of the namespaces
 		var status int
-		if status, err = fence.Init(os.Args[1], os.Args[3:]); err == nil {
+		if status, err = namespaces.Init(os.Args[1], os.Args[3:]); err == nil {
 			err = cli.Exit(status, nil)
 		}
 	case os.Args[1] == "remote-exec":
@@ -181,13 +181,13 @@ func (b *bed) write(name, text string) {
 func (b *bed) command(role string, files ...*os.File) *exec.Cmd {
 	b.t.Helper()
 	hash := ""
-	if s, err := remote.Load(b.dir + "/etc/remotes/build.toml"); err == nil {
+	if s, err := remoteconfig.Load(b.dir + "/etc/remotes/build.toml"); err == nil {
 		hash = s.Hash
 	}
 	cmd := exec.Command("unshare", "-m", "sh", "-ec", machine, "sh", b.dir, fmt.Sprint(someone), role)
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "CONFIGURATION_DIRECTORY=" + b.dir + "/etc", "CODEX_HOME=" + b.dir + "/home",
 		"STATE_DIRECTORY=" + b.dir + "/home", "HOME=" + b.dir + "/home/home", "RUNTIME_DIRECTORY=" + b.dir + "/run",
-		remote.HashVariable + "=" + hash, "INVOCATION_ID=1", "RUST_LOG=error", "GORACE=atexit_sleep_ms=0"}
+		remoteconfig.HashVariable + "=" + hash, "INVOCATION_ID=1", "RUST_LOG=error", "GORACE=atexit_sleep_ms=0"}
 	cmd.Env = append(cmd.Env, b.env...)
 	if len(files) > 0 {
 		cmd.Env = append(cmd.Env, "NOTIFY_SOCKET="+b.dir+"/notify", fmt.Sprint("LISTEN_FDS=", len(files)), "LISTEN_FDNAMES=remote")

@@ -5,22 +5,22 @@ import (
 
 	"codex-proxy/internal/paths"
 	"codex-proxy/remotes"
-	"codex-proxy/remotes/remote"
+	"codex-proxy/remotes/remoteconfig"
 	"codex-proxy/remotes/remotenotify"
 )
 
-// options are those of the keeper.
-func (u *Unit) options(s *remote.Settings, socket string, accounts remotes.Accounts) remotes.Options {
+// options returns the options of the manager.
+func (u *Unit) options(s *remoteconfig.Settings, socket string, accounts remotes.Accounts) remotes.Options {
 	return remotes.Options{
-		Name: u.Name, Socket: socket, State: filepath.Join(u.Home, keeperDir), Home: u.Home, Version: u.Version,
-		Continue: remotes.Continue(s.Continue), Limit: s.ContinueLimit, IdleStop: s.IdleStop,
+		Name: u.Name, Socket: socket, State: filepath.Join(u.Home, managerDir), Home: u.Home, Version: u.Version,
+		Continue: s.Continue, Limit: s.ContinueLimit, IdleStop: s.IdleStop,
 		Accounts: accounts,
 		Notify:   func(e remotes.Event) { u.tell(s, e) }, Logger: u.logger,
 	}
 }
 
 // tell passes an event on to the command of [notify] if nobody is there to see it.
-func (u *Unit) tell(s *remote.Settings, e remotes.Event) {
+func (u *Unit) tell(s *remoteconfig.Settings, e remotes.Event) {
 	notice, is := remotenotify.Of(u.Name, e)
 	if len(s.Notify) == 0 || !is {
 		return

@@ -18,7 +18,7 @@ import (
 	"codex-proxy/internal/cli"
 	"codex-proxy/internal/journal"
 	"codex-proxy/internal/strict"
-	"codex-proxy/remotes/remote"
+	"codex-proxy/remotes/remoteconfig"
 	"codex-proxy/units"
 	"codex-proxy/units/restartdelay"
 	"codex-proxy/workers/codexhome"
@@ -26,16 +26,16 @@ import (
 )
 
 const (
-	// lenderURL is where codex reaches the server that lends the provider's key or an account; remote-exec puts the
+	// modelProxyURL is where codex reaches the server that lends the provider's key or an account; remote-exec puts the
 	// port into it.
-	lenderURL = "http://127.0.0.1"
+	modelProxyURL = "http://127.0.0.1"
 	// accountsProvider is the name by which codex has the accounts as a provider.
 	accountsProvider = codexhome.OfAccounts
-	// lenderKey is the variable with the token for that server.
-	lenderKey = "CODEX_REMOTE_TOKEN"
-	// keeperDir is a directory in the home that codex cannot see: of the ledger, and of the state of the last
+	// modelProxyKey is the variable with the token for that server.
+	modelProxyKey = "CODEX_REMOTE_TOKEN"
+	// managerDir is a directory in the home that codex cannot see: of the turn journal, and of the state of the last
 	// preparation, which a tool would forge.
-	keeperDir = "keeper"
+	managerDir = "keeper"
 )
 
 // Wait is `codex-proxy remote-wait`: it waits for the rest of the remote's restart delay.
@@ -47,10 +47,10 @@ func Wait(ctx context.Context, name string, stderr io.Writer) error {
 	return restartdelay.AwaitOf(ctx, units.Remote(name), logger, func() error { return nil }) // nothing else runs then
 }
 
-// prepared makes the home of the remote of a file, within its unit, and returns its settings. codex checks what has
-// changed since its last check. An error has its exit status.
-func prepared(ctx context.Context, file, home, runtime string, stderr io.Writer) (*remote.Settings, error) {
-	s, err := remote.Load(file)
+// prepared makes the home of the remote of a file, within its unit, and returns its settings. codex checks the
+// changes since its last check. An error has its exit status.
+func prepared(ctx context.Context, file, home, runtime string, stderr io.Writer) (*remoteconfig.Settings, error) {
+	s, err := remoteconfig.Load(file)
 	if err != nil {
 		return nil, cli.Exit(cli.Config, err)
 	}
@@ -59,12 +59,12 @@ func prepared(ctx context.Context, file, home, runtime string, stderr io.Writer)
 		return nil, fmt.Errorf("cannot find codex-proxy itself: %w", err)
 	}
 	made := &codexhome.Home{
-		Worker: s.Name, File: file, Dir: home, Runtime: runtime, Private: filepath.Join(home, keeperDir), Self: self,
+		Worker: s.Name, File: file, Dir: home, Runtime: runtime, Private: filepath.Join(home, managerDir), Self: self,
 		SearchPath: os.Getenv("PATH"), Note: func(line string) {
 			fmt.Fprintf(stderr, "codex-remote@%s: %s\n", s.Name, strings.Join(strings.Fields(line), " "))
 		},
 	}
-	if err := prepare.UntilCut(ctx, func(ctx context.Context) error {
+	if err := prepare.WithSignals(ctx, func(ctx context.Context) error {
 		return prepareRemote(ctx, s,
 			made)
 	}); err != nil {
@@ -82,8 +82,8 @@ func remoteStatus(err error) int {
 	return prepare.Status(err)
 }
 
-func prepareRemote(ctx context.Context, s *remote.Settings, home *codexhome.Home) error {
-	if os.Getenv(remote.HashVariable) != s.Hash {
+func prepareRemote(ctx context.Context, s *remoteconfig.Settings, home *codexhome.Home) error {
+	if os.Getenv(remoteconfig.HashVariable) != s.Hash {
 		return &codexhome.Problem{File: s.File, Text: "systemd has not read the file since its last change",
 			Hint: "systemctl daemon-reload, then start again"}
 	}
@@ -95,7 +95,7 @@ func prepareRemote(ctx context.Context, s *remote.Settings, home *codexhome.Home
 			return err
 		}
 	}
-	for _, dir := range []string{"home", keeperDir} {
+	for _, dir := range []string{"home", managerDir} {
 		if err := os.Mkdir(filepath.Join(home.Dir, dir), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 			return fmt.Errorf("cannot make the home: %w", err)
 		}
@@ -118,17 +118,17 @@ func prepareRemote(ctx context.Context, s *remote.Settings, home *codexhome.Home
 		return err
 	}
 	r := codexhome.Remote{
-		File: s.File, Text: []byte(s.Hash), Lines: s.Lines, CodexPath: s.CodexPath, Model: s.Model, BaseURL: lenderURL,
-		Directory: s.Directory, Write: s.Sandbox == remote.WorkspaceWrite, Writable: s.Writable, Extra: s.Codex,
+		File: s.File, Text: []byte(s.Hash), Lines: s.Lines, CodexPath: s.CodexPath, Model: s.Model, BaseURL: modelProxyURL,
+		Directory: s.Directory, Write: s.Sandbox == remoteconfig.WorkspaceWrite, Writable: s.Writable, Extra: s.Codex,
 	}
 	if p := s.Provider; p != nil {
-		r.Provider, r.Models, r.KeyName = p.Name, p.Models, lenderKey
+		r.Provider, r.Models, r.KeyName = p.Name, p.Models, modelProxyKey
 	}
 	return home.PrepareRemote(ctx, r)
 }
 
 // usable is the fault of a directory that the user of the remote cannot work in.
-func usable(s *remote.Settings, dir string) error {
+func usable(s *remoteconfig.Settings, dir string) error {
 	key := "writable"
 	if dir == s.Directory {
 		key = "directory"
@@ -149,7 +149,7 @@ func usable(s *remote.Settings, dir string) error {
 		return err
 	}
 	need, what := uint32(unix.R_OK|unix.X_OK), "read"
-	if s.Sandbox == remote.WorkspaceWrite {
+	if s.Sandbox == remoteconfig.WorkspaceWrite {
 		need, what = need|unix.W_OK, "write to"
 	}
 	if err := unix.Faccessat(unix.AT_FDCWD, dir, need, unix.AT_EACCESS); err != nil {
@@ -161,7 +161,7 @@ func usable(s *remote.Settings, dir string) error {
 
 // owned is the fault of a directory with a link on its path that does not belong to root: a tool could have made it,
 // and systemd would open its target to the remote.
-func owned(s *remote.Settings, key, dir string) error {
+func owned(s *remoteconfig.Settings, key, dir string) error {
 	at := "/"
 	for name := range strings.SplitSeq(dir[1:], "/") {
 		at = filepath.Join(at, name)
@@ -188,9 +188,9 @@ func owned(s *remote.Settings, key, dir string) error {
 	return nil
 }
 
-// steady is the fault of a file that runs, or is trusted, outside of the fence, and that a tool can change. The unit
-// lets its main process write where it lets tools write, and to the directories of the unit.
-func steady(s *remote.Settings, key, file string) error {
+// steady is the fault of a file that runs, or is trusted, outside of the namespaces, and that a tool can change. The
+// unit lets its main process write where it lets tools write, and to the directories of the unit.
+func steady(s *remoteconfig.Settings, key, file string) error {
 	if file == "" {
 		return nil
 	}

@@ -1,5 +1,5 @@
-// Package remoteexec is `codex-proxy remote-exec`, the main process of codex-remote@.service: it runs codex within a
-// fence, keeps it, and lets people in.
+// Package remoteexec is `codex-proxy remote-exec`, the main process of codex-remote@.service: it runs codex in
+// namespaces of its own, keeps it, and lets people in.
 package remoteexec
 
 import (
@@ -21,9 +21,9 @@ import (
 	"codex-proxy/internal/paths"
 	"codex-proxy/notify"
 	"codex-proxy/remotes"
-	"codex-proxy/remotes/fence"
-	"codex-proxy/remotes/lender"
-	"codex-proxy/remotes/remote"
+	"codex-proxy/remotes/modelproxy"
+	"codex-proxy/remotes/namespaces"
+	"codex-proxy/remotes/remoteconfig"
 	"codex-proxy/workers/prepare"
 )
 
@@ -46,7 +46,7 @@ type Unit struct {
 	Home    string // CODEX_HOME
 	Runtime string // the RuntimeDirectory
 	Key     *os.File
-	Init    string // the program of the fence
+	Init    string // the program of the namespaces
 	Logins  string // the socket where logins are asked for
 	Cgroup  string // of the unit: no process of it may attach; empty: unknown
 	Stderr  io.Writer
@@ -73,19 +73,19 @@ func (u *Unit) Run(ctx context.Context) error {
 	}
 	notifier.Status("Not started: " + err.Error())
 	turnAway(err)
-	prepare.DieOfCut(err)
+	prepare.ExitBySignal(err)
 	if !cli.HasStatus(err) {
 		err = cli.Exit(notify.ExitExec, err)
 	}
 	return err
 }
 
-func (u *Unit) run(ctx context.Context, notifier *notify.Notifier, s *remote.Settings) error {
-	lend, err := u.lend(s)
+func (u *Unit) run(ctx context.Context, notifier *notify.Notifier, s *remoteconfig.Settings) error {
+	creds, err := u.credentials(s)
 	if err != nil {
 		return err
 	}
-	passage, err := fence.NewPassage()
+	passage, err := namespaces.NewPassage()
 	if err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ func (u *Unit) run(ctx context.Context, notifier *notify.Notifier, s *remote.Set
 		return err
 	}
 	defer socket.file.Close() // its path counts on the descriptor
-	keeper, err := remotes.New(u.options(s, socket.Path(), lend.accounts()))
+	manager, err := remotes.New(u.options(s, socket.Path(), creds.accounts()))
 	if err != nil {
 		return err
 	}
@@ -102,18 +102,18 @@ func (u *Unit) run(ctx context.Context, notifier *notify.Notifier, s *remote.Set
 	if err != nil {
 		return cli.Exit(cli.Config, err)
 	}
-	if lend.borrower != nil {
-		lend.borrower.Switched = keeper.Switched
+	if creds.tokens != nil {
+		creds.tokens.Switched = manager.Switched
 	}
-	args, err := view.Args(u.Init, u.codex(lend))
+	args, err := view.Args(u.Init, u.codex(creds))
 	if err != nil {
 		return err
 	}
-	relay, err := u.relay(keeper, socket.Path())
+	relay, err := u.relay(manager, socket.Path())
 	if err != nil {
 		return cli.Exit(cli.Usage, err)
 	}
-	if err := os.Unsetenv(remote.HashVariable); err != nil {
+	if err := os.Unsetenv(remoteconfig.HashVariable); err != nil {
 		return err
 	}
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -124,10 +124,10 @@ func (u *Unit) run(ctx context.Context, notifier *notify.Notifier, s *remote.Set
 	status, err := notify.Exec(ctx, notifier, u.logger, notify.Command{
 		Args: args, Attr: view.Attr(), Files: []*os.File{passage.Theirs},
 		Started: func() error {
-			u.serve(serving, passage, lend, socket, keeper)
-			return errors.Join(passage.Theirs.Close(), fence.Keep())
+			u.serve(serving, passage, creds, socket, manager)
+			return errors.Join(passage.Theirs.Close(), namespaces.Keep())
 		},
-		Ready: []notify.Probe{keeper.Open}, Alive: keeper.Alive, Rest: keeper.Resting(), StopTimeout: stopTimeout,
+		Ready: []notify.Probe{manager.Open}, Alive: manager.Alive, Rest: manager.Resting(), StopTimeout: stopTimeout,
 		Stderr:       journal.NewTracing(u.Stderr, func(string) string { return "" }),
 		MemoryEvents: notify.MemoryEvents(), Relay: relay,
 	})
@@ -139,44 +139,44 @@ func (u *Unit) run(ctx context.Context, notifier *notify.Notifier, s *remote.Set
 		notifier.Status("Stopped")
 		return cli.Exit(0, nil)
 	default:
-		return end(status, keeper)
+		return end(status, manager)
 	}
 }
 
 // serve starts the servers that run next to codex.
-func (u *Unit) serve(ctx context.Context, passage *fence.Passage, lend *lending, socket *socket,
-	keeper *remotes.Keeper) {
+func (u *Unit) serve(ctx context.Context, passage *namespaces.Passage, creds *credentials, socket *socket,
+	manager *remotes.Manager) {
 	u.tasks.Go(func() {
 		listener, err := passage.Listener()
 		if err == nil {
-			err = lend.Run(ctx, listener)
+			err = creds.Run(ctx, listener)
 		}
 		if err != nil && ctx.Err() == nil {
 			u.logger.Error("the server that lends codex its key or login does not run", "error", err)
 		}
 	})
-	if lend.client != nil {
-		u.tasks.Go(func() { lend.client.Run(ctx) })
+	if creds.client != nil {
+		u.tasks.Go(func() { creds.client.Run(ctx) })
 	}
 	u.tasks.Go(func() {
 		if err := socket.await(ctx); err != nil {
 			u.logger.Error("codex's socket cannot be opened", "error", err)
 			return
 		}
-		lend.open(ctx)
-		_ = keeper.Run(ctx) // returns with ctx
+		creds.open(ctx)
+		_ = manager.Run(ctx) // returns with ctx
 	})
 }
 
 // key reads the provider's key from standard input, which codex then does not have.
-func (u *Unit) key(s *remote.Settings) (key string, err error) {
+func (u *Unit) key(s *remoteconfig.Settings) (key string, err error) {
 	if s.Provider != nil && s.Provider.KeyFile != "" {
 		if info, err := u.Key.Stat(); err == nil && info.Mode()&os.ModeDevice != 0 {
 			return "", s.Fault("provider.key_file",
 				"there was no file %s when systemd read the settings: make it, and run "+
 					"systemctl daemon-reload", s.Provider.KeyFile)
 		}
-		if key, err = lender.ReadKey(u.Key); err != nil {
+		if key, err = modelproxy.ReadKey(u.Key); err != nil {
 			return "", s.Fault("provider.key_file", "%s: %v", s.Provider.KeyFile, err)
 		}
 	}
@@ -189,13 +189,13 @@ func (u *Unit) key(s *remote.Settings) (key string, err error) {
 }
 
 // codex is its command line.
-func (u *Unit) codex(l *lending) []string {
+func (u *Unit) codex(l *credentials) []string {
 	return append([]string{filepath.Join(u.Runtime, "codex"), "app-server", "--strict-config",
 		"--listen", "unix://" + filepath.Join(u.Runtime, "app-server.sock")}, l.args...)
 }
 
-// relay serves people on the inherited sockets, by the gate, once codex is ready.
-func (u *Unit) relay(keeper *remotes.Keeper, target string) (*notify.Relay, error) {
+// relay serves people on the inherited sockets, by the proxy, once codex is ready.
+func (u *Unit) relay(manager *remotes.Manager, target string) (*notify.Relay, error) {
 	sockets, err := notify.Inherited()
 	if err != nil {
 		return nil, err
@@ -204,17 +204,17 @@ func (u *Unit) relay(keeper *remotes.Keeper, target string) (*notify.Relay, erro
 	if err != nil {
 		return nil, err
 	}
-	return &notify.Relay{Listeners: listeners, Target: target, Limit: relayLimit, Serve: u.gate(keeper).Serve}, nil
+	return &notify.Relay{Listeners: listeners, Target: target, Limit: relayLimit, Serve: u.proxy(manager).Serve}, nil
 }
 
 // end is the exit status of codex, as Init passes it on.
-func end(status syscall.WaitStatus, keeper *remotes.Keeper) error {
+func end(status syscall.WaitStatus, manager *remotes.Manager) error {
 	const signalled = 128
 	if n := status.ExitStatus(); n > signalled {
 		status = syscall.WaitStatus(n - signalled)
 	}
 	select {
-	case <-keeper.Resting():
+	case <-manager.Resting():
 		if status.Exited() && status.ExitStatus() == 0 || status.Signaled() && status.Signal() == syscall.SIGHUP {
 			return cli.Exit(ExitResting, nil)
 		}

@@ -46,7 +46,7 @@ func TestSocketHasNoName(t *testing.T) {
 	found := c.shell(`find "$1/run" /tmp/codex-daemon-* "$1/home" -type s -o -name app-server.sock`, b.dir)
 	assert.NotContains(t, found, "app-server.sock")
 	assert.NotRegexp(t, `(?m)^/tmp/codex-daemon`, found)
-	assert.Empty(t, c.shell(`ls "$1/home/keeper"`, b.dir), "the ledger")
+	assert.Empty(t, c.shell(`ls "$1/home/keeper"`, b.dir), "the turn journal")
 }
 
 // A fault of the file is the status of the unit, and ends it for good.
@@ -123,8 +123,8 @@ func TestKilledCodex(t *testing.T) {
 	assert.Equal(t, syscall.SIGKILL, b.cmd.ProcessState.Sys().(syscall.WaitStatus).Signal())
 }
 
-// The turn of a client that leaves as soon as codex has its message runs on, also if it leaves the thread first, as the TUI
-// does at its end.
+// The turn of a client that leaves as soon as codex has its message runs on, also if it leaves the thread first, as the
+// TUI does at its end.
 func TestTurnOfAClientThatLeaves(t *testing.T) {
 	b := newBed(t, "")
 	b.start()
@@ -159,7 +159,7 @@ func TestIdleStop(t *testing.T) {
 	}
 }
 
-// codex's own sandbox works within the fence: the tools of the model write to the directory alone.
+// codex's own sandbox works in the namespaces: the tools of the model write to the directory alone.
 func TestSandboxOfCodex(t *testing.T) {
 	b := newBed(t, "")
 	b.start()

@@ -9,7 +9,7 @@ import (
 
 	"github.com/pelletier/go-toml/v2"
 
-	"codex-proxy/remotes/remote"
+	"codex-proxy/remotes/remoteconfig"
 )
 
 // requirementsFile tells codex which requests no client may make. It has one place on a machine.
@@ -18,9 +18,9 @@ const requirementsFile = "/etc/codex/requirements.toml"
 // allowedSandboxes is the setting of codex's requirements by which a client cannot ask for another sandbox.
 const allowedSandboxes = "allowed_sandbox_modes"
 
-// requirements are those of the machine in file, if there are any, and those of the remote: a client may ask for the
-// sandbox of the remote or for less.
-func requirements(file string, s *remote.Settings) (string, error) {
+// requirements joins the machine's requirements in file, if any, and the remote's requirements: a client may ask for
+// the sandbox of the remote or for less.
+func requirements(file string, s *remoteconfig.Settings) (string, error) {
 	text, err := os.ReadFile(file)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", fmt.Errorf("cannot read codex's requirements: %w", err)
@@ -29,9 +29,9 @@ func requirements(file string, s *remote.Settings) (string, error) {
 	if err := toml.Unmarshal(text, &all); err != nil {
 		return "", fmt.Errorf("%s: %w", file, err)
 	}
-	ours := []any{string(remote.ReadOnly)}
-	if s.Sandbox == remote.WorkspaceWrite {
-		ours = append(ours, string(remote.WorkspaceWrite))
+	ours := []any{string(remoteconfig.ReadOnly)}
+	if s.Sandbox == remoteconfig.WorkspaceWrite {
+		ours = append(ours, string(remoteconfig.WorkspaceWrite))
 	}
 	if machine, has := all[allowedSandboxes].([]any); has {
 		ours = slices.DeleteFunc(ours, func(mode any) bool { return !slices.Contains(machine, mode) })

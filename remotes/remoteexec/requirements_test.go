@@ -8,16 +8,16 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"codex-proxy/remotes/remote"
+	"codex-proxy/remotes/remoteconfig"
 )
 
 // A remote adds its requirements to those of the machine, and loosens none.
 func TestRequirements(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "requirements.toml")
-	writes, reads := &remote.Settings{Sandbox: remote.WorkspaceWrite}, &remote.Settings{Sandbox: remote.ReadOnly}
+	writes, reads := &remoteconfig.Settings{Sandbox: remoteconfig.WorkspaceWrite}, &remoteconfig.Settings{Sandbox: remoteconfig.ReadOnly}
 	for _, tc := range []struct {
 		machine  string
-		settings *remote.Settings
+		settings *remoteconfig.Settings
 		want     string
 	}{
 		{"", writes, "allow_remote_control = false\nallowed_sandbox_modes = ['read-only', 'workspace-write']\n"},

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// socket is that of codex, which loses its name as soon as it is there: so no tool, and no command of a person who
-// attaches, finds a way to codex that leads round the gate. A process connects to it by a descriptor, with O_PATH
+// socket is the socket of codex, which loses its name as soon as it is there: so no tool, and no command of a person
+// who attaches, finds a way to codex that leads round the proxy. A process connects to it by a descriptor, with O_PATH
 // (open(2)), that it has from the time before.
 type socket struct {
 	name string
@@ -23,7 +23,7 @@ type socket struct {
 // lookPause is the time between two looks for the socket, which codex makes some 50 ms after its start.
 const lookPause = 5 * time.Millisecond
 
-// newSocket reserves a descriptor for the socket that codex makes at name. Until then it is that of a directory, and a
+// newSocket reserves a descriptor for the socket that codex makes at name. Until then it is for a directory, and a
 // connect(2) to it is refused.
 func newSocket(name string) (*socket, error) {
 	if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {

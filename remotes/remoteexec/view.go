@@ -7,8 +7,8 @@ import (
 
 	"codex-proxy/internal/paths"
 	"codex-proxy/internal/unitfile"
-	"codex-proxy/remotes/fence"
-	"codex-proxy/remotes/remote"
+	"codex-proxy/remotes/namespaces"
+	"codex-proxy/remotes/remoteconfig"
 )
 
 // hidden are the directories of others, and those in which codex-proxy or systemd keeps data of others. /run as a whole
@@ -20,12 +20,12 @@ var hidden = []string{"/home", "/root", "/srv", "/run", "/var/mail", "/var/spool
 // userNames is where systemd answers which name a dynamic user has (nss-systemd(8)), and nothing else.
 const userNames = "/run/systemd/userdb"
 
-func (u *Unit) view(s *remote.Settings) (fence.View, error) {
-	view := fence.View{
+func (u *Unit) view(s *remoteconfig.Settings) (namespaces.View, error) {
+	view := namespaces.View{
 		Hidden: append(slices.Clone(hidden), u.others(s)...), Shown: append([]string{u.Home, u.Runtime},
 			s.Directories()...),
-		Covered: []string{filepath.Join(u.Home, keeperDir)}, Dir: s.Directory,
-		Offline: s.Network == remote.NoNetwork,
+		Covered: []string{filepath.Join(u.Home, managerDir)}, Dir: s.Directory,
+		Offline: s.Network == remoteconfig.NoNetwork,
 	}
 	if _, err := os.Stat(userNames); err == nil {
 		view.Shown = append(view.Shown, userNames)
@@ -50,11 +50,11 @@ func (u *Unit) view(s *remote.Settings) (fence.View, error) {
 
 // others are the directories of the other remotes, but for those in a directory that this remote shares. A remote whose
 // file has a fault has none.
-func (u *Unit) others(s *remote.Settings) (dirs []string) {
+func (u *Unit) others(s *remoteconfig.Settings) (dirs []string) {
 	settings := filepath.Dir(u.File)
-	names, _ := remote.Names(settings)
+	names, _ := remoteconfig.Names(settings)
 	for _, name := range names {
-		other, err := remote.Load(filepath.Join(settings, name+".toml"))
+		other, err := remoteconfig.Load(filepath.Join(settings, name+".toml"))
 		if err != nil || name == s.Name {
 			continue
 		}

@@ -80,8 +80,8 @@ func TestHiddenProgram(t *testing.T) {
 	assert.Equal(t, 78, b.cmd.ProcessState.ExitCode())
 }
 
-// What runs outside of the fence, or is trusted there, no tool may change; and no tool chooses by a link what the next
-// start opens.
+// What runs outside of the namespaces, or is trusted there, no tool may change; and no tool chooses by a link what the
+// next start opens.
 func TestToolsChangeNothingOutside(t *testing.T) {
 	for name, c := range map[string]struct {
 		keys string

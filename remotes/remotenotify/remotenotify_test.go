@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"codex-proxy/remotes"
-	"codex-proxy/remotes/remote"
+	"codex-proxy/remotes/remoteconfig"
 )
 
 var at = time.Date(2026, 11, 23, 15, 0, 0, 0, time.UTC)
@@ -52,7 +52,7 @@ type unit struct {
 	dir, out string
 	socket   string
 	file     *os.File
-	settings *remote.Settings
+	settings *remoteconfig.Settings
 	log      lines
 }
 
@@ -92,7 +92,7 @@ base_url = "http://127.0.0.1:1/v1"
 [notify]
 command = [%q, "an argument"]
 `, filepath.Join(dir, "command")), 0o644))
-	u.settings, err = remote.Load(file)
+	u.settings, err = remoteconfig.Load(file)
 	require.NoError(t, err)
 	l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: u.socket, Net: "unixgram"})
 	require.NoError(t, err)

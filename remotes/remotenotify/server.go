@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"codex-proxy/notify"
-	"codex-proxy/remotes/remote"
+	"codex-proxy/remotes/remoteconfig"
 )
 
 const (
@@ -32,7 +32,7 @@ type Server struct {
 	File   string       // of the remote
 	Hash   string       // of the file that systemd has read
 	Socket *os.File     // of the notices
-	UID    int          // the user that may send notices: that of the remote
+	UID    int          // of the user of the remote, which may send notices
 	Logger *slog.Logger // with the remote
 }
 
@@ -108,7 +108,7 @@ func sender(oob []byte) (uid int, err error) {
 
 // serve runs the command for one notice.
 func (s *Server) serve(ctx context.Context, n Notice) error {
-	settings, err := remote.Load(s.File)
+	settings, err := remoteconfig.Load(s.File)
 	switch {
 	case err != nil:
 		return err

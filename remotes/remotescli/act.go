@@ -11,9 +11,11 @@ import (
 	"syscall"
 
 	"codex-proxy/internal/listing"
+	"codex-proxy/internal/settingsfile"
 	"codex-proxy/notify"
 	"codex-proxy/remotes"
 	"codex-proxy/remotes/attach"
+	"codex-proxy/remotes/remoteapi"
 	"codex-proxy/units"
 )
 
@@ -23,7 +25,7 @@ func (r *Remotes) Send(ctx context.Context, name, text string) error {
 		return err
 	}
 	return r.act(ctx, name, func(ctx context.Context, socket string) (string, error) {
-		return remotes.SendTo(ctx, socket, r.Thread, text)
+		return remoteapi.SendTo(ctx, socket, r.Thread, text)
 	})
 }
 
@@ -33,11 +35,11 @@ func (r *Remotes) Continue(ctx context.Context, name string) error {
 		return err
 	}
 	return r.act(ctx, name, func(ctx context.Context, socket string) (string, error) {
-		return remotes.ProceedTo(ctx, socket, r.Thread)
+		return remoteapi.ProceedTo(ctx, socket, r.Thread)
 	})
 }
 
-// act asks the keeper of a remote for something, and prints the thread.
+// act asks the manager of a remote for something, and prints the thread.
 func (r *Remotes) act(ctx context.Context, name string, ask func(context.Context, string) (string, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, jobBound)
 	defer cancel()
@@ -45,7 +47,7 @@ func (r *Remotes) act(ctx context.Context, name string, ask func(context.Context
 	if errors.Is(err, fs.ErrPermission) {
 		return attach.Refused(name, r.Socket(name))
 	}
-	if refused := (*remotes.RefusedError)(nil); errors.As(err, &refused) {
+	if refused := (*remoteapi.RefusedError)(nil); errors.As(err, &refused) {
 		return err
 	}
 	if errors.Is(err, syscall.ECONNREFUSED) {
@@ -70,12 +72,6 @@ func (r *Remotes) Logs(name string, options ...string) error {
 		args = append(args, "-u", unit)
 	}
 	return notify.Become(append(args, options...))
-}
-
-func unitsOf(name string) []string {
-	return []string{units.Remote(name), units.RemoteSocket(name), units.RemoteNetworkSocket(name),
-		units.RemoteNotify(name),
-		units.RemoteNotifySocket(name)}
 }
 
 // Stop stops a remote. Its sockets stay: an attach starts it again, with its threads.
@@ -112,7 +108,7 @@ func cutWords(st remotes.Status) string {
 
 // Remove stops a remote and removes it. Its home, with the threads, stays without Purge.
 func (r *Remotes) Remove(ctx context.Context, name string) error {
-	if !exists(r.fileOf(name)) && (!r.Purge || !r.hasHome(name)) {
+	if !settingsfile.Exists(r.fileOf(name)) && (!r.Purge || !r.hasHome(name)) {
 		return r.known(name)
 	}
 	if err := r.takeDown(ctx, name); err != nil {
@@ -132,7 +128,7 @@ func (r *Remotes) Remove(ctx context.Context, name string) error {
 		r.print("Its threads stay: %s (--purge removes them)", filepath.Join(r.Homes, name))
 	}
 	for _, path := range dropIns {
-		if exists(path) {
+		if settingsfile.Exists(path) {
 			r.print("The drop-ins of systemctl edit stay: %s (--purge removes them)", path)
 		}
 	}
@@ -148,7 +144,7 @@ func (r *Remotes) takeDown(ctx context.Context, name string) error {
 			return err
 		}
 	}
-	// systemd leaves the sockets, and attach would take them for those of a remote that does not start.
+	// systemd leaves the sockets, and attach would take them for the sockets of a remote that does not start.
 	left, _ := filepath.Glob(strings.TrimSuffix(r.Socket(name), "sock") + "*sock") // the pattern is valid
 	for _, path := range append(left, r.fileOf(name)) {
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -162,26 +158,4 @@ func (r *Remotes) takeDown(ctx context.Context, name string) error {
 	return errors.Join(r.Systemd.ResetFailed(ctx, units.Remote(name)),
 		r.Systemd.ResetFailed(ctx, units.RemoteSocket(name)),
 		r.Systemd.ResetFailed(ctx, units.RemoteNetworkSocket(name)))
-}
-
-// dropInsOf are the directories that `systemctl edit` has made for the units.
-func (r *Remotes) dropInsOf(name string) (dirs []string) {
-	for _, unit := range unitsOf(name) {
-		dirs = append(dirs, filepath.Join(r.Units, unit+".d"))
-	}
-	return dirs
-}
-
-// homesOf are the places of the home: with a dynamic user the first one is a link to the second one.
-func (r *Remotes) homesOf(name string) []string {
-	return []string{filepath.Join(r.Homes, name), filepath.Join(r.PrivateHomes, name)}
-}
-
-func (r *Remotes) hasHome(name string) bool {
-	for _, path := range r.homesOf(name) {
-		if exists(path) {
-			return true
-		}
-	}
-	return false
 }

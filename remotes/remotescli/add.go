@@ -4,18 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
 
-	"codex-proxy/remotes/remote"
+	"codex-proxy/internal/settingsfile"
+	"codex-proxy/remotes/remoteconfig"
+	"codex-proxy/remotes/remotescheck"
 	"codex-proxy/units"
 )
 
-// Answers are the values of Add's command line for the file; empty ones leave those of the template.
+// Answers are the values of Add's command line for the file; empty ones leave the values of the template.
 type Answers struct {
 	Directory, User, Group, Network, Sandbox, Model, BaseURL, KeyFile, CodexPath string
 }
@@ -23,7 +23,7 @@ type Answers struct {
 // Add makes a remote: its file, and with it its units. It starts the sockets, at boot, too: an attach starts the rest.
 func (r *Remotes) Add(ctx context.Context, name string) error {
 	file := r.fileOf(name)
-	if exists(file) {
+	if settingsfile.Exists(file) {
 		return fmt.Errorf("there is a remote %q already: %s", name, file)
 	}
 	if r.With.KeyFile != "" && r.With.BaseURL == "" {
@@ -34,24 +34,24 @@ func (r *Remotes) Add(ctx context.Context, name string) error {
 		return fmt.Errorf("cannot read the template: %w: reinstall the package", err)
 	}
 	text := r.With.fill(named(string(template), name))
-	s, err := remote.Parse(file, []byte(text))
+	s, err := remoteconfig.Parse(file, []byte(text))
 	if err != nil {
 		return err
 	}
-	if _, err := accountOf(s); err != nil { // systemd could not make the socket
+	if _, err := remotescheck.Account(s); err != nil { // systemd could not make the socket
 		return fmt.Errorf("user: %w", err)
 	}
-	if err := groupFault(s); err != nil {
+	if err := remotescheck.GroupFault(s); err != nil {
 		return fmt.Errorf("group: %w", err)
 	}
-	if err := writeNew(file, text); err != nil {
+	if err := settingsfile.WriteNew(file, text); err != nil {
 		return err
 	}
 	if err := r.Systemd.DaemonReload(ctx); err != nil {
 		return errors.Join(err, os.Remove(file))
 	}
 	r.print("The remote %s is made: %s, %s.", name, file, units.Remote(name))
-	faults := Faults(s)
+	faults := remotescheck.Faults(s)
 	for _, fault := range faults {
 		r.print("Before it can start: %s", fault)
 	}
@@ -99,24 +99,4 @@ func (a Answers) fill(text string) string {
 		text = line.ReplaceAllString(text, strings.ReplaceAll(value, "$", "$$"))
 	}
 	return text
-}
-
-// writeNew writes a file in one step, unless there is one.
-func writeNew(file, text string) error {
-	f, err := os.CreateTemp(filepath.Dir(file), ".new-*")
-	if err != nil {
-		return fmt.Errorf("cannot write %s: %w", file, err)
-	}
-	defer func() { _ = os.Remove(f.Name()) }()
-	_, err = f.WriteString(text)
-	if err = errors.Join(err, f.Chmod(0o644), f.Sync(), f.Close()); err == nil {
-		err = os.Link(f.Name(), file)
-	}
-	if errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("%s is there already", file)
-	}
-	if err != nil {
-		return fmt.Errorf("cannot write %s: %w", file, err)
-	}
-	return nil
 }

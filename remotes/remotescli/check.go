@@ -8,14 +8,15 @@ import (
 	"text/tabwriter"
 
 	"codex-proxy/internal/cli"
-	"codex-proxy/remotes/remote"
+	"codex-proxy/remotes/remoteconfig"
+	"codex-proxy/remotes/remotescheck"
 	"codex-proxy/units"
 )
 
 // Check prints the plan of a remote's unit, and each fault that prevents its start with the remedy. With a fault the
 // exit status is 78.
 func (r *Remotes) Check(ctx context.Context, name string) error {
-	s, err := remote.Load(r.fileOf(name))
+	s, err := remoteconfig.Load(r.fileOf(name))
 	if err != nil {
 		return cli.Exit(cli.Config, err)
 	}
@@ -26,7 +27,7 @@ func (r *Remotes) Check(ctx context.Context, name string) error {
 	if err := r.writePlan(s, unit); err != nil {
 		return err
 	}
-	faults := Faults(s)
+	faults := remotescheck.Faults(s)
 	for _, fault := range faults {
 		r.print("fault: %s", fault)
 	}
@@ -37,7 +38,7 @@ func (r *Remotes) Check(ctx context.Context, name string) error {
 }
 
 // writePlan writes the plan.
-func (r *Remotes) writePlan(s *remote.Settings, unit units.Description) error {
+func (r *Remotes) writePlan(s *remoteconfig.Settings, unit units.Description) error {
 	out := tabwriter.NewWriter(r.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(out, "%s is valid.\n\n", s.File)
 	for _, line := range [][2]string{
@@ -71,14 +72,14 @@ func unitWords(u units.Description) string {
 	return words
 }
 
-func userWords(s *remote.Settings) string {
+func userWords(s *remoteconfig.Settings) string {
 	if s.User != "" {
 		return s.User
 	}
-	return userOf(s) + ", a user of its own"
+	return remotescheck.UserOf(s) + ", a user of its own"
 }
 
-func attachWords(s *remote.Settings) string {
+func attachWords(s *remoteconfig.Settings) string {
 	who := []string{"root"}
 	if s.User != "" {
 		who = append(who, s.User)
@@ -89,14 +90,14 @@ func attachWords(s *remote.Settings) string {
 	return strings.Join(who, ", ")
 }
 
-func writesWords(s *remote.Settings) string {
-	if s.Sandbox == remote.ReadOnly {
+func writesWords(s *remoteconfig.Settings) string {
+	if s.Sandbox == remoteconfig.ReadOnly {
 		return "its home and /tmp alone"
 	}
 	return strings.Join(s.Directories(), ", ") + ", its home and /tmp"
 }
 
-func modelWords(s *remote.Settings) string {
+func modelWords(s *remoteconfig.Settings) string {
 	if s.Provider != nil {
 		return s.Model + " of " + s.Provider.BaseURL
 	}
@@ -107,18 +108,18 @@ func modelWords(s *remote.Settings) string {
 	return cmp.Or(s.Model, "codex's own choice") + ", by " + accounts
 }
 
-func networkWords(n remote.Network) string {
+func networkWords(n remoteconfig.Network) string {
 	switch n {
-	case remote.NoNetwork:
+	case remoteconfig.NoNetwork:
 		return "none, only the model"
-	case remote.Loopback:
+	case remoteconfig.Loopback:
 		return "this machine alone (127.0.0.0/8, ::1)"
 	default:
 		return "every network"
 	}
 }
 
-func limitWords(s *remote.Settings) string {
+func limitWords(s *remoteconfig.Settings) string {
 	var words []string
 	for _, limit := range [][2]string{{"memory", s.Memory}, {"cpu", s.CPU}} {
 		if limit[1] != "" {
@@ -131,18 +132,18 @@ func limitWords(s *remote.Settings) string {
 	return strings.Join(words, ", ")
 }
 
-func continueWords(s *remote.Settings) string {
+func continueWords(s *remoteconfig.Settings) string {
 	switch s.Continue {
-	case remote.Always:
+	case remoteconfig.Always:
 		return fmt.Sprintf("go on, %d times at most", s.ContinueLimit)
-	case remote.Ask:
+	case remoteconfig.Ask:
 		return fmt.Sprintf("go on when a person says so, %d times at most", s.ContinueLimit)
 	default:
 		return "stay interrupted"
 	}
 }
 
-func idleWords(s *remote.Settings) string {
+func idleWords(s *remoteconfig.Settings) string {
 	if s.IdleStop == 0 {
 		return "runs on"
 	}

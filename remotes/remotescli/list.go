@@ -10,12 +10,14 @@ import (
 	"codex-proxy/internal/listing"
 	"codex-proxy/probes"
 	"codex-proxy/remotes"
-	"codex-proxy/remotes/remote"
+	"codex-proxy/remotes/remoteapi"
+	"codex-proxy/remotes/remoteconfig"
+	"codex-proxy/remotes/remotescheck"
 	"codex-proxy/remotes/remotewatch"
 	"codex-proxy/units"
 )
 
-// askBound bounds a question to a keeper.
+// askBound bounds a question to a manager.
 const askBound = 2 * time.Second
 
 // list is the table of `codex-proxy remotes list`.
@@ -23,7 +25,7 @@ type list struct {
 	Remotes []row `json:"remotes"`
 }
 
-// row is one remote: the state of its unit, and the status of its keeper.
+// row is one remote: the state of its unit, and the status of its manager.
 type row struct {
 	Name        string `json:"name"`
 	Unit        string `json:"unit"`
@@ -39,7 +41,7 @@ type row struct {
 	Directory string              `json:"directory,omitempty"`
 	User      string              `json:"user,omitempty"`
 	remotes.Status
-	Error string `json:"error,omitempty"` // the fault of the file, or the reason why the keeper's status is unknown
+	Error string `json:"error,omitempty"` // the fault of the file, or the reason why the manager's status is unknown
 }
 
 // List prints the remotes that have a file.
@@ -49,7 +51,7 @@ func (r *Remotes) List(ctx context.Context, _ string) error {
 }
 
 func (r *Remotes) collect(ctx context.Context) (list, error) {
-	names, err := remote.Names(r.Settings)
+	names, err := remoteconfig.Names(r.Settings)
 	switch {
 	case err != nil && len(names) == 0:
 		return list{}, err
@@ -75,12 +77,12 @@ func (r *Remotes) row(ctx context.Context, name string) (row, error) {
 		Reason: remotewatch.Judge(unit.State), Since: unit.StateChangedAt, Restarts: unit.NRestarts, Listening: socket.Active(),
 		AtBoot: socket.FileState == "enabled",
 	}
-	s, err := remote.Load(r.fileOf(name))
+	s, err := remoteconfig.Load(r.fileOf(name))
 	if err != nil {
 		w.Error = err.Error()
 		return w, nil
 	}
-	w.Directory, w.User = s.Directory, userOf(s)
+	w.Directory, w.User = s.Directory, remotescheck.UserOf(s)
 	w.Status, err = r.status(ctx, name, unit.Active())
 	if err != nil && !errors.Is(err, fs.ErrPermission) { // a user that may not attach sees the public state of the unit
 		w.Error = err.Error()
@@ -88,12 +90,13 @@ func (r *Remotes) row(ctx context.Context, name string) (row, error) {
 	return w, nil
 }
 
-// status asks the keeper of a remote that runs; a question would start one that does not, of which the ledger has all.
+// status asks the manager of a remote that runs; a question would start one that does not, of which the turn journal
+// has all.
 func (r *Remotes) status(ctx context.Context, name string, active bool) (remotes.Status, error) {
 	if !active {
 		return remotes.ReadState(filepath.Join(r.Homes, name, "keeper"))
 	}
 	ctx, cancel := context.WithTimeout(ctx, askBound)
 	defer cancel()
-	return remotes.AskStatus(ctx, r.Socket(name))
+	return remoteapi.AskStatus(ctx, r.Socket(name))
 }

@@ -18,7 +18,7 @@ import (
 	"codex-proxy/internal/listing"
 	"codex-proxy/probes"
 	"codex-proxy/remotes"
-	"codex-proxy/remotes/remote"
+	"codex-proxy/remotes/remoteconfig"
 	"codex-proxy/units"
 	"codex-proxy/units/unitstest"
 )
@@ -40,9 +40,13 @@ func newBed(t *testing.T) *bed {
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	b := &bed{systemd: unitstest.Start(t).Systemd, work: filepath.Join(dir, "work")}
 	b.Remotes = &Remotes{
-		Systemd: units.NewManager(), Settings: filepath.Join(dir, "etc"), Template: "../../packaging/remotes/template.toml",
-		Homes: filepath.Join(dir, "homes"), PrivateHomes: filepath.Join(dir, "private"), Units: filepath.Join(dir, "units"),
-		Socket: func(name string) string { return filepath.Join(dir, name+".sock") },
+		Systemd: units.NewManager(),
+		Places: Places{
+			Settings: filepath.Join(dir, "etc"), Template: "../../packaging/remotes/template.toml",
+			Homes: filepath.Join(dir, "homes"), PrivateHomes: filepath.Join(dir, "private"),
+			Units:  filepath.Join(dir, "units"),
+			Socket: func(name string) string { return filepath.Join(dir, name+".sock") },
+		},
 		Stdout: &b.stdout, Stderr: &b.stderr,
 	}
 	t.Cleanup(b.Systemd.Close)
@@ -68,9 +72,9 @@ func (b *bed) add(t *testing.T, name string) {
 func TestAdd(t *testing.T) {
 	b := newBed(t)
 	b.add(t, "build")
-	s, err := remote.Load(b.fileOf("build"))
+	s, err := remoteconfig.Load(b.fileOf("build"))
 	require.NoError(t, err)
-	assert.Equal(t, []any{b.work, "nobody", "", remote.NoNetwork, "m$1", "/usr/bin/none"},
+	assert.Equal(t, []any{b.work, "nobody", "", remoteconfig.NoNetwork, "m$1", "/usr/bin/none"},
 		[]any{s.Directory, s.User, s.Group, s.Network, s.Model, s.CodexPath})
 	assert.Nil(t, s.Provider, "accounts serve it")
 	text, err := os.ReadFile(b.fileOf("build"))
@@ -94,9 +98,9 @@ func TestAddWithAProvider(t *testing.T) {
 	b.systemd.Unit(units.RemoteSocket("build"))
 	b.With = Answers{Directory: b.work, User: "nobody", Model: "m", BaseURL: "http://h/v1", KeyFile: "/etc/key"}
 	require.NoError(t, b.Add(t.Context(), "build"))
-	s, err := remote.Load(b.fileOf("build"))
+	s, err := remoteconfig.Load(b.fileOf("build"))
 	require.NoError(t, err)
-	assert.Equal(t, &remote.Provider{Name: "local", BaseURL: "http://h/v1", KeyFile: "/etc/key"}, s.Provider)
+	assert.Equal(t, &remoteconfig.Provider{Name: "local", BaseURL: "http://h/v1", KeyFile: "/etc/key"}, s.Provider)
 }
 
 // What the command line says wrong makes no file.
@@ -258,12 +262,12 @@ e  backing_off
 // systemd gets no units for more files: the list shows the others, and says so.
 func TestListOfMoreFilesThanMayBe(t *testing.T) {
 	b := newBed(t)
-	for i := range remote.MaxFiles + 2 {
+	for i := range remoteconfig.MaxFiles + 2 {
 		require.NoError(t, os.WriteFile(b.fileOf(fmt.Sprintf("r%03d", i)), []byte("no = settings\n"), 0o644))
 	}
 	l, err := b.collect(t.Context())
 	require.NoError(t, err)
-	require.Len(t, l.Remotes, remote.MaxFiles)
+	require.Len(t, l.Remotes, remoteconfig.MaxFiles)
 	assert.Equal(t, "r255", l.Remotes[255].Name)
 	assert.Contains(t, b.stderr.String(), "r256 and those after it are left out")
 }

@@ -9,8 +9,8 @@ import (
 // Saved is the state of each remote, by its name, that a reload passes on.
 type Saved map[string]SavedRemote
 
-// SavedRemote is the part of one remote. Its own counts are in its ledger; but a remote that sleeps does not report
-// them.
+// SavedRemote is the part of one remote. Its own counts are in its turn journal; but a remote that sleeps does not
+// report them.
 type SavedRemote struct {
 	Restarts uint64            `json:"restarts,omitempty"`
 	NotReady time.Duration     `json:"not_ready,omitempty"`

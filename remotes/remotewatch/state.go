@@ -6,13 +6,14 @@ import (
 	"codex-proxy/probes"
 	"codex-proxy/remotes"
 	"codex-proxy/units"
+	"codex-proxy/units/restarts"
 )
 
 // state is the known state of one remote.
 type state struct {
 	published probes.Remote
 	reported  bool // by systemd
-	restarts  units.RestartCounter
+	restarts  restarts.Counter
 	counted   time.Time // NotReady is counted up to then
 	restsAt   time.Time // when the remote stops if nobody comes; zero: not soon
 	mute      bool      // it was logged that the remote does not answer
@@ -20,8 +21,8 @@ type state struct {
 
 func newState(name string, before SavedRemote) *state {
 	s := &state{published: probes.Remote{
-		Name: name, Unit: units.Remote(name), Reason: probes.RemoteStarting, NotReady: before.NotReady, LastExit: before.LastExit,
-		RestartsTotal: before.Restarts, Use: before.Use,
+		Name: name, Unit: units.Remote(name), Reason: probes.RemoteStarting, NotReady: before.NotReady,
+		LastExit: before.LastExit, RestartsTotal: before.Restarts, Use: before.Use,
 	}}
 	s.restarts.Total = before.Restarts
 	return s

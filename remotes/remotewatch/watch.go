@@ -1,5 +1,5 @@
-// Package remotewatch follows the remotes of a machine for the daemon: the states of their units, and what the main
-// processes of those that run say about themselves. systemd alone starts, watches and restarts them.
+// Package remotewatch follows the remotes of a machine for the daemon: the states of their units, and the
+// reports of the main processes of the running ones. systemd alone starts, watches and restarts them.
 package remotewatch
 
 import (
@@ -13,6 +13,7 @@ import (
 	"codex-proxy/probes"
 	"codex-proxy/remotes"
 	"codex-proxy/units"
+	"codex-proxy/units/restarts"
 )
 
 // Settings configure a Watch.
@@ -21,7 +22,7 @@ type Settings struct {
 	Names func() ([]string, error)
 	// Ask asks the main process of a remote that runs.
 	Ask    func(ctx context.Context, name string) (remotes.Status, error)
-	Resets *units.Resets // called with each state
+	Resets *restarts.Resets // called with each state
 	// OnChange is called after every change of a reason.
 	OnChange func()
 	Logger   *slog.Logger

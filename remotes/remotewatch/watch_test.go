@@ -17,9 +17,10 @@ import (
 	"codex-proxy/probes"
 	"codex-proxy/remotes"
 	"codex-proxy/units"
+	"codex-proxy/units/restarts"
 )
 
-// rig is a watch of remotes whose keepers and units the test plays.
+// rig is a watch of remotes whose managers and units the test plays.
 type rig struct {
 	*Watch
 	names   []string
@@ -44,7 +45,7 @@ func newRig(names ...string) *rig {
 			r.asked[name]++
 			return r.says[name], r.err
 		},
-		Resets: units.NewResets(time.Minute, func(_ context.Context, unit string) error {
+		Resets: restarts.NewResets(time.Minute, func(_ context.Context, unit string) error {
 			r.reset <- unit
 			return nil
 		}, nil),
@@ -253,7 +254,7 @@ func TestReload(t *testing.T) {
 	require.Len(t, saved, 1)
 	require.EqualValues(t, 1, saved["a"].Restarts)
 
-	for _, early := range []bool{true, false} { // systemd reports the unit before the hand-over, or after it
+	for _, early := range []bool{true, false} { // systemd reports the unit before the hand-off, or after it
 		after := newRig("a", "b")
 		state := units.State{Unit: units.Remote("a"), ActiveState: "inactive", SubState: "dead", InvocationID: "2", NRestarts: 1}
 		if early {

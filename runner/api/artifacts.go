@@ -8,29 +8,21 @@ import (
 	"codex-proxy/runner/api/wire"
 )
 
-func (s *Server) listArtifacts(w http.ResponseWriter, r *http.Request, c caller) error {
-	id, err := sessionID(r)
-	if err != nil {
-		return err
-	}
-	artifacts, err := s.Runner.ArtifactsOf(r.Context(), c.viewer(), id)
+func (s *session) listArtifacts(w http.ResponseWriter, r *http.Request) error {
+	artifacts, err := s.Runner.ArtifactsOf(r.Context(), s.viewer(), s.id)
 	if err == nil {
 		answer(w, http.StatusOK, artifacts)
 	}
 	return err
 }
 
-func (s *Server) getArtifact(w http.ResponseWriter, r *http.Request, c caller) error {
-	id, err := sessionID(r)
-	if err != nil {
-		return err
-	}
+func (s *session) getArtifact(w http.ResponseWriter, r *http.Request) error {
 	number, err := strconv.ParseInt(r.PathValue("artifact"), 10, 64)
 	if err != nil {
 		return &wire.Error{Code: wire.NotFound, Message: "the session has no such artifact",
-			Remedy: "use the id of an artifact: `codex-runner artifacts " + id + "` lists them"}
+			Remedy: "use the id of an artifact: `codex-runner artifacts " + s.id + "` lists them"}
 	}
-	artifact, content, err := s.Runner.Artifact(r.Context(), c.viewer(), id, number)
+	artifact, content, err := s.Runner.Artifact(r.Context(), s.viewer(), s.id, number)
 	if err != nil {
 		return err
 	}

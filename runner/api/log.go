@@ -12,13 +12,13 @@ import (
 
 	"codex-proxy/runner/api/wire"
 	"codex-proxy/runner/logs"
+	"codex-proxy/runner/queue"
 )
 
 // logOf is a log that a request reads.
 type logOf struct {
-	server  *Server
-	caller  caller
-	id      string
+	*session
+
 	number  int
 	offset  int64
 	follow  bool
@@ -34,10 +34,10 @@ type sink interface {
 	end(e wire.LogEnd) error
 }
 
-func (s *Server) getLogs(w http.ResponseWriter, r *http.Request, c caller) error {
-	l := &logOf{server: s, caller: c}
+func (s *session) getLogs(w http.ResponseWriter, r *http.Request) error {
+	l := &logOf{session: s}
 	var err error
-	if l.id, l.number, err = commandOf(r); err != nil {
+	if l.number, err = commandOf(r); err != nil {
 		return err
 	}
 	if l.follow, err = boolean(r, "follow"); err != nil {
@@ -87,14 +87,14 @@ func offsetOf(r *http.Request) (int64, error) {
 }
 
 func (l *logOf) command(ctx context.Context) (wire.Command, error) {
-	return l.server.Runner.Command(ctx, l.caller.viewer(), l.id, l.number)
+	return l.Runner.Command(ctx, l.viewer(), l.id, l.number)
 }
 
 // send sends the log. Its status has been sent, so that an error can only end the connection.
 func (l *logOf) send(ctx context.Context, to sink) {
 	err := l.copy(ctx, to)
 	if err != nil && ctx.Err() == nil {
-		l.server.Logger.Debug("a log was not read to its end", "session", l.id, "command", l.number, "error", err)
+		l.Logger.Debug("a log was not read to its end", "session", l.id, "command", l.number, "error", err)
 	}
 	if err != nil {
 		panic(http.ErrAbortHandler) // the client must not take this for the end of the log
@@ -150,7 +150,7 @@ func (l *logOf) end(ctx context.Context, to sink) error {
 		return err
 	}
 	end := wire.LogEnd{Command: command}
-	output, _ := l.server.Runner.Log(l.id, l.number)
+	output, _ := l.Runner.Log(l.id, l.number)
 	if info, err := os.Stat(output); err == nil {
 		end.Offset = info.Size()
 	}
@@ -163,7 +163,7 @@ func (l *logOf) end(ctx context.Context, to sink) error {
 // await waits until the command has begun, and so its log.
 func (l *logOf) await(ctx context.Context) error {
 	for {
-		changed := l.server.Runner.Changed()
+		changed := l.Runner.Queue.Changed()
 		c, err := l.command(ctx)
 		if err != nil {
 			return err
@@ -182,8 +182,8 @@ func (l *logOf) await(ctx context.Context) error {
 
 // open opens the log. A command that has not begun has none.
 func (l *logOf) open(ctx context.Context) error {
-	ended := l.server.Runner.Ended(l.id, l.number)
-	output, index := l.server.Runner.Log(l.id, l.number)
+	ended := l.Runner.Runs.Ended(queue.Key{Session: l.id, Number: l.number})
+	output, index := l.Runner.Log(l.id, l.number)
 	reader, err := logs.Open(output, index, l.offset)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -198,7 +198,7 @@ func (l *logOf) open(ctx context.Context) error {
 		}
 		return nil
 	}
-	l.watched, err = l.server.Runner.Watcher.Follow(reader, ended)
+	l.watched, err = l.Runner.Watcher.Follow(reader, ended)
 	return err
 }
 

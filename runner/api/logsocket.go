@@ -37,7 +37,7 @@ func (l *logOf) socket(ctx context.Context, w http.ResponseWriter, r *http.Reque
 		defer l.close()
 	}
 	if err := l.copy(ctx, &socket{ctx: ctx, conn: conn, below: own.conn}); err != nil {
-		l.server.Logger.Debug("a log was not read to its end", "session", l.id, "command", l.number, "error", err)
+		l.Logger.Debug("a log was not read to its end", "session", l.id, "command", l.number, "error", err)
 		_ = conn.Close(websocket.StatusTryAgainLater, "connect again and go on")
 		return nil
 	}

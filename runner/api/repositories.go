@@ -27,7 +27,7 @@ func (s *Server) addRepository(w http.ResponseWriter, r *http.Request, c caller)
 	if err := decode(w, r, &body); err != nil {
 		return err
 	}
-	added, err := s.Runner.AddRepository(r.Context(), c.Owner, body)
+	added, err := s.Runner.Repositories.Add(r.Context(), c.Owner, body)
 	if err == nil {
 		answer(w, http.StatusOK, added)
 	}
@@ -35,7 +35,7 @@ func (s *Server) addRepository(w http.ResponseWriter, r *http.Request, c caller)
 }
 
 func (s *Server) listRepositories(w http.ResponseWriter, r *http.Request, c caller) error {
-	list, err := s.Runner.ListRepositories(r.Context(), c.Owner)
+	list, err := s.Runner.Repositories.List(r.Context(), c.Owner)
 	if err == nil {
 		answer(w, http.StatusOK, list)
 	}
@@ -46,7 +46,7 @@ func (s *Server) putBundle(w http.ResponseWriter, r *http.Request, c caller) err
 	ctx, cancel := s.unlessStopping(r)
 	defer cancel()
 	from := &patient{r.Body, http.NewResponseController(w)}
-	has, err := s.Runner.PutBundle(ctx, c.Owner, r.PathValue("key"), from)
+	has, err := s.Runner.Repositories.PutBundle(ctx, c.Owner, r.PathValue("key"), from)
 	if err == nil {
 		answer(w, http.StatusOK, has)
 	}

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"codex-proxy/runner/api/wire"
-	"codex-proxy/runner/paths"
+	"codex-proxy/runner/disk"
 	"codex-proxy/runner/store"
 )
 
@@ -25,7 +25,7 @@ func (s *Server) status(w http.ResponseWriter, r *http.Request, _ caller) error 
 	if err := s.Runner.Ready(); err != nil {
 		v.Ready, v.Reason = false, err.Error()
 	}
-	v.Running, v.Queued = s.Runner.Load()
+	v.Running, v.Queued = s.Runner.Queue.Load()
 	tally, err := s.Runner.Store.Tally(r.Context())
 	if err != nil {
 		return err
@@ -33,7 +33,7 @@ func (s *Server) status(w http.ResponseWriter, r *http.Request, _ caller) error 
 	v.Sessions, v.Workspaces, v.Leased = tally.AllSessions(), tally.Workspaces, tally.Leased
 	v.Environments, v.EnvironmentBytes = tally.Environments, tally.EnvironmentBytes
 	v.Repositories, v.RepositoryBytes = tally.Repositories, tally.RepositoryBytes
-	disk, err := s.Runner.Disk()
+	disk, err := disk.SpaceOf(s.Runner.StateDir)
 	if err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ func (s *Server) listSessions(w http.ResponseWriter, r *http.Request, c caller) 
 			return invalid("limit", "use 1 to "+strconv.Itoa(mostListed))
 		}
 	}
-	sessions, err := s.Runner.Store.Sessions(r.Context(), page)
+	sessions, err := s.Runner.Store.Sessions.List(r.Context(), page)
 	if errors.Is(err, store.ErrNotFound) {
 		return invalid("before", "use next of the page before")
 	}
@@ -102,91 +102,6 @@ func (s *Server) listSessions(w http.ResponseWriter, r *http.Request, c caller) 
 		answer(w, http.StatusOK, sessions)
 	}
 	return err
-}
-
-func (s *Server) getSession(w http.ResponseWriter, r *http.Request, c caller) error {
-	id, err := sessionID(r)
-	if err != nil {
-		return err
-	}
-	return s.answerSession(w, r, c, id)
-}
-
-func (s *Server) answerSession(w http.ResponseWriter, r *http.Request, c caller, id string) error {
-	session, err := s.Runner.Session(r.Context(), c.viewer(), id)
-	if err == nil {
-		answer(w, http.StatusOK, session)
-	}
-	return err
-}
-
-func (s *Server) addCommand(w http.ResponseWriter, r *http.Request, c caller) error {
-	id, err := sessionID(r)
-	if err != nil {
-		return err
-	}
-	var body wire.NewCommand
-	if err := decode(w, r, &body); err != nil {
-		return err
-	}
-	command, err := s.Runner.Add(r.Context(), c.viewer(), id, body)
-	if err == nil {
-		answer(w, http.StatusCreated, command)
-	}
-	return err
-}
-
-func (s *Server) getCommand(w http.ResponseWriter, r *http.Request, c caller) error {
-	id, n, err := commandOf(r)
-	if err != nil {
-		return err
-	}
-	command, err := s.Runner.Command(r.Context(), c.viewer(), id, n)
-	if err == nil {
-		answer(w, http.StatusOK, command)
-	}
-	return err
-}
-
-func (s *Server) putStdin(w http.ResponseWriter, r *http.Request, c caller) error {
-	id, n, err := commandOf(r)
-	if err != nil {
-		return err
-	}
-	command, err := s.Runner.PutStdin(r.Context(), c.viewer(), id, n, r.Body)
-	if err == nil {
-		answer(w, http.StatusOK, command)
-	}
-	return err
-}
-
-func (s *Server) cancel(w http.ResponseWriter, r *http.Request, c caller) error {
-	id, err := sessionID(r)
-	if err != nil {
-		return err
-	}
-	var body wire.Cancel
-	if err := decode(w, r, &body); err != nil {
-		return err
-	}
-	if body.Command < 0 {
-		return invalid("command", "use the number of a command, or 0 for all")
-	}
-	if err := s.Runner.Cancel(r.Context(), c.viewer(), id, body.Command, c.by()); err != nil {
-		return err
-	}
-	return s.answerSession(w, r, c, id)
-}
-
-func (s *Server) release(w http.ResponseWriter, r *http.Request, c caller) error {
-	id, err := sessionID(r)
-	if err != nil {
-		return err
-	}
-	if err := s.Runner.Release(r.Context(), c.viewer(), id); err != nil {
-		return err
-	}
-	return s.answerSession(w, r, c, id)
 }
 
 func (s *Server) prune(w http.ResponseWriter, r *http.Request, c caller) error {
@@ -224,28 +139,6 @@ func decode(w http.ResponseWriter, r *http.Request, v any) error {
 			Remedy: "GET /v1/openapi.yaml has its fields"}
 	}
 	return nil
-}
-
-func sessionID(r *http.Request) (string, error) {
-	id := r.PathValue("id")
-	if paths.CheckID(id) != nil {
-		return "", &wire.Error{Code: wire.NotFound, Message: strconv.Quote(id) + " is no session",
-			Remedy: "an ID has 16 characters of a-z and 2-7; `codex-runner sessions` lists yours"}
-	}
-	return id, nil
-}
-
-func commandOf(r *http.Request) (string, int, error) {
-	id, err := sessionID(r)
-	if err != nil {
-		return "", 0, err
-	}
-	n, err := paths.ParseCommand(r.PathValue("n"))
-	if err != nil {
-		return "", 0, &wire.Error{Code: wire.NotFound, Message: "the session has no such command",
-			Remedy: "use the number of a command, from 1"}
-	}
-	return id, n, nil
 }
 
 func boolean(r *http.Request, name string) (bool, error) {

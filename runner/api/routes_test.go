@@ -42,6 +42,22 @@ func (b *bed) as(uid uint32, method, path, kind, body string) (int, wire.Failure
 		r = httptest.NewRequestWithContext(api.WithUID(b.t.Context(), uid), method, path, strings.NewReader(body))
 		r.Header.Set("Content-Type", kind)
 	}
+	return b.answer(r)
+}
+
+// upgrade asks for a stream as a user without privileges.
+func (b *bed) upgrade(uid uint32, path, protocol string) (int, wire.Failure) {
+	b.t.Helper()
+	r := httptest.NewRequestWithContext(api.WithUID(b.t.Context(), uid), http.MethodPost, path, nil)
+	r.Header.Set("Connection", "Upgrade")
+	r.Header.Set("Upgrade", protocol)
+	return b.answer(r)
+}
+
+// answer is the server's answer, judged by the document.
+func (b *bed) answer(r *http.Request) (int, wire.Failure) {
+	b.t.Helper()
+	method, path := r.Method, r.URL.Path
 	w := httptest.NewRecorder()
 	apitest.Judge(b.t, b.server.Handler()).ServeHTTP(w, r)
 	var f wire.Failure
@@ -59,7 +75,8 @@ func TestEveryOperation(t *testing.T) {
 	b := newBed(t)
 	s := b.create(truly) // of the user of this process
 	const stranger = 4_000_000_000
-	fill := strings.NewReplacer("{id}", s.ID, "{n}", "1", "{artifact}", "1", "{key}", "0123456789abcdef")
+	fill := strings.NewReplacer("{id}", s.ID, "{n}", "1", "{artifact}", "1", "{key}", "0123456789abcdef",
+		"{port}", "8080")
 	bodies := map[string]string{
 		"POST /v1/sessions": truly, "POST /v1/sessions/{id}/commands": `{"args":["true"]}`,
 		"POST /v1/sessions/{id}/cancel": `{}`, "POST /v1/prune": `{}`, "POST /v1/repositories": `{"path":"/srv/app"}`,

@@ -57,7 +57,7 @@ func newBed(t *testing.T, admins ...string) *bed {
 	r := runner.New(runner.Settings{
 		Registry: registry, Store: st, Units: b.systemd, Watcher: watcher, StateDir: dir, RuntimeDir: filepath.Join(dir, "run"),
 		Secrets: filepath.Join(dir, "secrets"), Logger: logger, MaxSessions: 1, MaxQueued: 2, Workspaces: 2,
-		IdleTimeout: time.Hour, Retention: time.Hour,
+		IdleTimeout: time.Hour, Retention: time.Hour, Network: true,
 		Limits: runner.Limits{Default: wire.Limits{Timeout: wire.Duration(time.Minute), Output: 1 << 20}},
 	})
 	b.server = api.New(api.Settings{
@@ -198,7 +198,7 @@ func TestSessions(t *testing.T) {
 	assert.Contains(t, text, s.ID)
 	status, text = b.send("POST", "/v1/sessions", `{"dry_run":true,"commands":[{"args":["true"]}]}`)
 	assert.Equal(t, http.StatusOK, status)
-	assert.Contains(t, text, `"unit":"codex-session@%i.service"`)
+	assert.Contains(t, text, `"unit":"codex-session@.service"`)
 }
 
 func TestErrors(t *testing.T) {

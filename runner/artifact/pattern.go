@@ -38,6 +38,12 @@ func Parse(text string) (Pattern, error) {
 	return p, nil
 }
 
+// Matches reports whether the pattern matches the file of that path, or a directory above it.
+func (p Pattern) Matches(name string) bool { return p.match(strings.Split(name, "/")) }
+
+// Reaches reports whether the pattern may match a file below the directory of that path.
+func (p Pattern) Reaches(dir string) bool { return p.reach(strings.Split(dir, "/")) }
+
 // match reports whether the pattern matches the path of these elements, or a directory above it.
 func (p Pattern) match(elements []string) bool {
 	if len(p) == 0 {

@@ -90,7 +90,7 @@ func TestPlanStartsNothing(t *testing.T) {
 	_, c := start(t, succeed)
 	plan, err := c.Plan(t.Context(), wire.NewSession{Commands: []wire.NewCommand{{Args: []string{"true"}}}})
 	require.NoError(t, err)
-	assert.Equal(t, "codex-session@%i.service", plan.Unit)
+	assert.Equal(t, "codex-session@.service", plan.Unit)
 	all, err := c.Sessions(t.Context(), client.Filter{})
 	require.NoError(t, err)
 	assert.Empty(t, all)

@@ -67,7 +67,7 @@ func (r *logReader) read(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer ws.CloseNow() //nolint:errcheck // what comes after the end does not matter
+	defer ws.CloseNow() //nolint:errcheck // the log has ended
 	for {
 		kind, err := r.message(ctx, ws)
 		if err != nil {

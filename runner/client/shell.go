@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"net/url"
 	"strconv"
 
@@ -24,30 +23,39 @@ type Shell struct {
 
 // Shell opens a shell in the sandbox of the command that runs or is held. The caller closes it.
 func (c *Client) Shell(ctx context.Context, id, term string, size Size) (*Shell, error) {
-	q := url.Values{}
+	q := size.query()
 	if term != "" {
 		q.Set("term", term)
 	}
-	if size.Rows > 0 && size.Columns > 0 {
-		q.Set("rows", strconv.Itoa(int(size.Rows)))
-		q.Set("columns", strconv.Itoa(int(size.Columns)))
-	}
-	req, err := c.request(ctx, http.MethodPost, sessionPath(id)+"/shell?"+q.Encode(), nil)
+	conn, err := c.upgrade(ctx, sessionPath(id)+"/shell?"+q.Encode(), wire.ShellProtocol)
 	if err != nil {
 		return nil, err
 	}
-	req.Header.Set("Connection", "Upgrade")
-	req.Header.Set("Upgrade", wire.ShellProtocol)
-	res, err := c.http.Do(req)
-	if err != nil {
-		return nil, c.explain(ctx, err)
-	}
-	if conn, ok := res.Body.(io.ReadWriteCloser); ok && res.StatusCode == http.StatusSwitchingProtocols {
-		return &Shell{conn}, nil
-	}
-	defer res.Body.Close()
-	return nil, refusal(res)
+	return &Shell{conn}, nil
 }
+
+// Terminal connects to the terminal of a command that was made with TTY, when the command runs. Write and Resize type
+// there; the output is in the log. The caller closes it, which leaves the command as it is.
+func (c *Client) Terminal(ctx context.Context, id string, n int, size Size) (*Shell, error) {
+	conn, err := c.upgrade(ctx, commandPath(id, n)+"/terminal?"+size.query().Encode(), wire.ShellProtocol)
+	if err != nil {
+		return nil, err
+	}
+	return &Shell{conn}, nil
+}
+
+// query has the size as the API takes it.
+func (s Size) query() url.Values {
+	q := url.Values{}
+	if s.Rows > 0 && s.Columns > 0 {
+		q.Set("rows", strconv.Itoa(int(s.Rows)))
+		q.Set("columns", strconv.Itoa(int(s.Columns)))
+	}
+	return q
+}
+
+// Wait returns at the end of the connection.
+func (s *Shell) Wait() { _, _ = io.Copy(io.Discard, s.conn) }
 
 // Close ends the shell.
 func (s *Shell) Close() error { return s.conn.Close() }

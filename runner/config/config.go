@@ -3,6 +3,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -16,12 +17,16 @@ import (
 	"codex-proxy/runner"
 	"codex-proxy/runner/api/wire"
 	"codex-proxy/runner/artifact"
+	"codex-proxy/runner/environments"
 	"codex-proxy/runner/paths"
+	"codex-proxy/runner/queue"
+	"codex-proxy/runner/repositories"
+	"codex-proxy/runner/sandbox"
 	"codex-proxy/runner/session"
 )
 
 // Path is where the packages install the file.
-const Path = "/etc/codex-runner/runner.toml"
+const Path = paths.Settings
 
 // Config has the checked settings.
 type Config struct {
@@ -33,35 +38,37 @@ type Config struct {
 	Admins       []string // user names
 	Network      bool     // sessions may have it
 	LogLevel     slog.Level
-	Share        runner.Share // of each user
-	Connections  int          // of each user
+	Share        queue.Share // of each user
+	Connections  int         // of each user
 	Limits       runner.Limits
 	Artifacts    artifact.Limits // of each command
 	Hooks        *session.Hooks  // nil: no hooks
-	Environments runner.Environments
-	Repositories runner.Repositories
+	Sandbox      sandbox.Settings
+	Environments environments.Config
+	Repositories repositories.Config
 	// WorkspaceDisk bounds the bytes of the workspaces that no session leases.
 	WorkspaceDisk int64
 }
 
 // raw is the file as it is written. packaging/runner/runner.toml explains each key.
 type raw struct {
-	MaxSessions  int          `toml:"max_sessions"`
-	MaxQueued    int          `toml:"max_queued"`
-	Workspaces   int          `toml:"workspaces"`
-	IdleTimeout  duration     `toml:"idle_timeout"`
-	Retention    duration     `toml:"retention"`
-	Admins       []string     `toml:"admins"`
-	Network      bool         `toml:"network"`
-	LogLevel     level        `toml:"log_level"`
-	User         user         `toml:"user"`
-	Default      limits       `toml:"default"`
-	Maximum      limits       `toml:"maximum"`
-	Artifacts    artifacts    `toml:"artifacts"`
-	Hooks        hooks        `toml:"hooks"`
-	Environments environments `toml:"environments"`
-	Repositories repositories `toml:"repositories"`
-	Credentials  []credential `toml:"credentials"`
+	MaxSessions  int              `toml:"max_sessions"`
+	MaxQueued    int              `toml:"max_queued"`
+	Workspaces   int              `toml:"workspaces"`
+	IdleTimeout  duration         `toml:"idle_timeout"`
+	Retention    duration         `toml:"retention"`
+	Admins       []string         `toml:"admins"`
+	Network      bool             `toml:"network"`
+	LogLevel     level            `toml:"log_level"`
+	User         user             `toml:"user"`
+	Default      limits           `toml:"default"`
+	Maximum      limits           `toml:"maximum"`
+	Artifacts    artifacts        `toml:"artifacts"`
+	Hooks        hooks            `toml:"hooks"`
+	Sandbox      sandbox.Settings `toml:"sandbox"`
+	Environments rawEnvironments  `toml:"environments"`
+	Repositories rawRepositories  `toml:"repositories"`
+	Credentials  []credential     `toml:"credentials"`
 
 	WorkspaceBytes size `toml:"workspace_bytes"`
 }
@@ -74,8 +81,8 @@ type user struct {
 }
 
 // share returns the bounds of a user: by default it leaves others a place, and half of the queue.
-func (u user) share(sessions, queued int) runner.Share {
-	s := runner.Share{Sessions: u.MaxSessions, Queued: u.MaxQueued, Stdin: u.StdinBytes.bytes}
+func (u user) share(sessions, queued int) queue.Share {
+	s := queue.Share{Sessions: u.MaxSessions, Queued: u.MaxQueued, Stdin: u.StdinBytes.bytes}
 	if s.Sessions == 0 {
 		s.Sessions = max(1, sessions-1)
 	}
@@ -115,7 +122,7 @@ func (h hooks) check() error {
 	return nil
 }
 
-type environments struct {
+type rawEnvironments struct {
 	Shared   bool     `toml:"shared"`
 	MaxBytes size     `toml:"max_bytes"`
 	Timeout  duration `toml:"timeout"`
@@ -147,11 +154,12 @@ func defaults() raw {
 		Maximum: limits{Timeout: duration{session.MaxTimeout}, Grace: duration{session.MaxGrace},
 			Output: size{1 << 30}},
 		Artifacts: artifacts{Bytes: size{256 << 20}, Count: 1000},
+		Sandbox:   sandbox.Settings{Path: []string{}, Env: map[string]string{}, Toolchains: []string{}},
 		Hooks:     hooks{Before: []string{}, After: []string{}, Timeout: duration{time.Minute}},
-		Environments: environments{
-			MaxBytes: size{20 << 30}, Timeout: duration{30 * time.Minute}, Network: builds{runner.BuildsForAll},
+		Environments: rawEnvironments{
+			MaxBytes: size{20 << 30}, Timeout: duration{30 * time.Minute}, Network: builds{environments.BuildsForAll},
 		},
-		Repositories: repositories{MaxCount: 64, MaxBytes: size{20 << 30}, Size: size{4 << 30},
+		Repositories: rawRepositories{MaxCount: 64, MaxBytes: size{20 << 30}, Size: size{4 << 30},
 			Timeout: duration{10 * time.Minute}},
 		WorkspaceBytes: size{20 << 30},
 	}
@@ -175,13 +183,15 @@ func Load(path string) (*Config, error) {
 		Connections:   r.User.MaxConnections,
 		WorkspaceDisk: r.WorkspaceBytes.bytes,
 		Hooks:         r.Hooks.session(),
+		Sandbox:       r.Sandbox,
 		Artifacts:     artifact.Limits{Bytes: r.Artifacts.Bytes.bytes, Count: r.Artifacts.Count},
-		Environments: runner.Environments{
+		Environments: environments.Config{
 			Shared: r.Environments.Shared, MaxBytes: r.Environments.MaxBytes.bytes, Timeout: r.Environments.Timeout.Duration,
 			Network: r.Environments.Network.BuildNetwork, Store: r.Environments.Store,
+			Sandbox: r.Sandbox.Given(),
 		},
 	}
-	err = errors.Join(c.check(), r.Hooks.check())
+	err = cmp.Or(c.check(), r.Hooks.check(), c.Sandbox.Check())
 	if err == nil {
 		c.Repositories, err = r.Repositories.runner(r.Credentials)
 	}
@@ -250,7 +260,7 @@ func (c *Config) check() error {
 // hidden are the directories of the host that builds and sessions do not see.
 var hidden = []string{"/home", "/root", "/run/user", "/tmp", "/var/tmp", "/dev/shm", paths.StateDir, paths.Run}
 
-func checkEnvironments(e runner.Environments) error {
+func checkEnvironments(e environments.Config) error {
 	switch {
 	case e.MaxBytes <= 0:
 		return errors.New("environments.max_bytes is 0: use a size above 0")

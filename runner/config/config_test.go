@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"codex-proxy/internal/strict"
-	"codex-proxy/runner"
 	"codex-proxy/runner/api/wire"
+	"codex-proxy/runner/repositories"
 	"codex-proxy/runner/workspace"
 )
 
@@ -109,7 +109,7 @@ func TestCredentials(t *testing.T) {
 	got, err := load(t, fmt.Sprintf("[[credentials]]\nurl = \"https://h/\"\ngit_credentials = %q\nusers = [\"alice\"]\n"+
 		"[[credentials]]\nurl = \"git@h:\"\nssh_key = %[1]q\nssh_known_hosts = %[1]q\n", secret))
 	require.NoError(t, err)
-	assert.Equal(t, []runner.Credential{
+	assert.Equal(t, []repositories.Credential{
 		{URL: "https://h/", Users: []string{"alice"}, Files: map[string]string{workspace.GitCredentials: secret}},
 		{URL: "git@h:", Files: map[string]string{workspace.SSHKey: secret, workspace.SSHKnownHosts: secret}},
 	}, got.Repositories.Credentials)

@@ -7,12 +7,12 @@ import (
 	"strings"
 	"time"
 
-	"codex-proxy/runner"
+	"codex-proxy/runner/repositories"
 	"codex-proxy/runner/workspace"
 )
 
-// repositories is the table of mirrors.
-type repositories struct {
+// rawRepositories is the table of mirrors.
+type rawRepositories struct {
 	MaxCount int      `toml:"max_count"`
 	MaxBytes size     `toml:"max_bytes"`
 	Size     size     `toml:"size"`
@@ -34,8 +34,8 @@ const (
 )
 
 // runner returns the checked settings of mirrors.
-func (r repositories) runner(credentials []credential) (runner.Repositories, error) {
-	s := runner.Repositories{Count: r.MaxCount, Disk: r.MaxBytes.bytes, Size: r.Size.bytes, Timeout: r.Timeout.Duration}
+func (r rawRepositories) runner(credentials []credential) (repositories.Config, error) {
+	s := repositories.Config{Count: r.MaxCount, Disk: r.MaxBytes.bytes, Size: r.Size.bytes, Timeout: r.Timeout.Duration}
 	switch {
 	case s.Count < 1 || s.Count > mostRepositories:
 		return s, fmt.Errorf("repositories.max_count is %d: use 1 to %d", s.Count, mostRepositories)
@@ -57,8 +57,8 @@ func (r repositories) runner(credentials []credential) (runner.Repositories, err
 
 // runner returns the checked credential. Its files are read now, so that a mistake is found at the start, and again for
 // each fetch, so that a new token needs no restart.
-func (c credential) runner() (runner.Credential, error) {
-	checked := runner.Credential{URL: c.URL, Users: c.Users, Files: map[string]string{}}
+func (c credential) runner() (repositories.Credential, error) {
+	checked := repositories.Credential{URL: c.URL, Users: c.Users, Files: map[string]string{}}
 	if err := workspace.CheckURL(c.URL + "x"); err != nil || strings.HasPrefix(c.URL, "file:") {
 		return checked, fmt.Errorf("url is %q: begin with https://HOST/ or ssh://HOST/, or write USER@HOST: (with the colon)", c.URL)
 	}
@@ -71,7 +71,7 @@ func (c credential) runner() (runner.Credential, error) {
 		if !filepath.IsAbs(file) {
 			return checked, fmt.Errorf("the file %q of %s has no absolute path: write one", file, c.URL)
 		}
-		if _, err := runner.ReadSecret(file); err != nil {
+		if _, err := repositories.ReadSecret(file); err != nil {
 			return checked, fmt.Errorf("cannot read the credential of %s: %w", c.URL, err)
 		}
 		checked.Files[name] = file

@@ -6,9 +6,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/pelletier/go-toml/v2/unstable"
+	"codex-proxy/runner/environments"
 
-	"codex-proxy/runner"
+	"github.com/pelletier/go-toml/v2/unstable"
 )
 
 // bad is the error of a value. go-toml finds the line by its text.
@@ -52,12 +52,12 @@ func (s *size) UnmarshalText(text []byte) error {
 }
 
 // builds is all, online or none.
-type builds struct{ runner.BuildNetwork }
+type builds struct{ environments.BuildNetwork }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (b *builds) UnmarshalText(text []byte) error {
-	switch v := runner.BuildNetwork(text); v {
-	case runner.BuildsForAll, runner.BuildsForOnline, runner.BuildsForNone:
+	switch v := environments.BuildNetwork(text); v {
+	case environments.BuildsForAll, environments.BuildsForOnline, environments.BuildsForNone:
 		b.BuildNetwork = v
 		return nil
 	}

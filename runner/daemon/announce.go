@@ -37,7 +37,7 @@ func (a *announcer) run(ctx context.Context) error {
 	defer pause.Stop()
 	last := ""
 	for {
-		changed := a.runner.Changed()
+		changed := a.runner.Queue.Changed()
 		if words := a.words(); words != last {
 			a.notifier.Status(words)
 			last = words
@@ -68,7 +68,7 @@ func (a *announcer) words() string {
 	if reason := reason(a.runner); reason != "" {
 		return "Not ready: " + reason
 	}
-	running, queued := a.runner.Load()
+	running, queued := a.runner.Queue.Load()
 	words := "Serving; no command runs"
 	if running > 0 {
 		words = fmt.Sprintf("Serving; %d of %d commands run", running, a.runner.MaxSessions)

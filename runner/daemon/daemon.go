@@ -79,7 +79,8 @@ func Run(ctx context.Context, s Settings) error {
 	return serve(ctx, s, listener, manager, registry, runner.New(runner.Settings{
 		Store: st, Units: manager, Watcher: watcher, Logger: s.Logger, Registry: registry, Version: s.Version,
 		StateDir: paths.StateDir, RuntimeDir: paths.RuntimeDir, Secrets: paths.Secrets,
-		Network: s.Config.Network, Environments: s.Config.Environments, Artifacts: s.Config.Artifacts, Hooks: s.Config.Hooks, Limits: s.Config.Limits, MaxSessions: s.Config.MaxSessions, MaxQueued: s.Config.MaxQueued,
+		Network: s.Config.Network, Environments: s.Config.Environments, Artifacts: s.Config.Artifacts, Hooks: s.Config.Hooks,
+		Sandbox: s.Config.Sandbox, Limits: s.Config.Limits, MaxSessions: s.Config.MaxSessions, MaxQueued: s.Config.MaxQueued,
 		Share: s.Config.Share, LeastFree: runner.LeastFree,
 		Repositories: s.Config.Repositories, WorkspaceDisk: s.Config.WorkspaceDisk,
 		Workspaces: s.Config.Workspaces, IdleTimeout: s.Config.IdleTimeout, Retention: s.Config.Retention,

@@ -12,15 +12,24 @@ const (
 	share = 20
 )
 
-// Watch returns true when the files in dirs, and those without a name that processes of this user have open on the same
-// file systems, take more than limit bytes, or false when ctx ends. It measures again and again, and calls seen after
+// Files are files to be measured.
+type Files struct {
+	Dirs []string // the directories that they are in
+	// Merged are directories that are mounted over some of these (overlayfs): files without a name that are open there
+	// count, and no other ones.
+	Merged []string
+}
+
+// Watch returns true when the files, and those without a name that processes of this user have open on the same file
+// systems, take more than limit bytes, or false when ctx ends. It measures again and again, and calls seen after
 // each whole measurement. It runs as the owner of the files, so it misses files that this user can hide from itself: an
 // unnamed file of a process that is not dumpable (prctl(2)), one that is only mapped, or one in the queue of a socket.
-func Watch(ctx context.Context, dirs []string, limit int64, seen func(bytes int64)) bool {
+func Watch(ctx context.Context, files Files, limit int64, seen func(bytes int64)) bool {
 	for {
 		began := time.Now()
 		w := newWalk(ctx, limit)
-		w.trees(dirs)
+		w.trees(files.Dirs)
+		w.mounts(files.Merged)
 		w.unnamed("/proc")
 		if ctx.Err() == nil {
 			seen(w.size)

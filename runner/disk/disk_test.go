@@ -99,10 +99,10 @@ func TestTakenOfADeepTree(t *testing.T) {
 func TestWatch(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "a"), make([]byte, 100_000), 0o600))
-	assert.True(t, Watch(t.Context(), []string{dir}, 50_000, func(bytes int64) { assert.Greater(t, bytes, int64(50_000)) }))
+	assert.True(t, Watch(t.Context(), Files{Dirs: []string{dir}}, 50_000, func(bytes int64) { assert.Greater(t, bytes, int64(50_000)) }))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	assert.False(t, Watch(ctx, []string{dir}, 1<<30, func(int64) {}))
+	assert.False(t, Watch(ctx, Files{Dirs: []string{dir}}, 1<<30, func(int64) {}))
 }
 
 // A file without a name takes the disk while a process has it open.
@@ -114,7 +114,7 @@ func TestWatchOfUnnamedFiles(t *testing.T) {
 	_, err = file.Write(make([]byte, 10_000_000))
 	require.NoError(t, err)
 	require.NoError(t, os.Remove(file.Name()))
-	assert.True(t, Watch(t.Context(), []string{dir}, 9_000_000, func(int64) {}))
+	assert.True(t, Watch(t.Context(), Files{Dirs: []string{dir}}, 9_000_000, func(int64) {}))
 	w := newWalk(t.Context(), math.MaxInt64)
 	w.trees([]string{t.TempDir()})
 	w.devices = map[uint64]bool{}

@@ -58,6 +58,16 @@ func (w *walk) trees(dirs []string) {
 	}
 }
 
+// mounts notes the file systems of dirs.
+func (w *walk) mounts(dirs []string) {
+	for _, dir := range dirs {
+		var st unix.Stat_t
+		if unix.Stat(dir, &st) == nil {
+			w.devices[st.Dev] = true
+		}
+	}
+}
+
 // dir counts the entries of a directory.
 func (w *walk) dir(d *os.File, depth int) {
 	for !w.over() {

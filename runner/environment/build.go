@@ -55,7 +55,7 @@ func Build(ctx context.Context, host Host, order Order, dir string, log io.Write
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return err
 	}
-	if err := order.Store.verify(); err != nil {
+	if err := order.Store.Verify(); err != nil {
 		return err
 	}
 	scratch, err := os.MkdirTemp("", "codex-runner-build-")
@@ -126,8 +126,11 @@ func (o Order) removeManifests(dir string) error {
 func (s Step) run(ctx context.Context, host Host, place Place, log io.Writer) error {
 	cmd := exec.CommandContext(ctx, s.Args[0], s.Args[1:]...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = place.Manifests, log, log
-	cmd.Env = append([]string{"PATH=" + host.Path, "LC_ALL=C.UTF-8", "HOME=" + place.Scratch,
-		"TMPDIR=" + place.Scratch}, s.Env...)
+	for name, value := range host.Env {
+		cmd.Env = append(cmd.Env, name+"="+value)
+	}
+	cmd.Env = append(cmd.Env, "PATH="+host.Path, "LC_ALL=C.UTF-8", "HOME="+place.Scratch, "TMPDIR="+place.Scratch)
+	cmd.Env = append(cmd.Env, s.Env...) // the last one of a name counts
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second // for processes that left the group and hold the pipe to log

@@ -24,7 +24,7 @@ func (conda) Key(ctx context.Context, host Host, workspace fs.FS) ([]Manifest, [
 	if err != nil {
 		return nil, nil, err
 	}
-	program, err := host.versioned(ctx, "micromamba")
+	program, err := host.Tool(ctx, "micromamba")
 	return files, []Tool{program}, err
 }
 

@@ -96,9 +96,12 @@ type Provider interface {
 // providers are all kinds. Plan takes the first one that finds its manifests; manifests with exact versions precede.
 var providers = []Provider{uv{}, conda{}, venv{}, node{}, none{}}
 
-// Names returns the permitted names of providers.
+// Setup is no provider: the set-up of the repository is of any language (package setup).
+const Setup = "setup"
+
+// Names returns the permitted names of environments.
 func Names() []string {
-	names := []string{Auto}
+	names := []string{Auto, Setup}
 	for _, p := range providers {
 		names = append(names, p.Name())
 	}
@@ -125,6 +128,13 @@ func Find(name string) (Provider, error) {
 	return nil, fmt.Errorf("there is no environment %q: %s", name, hint)
 }
 
+// Detect returns the name of the provider that Auto means for a workspace, "none" if no manifest of one is there.
+func Detect(workspace fs.FS) string { return detect(workspace).Name() }
+
+func detect(workspace fs.FS) Provider {
+	return providers[slices.IndexFunc(providers, func(p Provider) bool { return p.Detect(workspace) })]
+}
+
 // Plan makes the order of an owner for a workspace, and trusts no file there. name is a provider or Auto. The directory
 // store has the packages of a build without the network, or is "" if the build has the network.
 func Plan(ctx context.Context, host Host, workspace, owner, name, store string) (Order, error) {
@@ -136,7 +146,7 @@ func Plan(ctx context.Context, host Host, workspace, owner, name, store string) 
 	files := root.FS()
 	var p Provider
 	if name == Auto {
-		p = providers[slices.IndexFunc(providers, func(p Provider) bool { return p.Detect(files) })]
+		p = detect(files)
 	} else if p, err = Find(name); err != nil {
 		return Order{}, err
 	}
@@ -152,7 +162,7 @@ func Plan(ctx context.Context, host Host, workspace, owner, name, store string) 
 	}
 	slices.SortFunc(o.Manifests, func(a, b Manifest) int { return cmp.Compare(a.Path, b.Path) })
 	if store != "" && p.Name() != "none" {
-		o.Store, err = openStore(store)
+		o.Store, err = OpenStore(store)
 	}
 	return o, err
 }

@@ -1,10 +1,7 @@
 package environment
 
 import (
-	"archive/tar"
-	"archive/zip"
 	"bytes"
-	"compress/gzip"
 	"crypto/sha256"
 	"crypto/sha512"
 	"encoding/base64"
@@ -15,9 +12,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"testing"
+
+	"codex-proxy/runner/environment/environmenttest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -25,83 +23,10 @@ import (
 
 var debian = Host{Path: "/usr/local/bin:/usr/bin:/bin"}
 
-// write makes a directory with the files.
-func write(t *testing.T, files map[string]string) string {
-	t.Helper()
-	dir := t.TempDir()
-	for name, content := range files {
-		file := filepath.Join(dir, name)
-		require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
-		require.NoError(t, os.WriteFile(file, []byte(content), 0o644))
-	}
-	return dir
-}
-
-// store makes a store of packages with its sums.
-func store(t *testing.T, files map[string]string) string {
-	t.Helper()
-	var b strings.Builder
-	for _, name := range slices.Sorted(maps.Keys(files)) {
-		fmt.Fprintf(&b, "%x  %s\n", sha256.Sum256([]byte(files[name])), name)
-	}
-	files = maps.Clone(files)
-	files[sums] = b.String()
-	return write(t, files)
-}
-
-// wheel is a package of Python with a module and a program of its name.
-func wheel(t *testing.T, name, version string) map[string]string {
-	var b bytes.Buffer
-	z := zip.NewWriter(&b)
-	info := name + "-" + version + ".dist-info/"
-	record := ""
-	for _, f := range [][2]string{
-		{name + ".py", "def main(): print('" + name + " " + version + "')\n"},
-		{info + "METADATA", "Metadata-Version: 2.1\nName: " + name + "\nVersion: " + version + "\n"},
-		{info + "WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"},
-		{info + "entry_points.txt", "[console_scripts]\n" + name + " = " + name + ":main\n"},
-		{info + "RECORD", ""},
-	} {
-		w, err := z.Create(f[0])
-		require.NoError(t, err)
-		sum := sha256.Sum256([]byte(f[1]))
-		record += f[0] + ",sha256=" + base64.RawURLEncoding.EncodeToString(sum[:]) + "," + fmt.Sprint(len(f[1])) + "\n"
-		if f[1] == "" {
-			f[1] = record
-		}
-		_, err = w.Write([]byte(f[1]))
-		require.NoError(t, err)
-	}
-	require.NoError(t, z.Close())
-	return map[string]string{name + "-" + version + "-py3-none-any.whl": b.String()}
-}
-
-// tarball is a compressed archive.
-func tarball(t *testing.T, files map[string]string) string {
-	var b bytes.Buffer
-	z := gzip.NewWriter(&b)
-	w := tar.NewWriter(z)
-	for _, name := range slices.Sorted(maps.Keys(files)) {
-		require.NoError(t, w.WriteHeader(&tar.Header{Name: name, Mode: 0o755, Size: int64(len(files[name]))}))
-		_, err := w.Write([]byte(files[name]))
-		require.NoError(t, err)
-	}
-	require.NoError(t, w.Close())
-	require.NoError(t, z.Close())
-	return b.String()
-}
-
 // tool returns a host with the tool that the variable names.
 func tool(t *testing.T, variable string) Host {
 	t.Helper()
-	file := os.Getenv(variable)
-	if file == "" {
-		if os.Getenv("CODEX_PROXY_TEST_REQUIRE") == "1" {
-			t.Fatal(variable + " is not set; `make test` sets it")
-		}
-		t.Skip(variable + " is not set; `make test` sets it")
-	}
-	return Host{Path: filepath.Dir(file) + ":" + debian.Path}
+	return Host{Path: filepath.Dir(environmenttest.Tool(t, variable)) + ":" + debian.Path}
 }
 
 // built makes the environment of a workspace.
@@ -133,10 +58,10 @@ func output(t *testing.T, a Activation, name string, args ...string) string {
 }
 
 func TestVenv(t *testing.T) {
-	packages := wheel(t, "greet", "1.0")
-	maps.Copy(packages, wheel(t, "greet", "2.0"))
-	dir := store(t, packages)
-	workspace := write(t, map[string]string{"requirements.txt": "# all\n-r more/base.txt\n-c limits.txt\n", "more/base.txt": "greet\n-c ../limits.txt\n",
+	packages := environmenttest.Wheel(t, "greet", "1.0")
+	maps.Copy(packages, environmenttest.Wheel(t, "greet", "2.0"))
+	dir := environmenttest.Store(t, packages)
+	workspace := environmenttest.Write(t, map[string]string{"requirements.txt": "# all\n-r more/base.txt\n-c limits.txt\n", "more/base.txt": "greet\n-c ../limits.txt\n",
 		"limits.txt": "greet<2\n"})
 	order, env := built(t, debian, workspace, Auto, dir)
 	assert.Equal(t, "venv", order.Provider)
@@ -148,13 +73,13 @@ func TestVenv(t *testing.T) {
 
 // TestVenvWithHashes has pip compare the wheel with requirements.txt.
 func TestVenvWithHashes(t *testing.T) {
-	packages := wheel(t, "greet", "1.0")
-	dir := store(t, packages)
+	packages := environmenttest.Wheel(t, "greet", "1.0")
+	dir := environmenttest.Store(t, packages)
 	good := fmt.Sprintf("%x", sha256.Sum256([]byte(packages["greet-1.0-py3-none-any.whl"])))
-	_, env := built(t, debian, write(t, map[string]string{"requirements.txt": "greet==1.0 --hash=sha256:" + good + "\n"}), "venv", dir)
+	_, env := built(t, debian, environmenttest.Write(t, map[string]string{"requirements.txt": "greet==1.0 --hash=sha256:" + good + "\n"}), "venv", dir)
 	assert.Equal(t, "greet 1.0", output(t, venv{}.Activate(env), "greet"))
 
-	bad := write(t, map[string]string{"requirements.txt": "greet==1.0 --hash=sha256:" + strings.Repeat("0", 64) + "\n"})
+	bad := environmenttest.Write(t, map[string]string{"requirements.txt": "greet==1.0 --hash=sha256:" + strings.Repeat("0", 64) + "\n"})
 	order, err := Plan(t.Context(), debian, bad, "1000", "venv", dir)
 	require.NoError(t, err)
 	var log bytes.Buffer
@@ -166,9 +91,9 @@ func TestVenvWithHashes(t *testing.T) {
 
 func TestUV(t *testing.T) {
 	host := tool(t, "CODEX_PROXY_TEST_UV")
-	dir := store(t, wheel(t, "greet", "1.0"))
+	dir := environmenttest.Store(t, environmenttest.Wheel(t, "greet", "1.0"))
 	const project = "[project]\nname = 'p'\nversion = '1'\nrequires-python = '>=3.9'\ndependencies = ['greet']\n"
-	workspace := write(t, map[string]string{"pyproject.toml": project, "requirements.txt": "other\n"})
+	workspace := environmenttest.Write(t, map[string]string{"pyproject.toml": project, "requirements.txt": "other\n"})
 	lock := exec.Command(filepath.Join(filepath.SplitList(host.Path)[0], "uv"), "lock", "--offline", "--no-index", "--find-links", dir, "--python", "/usr/bin/python3")
 	lock.Dir, lock.Env = workspace, []string{"HOME=" + t.TempDir(), "PATH=/usr/bin", "UV_PYTHON_DOWNLOADS=never"}
 	out, err := lock.CombinedOutput()
@@ -191,9 +116,9 @@ func TestConda(t *testing.T) {
 		"sha256": fmt.Sprintf("%x", sha256.Sum256([]byte(pkg))), "size": len(pkg), "timestamp": 1700000000000}
 	data, err := json.Marshal(map[string]any{"info": map[string]string{"subdir": "noarch"}, "packages": map[string]any{"greet-1.0-0.tar.bz2": record}, "packages.conda": map[string]any{}})
 	require.NoError(t, err)
-	dir := store(t, map[string]string{"noarch/repodata.json": string(data), "noarch/greet-1.0-0.tar.bz2": pkg,
+	dir := environmenttest.Store(t, map[string]string{"noarch/repodata.json": string(data), "noarch/greet-1.0-0.tar.bz2": pkg,
 		"linux-64/repodata.json": `{"info":{"subdir":"linux-64"},"packages":{},"packages.conda":{}}`})
-	workspace := write(t, map[string]string{"environment.yml": "name: x\ndependencies:\n  - greet\n"})
+	workspace := environmenttest.Write(t, map[string]string{"environment.yml": "name: x\ndependencies:\n  - greet\n"})
 	order, env := built(t, host, workspace, "micromamba", dir)
 	assert.Equal(t, "conda", order.Provider)
 	assert.Equal(t, "greet 1.0", output(t, conda{}.Activate(env), "greet"))
@@ -204,7 +129,7 @@ func TestConda(t *testing.T) {
 // condaPackage is a package of conda with a program; bzip2 is the compression of that format.
 func condaPackage(t *testing.T) string {
 	index := `{"build":"0","build_number":0,"depends":[],"name":"greet","noarch":"generic","subdir":"noarch","version":"1.0"}`
-	dir := write(t, map[string]string{"bin/greet": "#!/bin/sh\necho greet 1.0\n", "info/index.json": index, "info/files": "bin/greet\n",
+	dir := environmenttest.Write(t, map[string]string{"bin/greet": "#!/bin/sh\necho greet 1.0\n", "info/index.json": index, "info/files": "bin/greet\n",
 		"info/paths.json": `{"paths":[{"_path":"bin/greet","path_type":"hardlink"}],"paths_version":1}`})
 	require.NoError(t, os.Chmod(filepath.Join(dir, "bin/greet"), 0o755))
 	out, err := exec.Command("/usr/bin/python3", "-c", `
@@ -217,16 +142,16 @@ sys.stdout.buffer.write(b.getvalue())`, dir).Output()
 }
 
 func TestNode(t *testing.T) {
-	pack := tarball(t, map[string]string{"package/package.json": `{"name":"greet","version":"1.0.0","bin":"cli.js","main":"index.js","scripts":{"install":"echo built > built"}}`,
+	pack := environmenttest.Tarball(t, map[string]string{"package/package.json": `{"name":"greet","version":"1.0.0","bin":"cli.js","main":"index.js","scripts":{"install":"echo built > built"}}`,
 		"package/cli.js": "#!/usr/bin/env node\nconsole.log(require('.'))\n", "package/index.js": "module.exports = 'greet 1.0'\n"})
 	sum := sha512.Sum512([]byte(pack))
 	lock := `{"name":"p","version":"1.0.0","lockfileVersion":3,"requires":true,"packages":{
 		"":{"name":"p","version":"1.0.0","dependencies":{"greet":"1.0.0"}},
 		"node_modules/greet":{"version":"1.0.0","resolved":"https://registry.npmjs.org/greet/-/greet-1.0.0.tgz","hasInstallScript":true,
 			"integrity":"sha512-` + base64.StdEncoding.EncodeToString(sum[:]) + `","bin":{"greet":"cli.js"}}}}`
-	workspace := write(t, map[string]string{"package-lock.json": lock,
+	workspace := environmenttest.Write(t, map[string]string{"package-lock.json": lock,
 		"package.json": `{"name":"p","version":"1.0.0","dependencies":{"greet":"1.0.0"},"scripts":{"prepare":"exit 1"}}`, "use.mjs": "import g from 'greet'; console.log(g)\n"})
-	order, env := built(t, debian, workspace, Auto, store(t, map[string]string{"greet-1.0.0.tgz": pack}))
+	order, env := built(t, debian, workspace, Auto, environmenttest.Store(t, map[string]string{"greet-1.0.0.tgz": pack}))
 	assert.Equal(t, "node", order.Provider)
 	a := node{}.Activate(env)
 	assert.Equal(t, "greet 1.0", output(t, a, "greet"))
@@ -272,7 +197,7 @@ func TestKey(t *testing.T) {
 }
 
 func TestKeyIgnoresTimes(t *testing.T) {
-	workspace := write(t, map[string]string{"requirements.txt": "greet\n"})
+	workspace := environmenttest.Write(t, map[string]string{"requirements.txt": "greet\n"})
 	first, err := Plan(t.Context(), debian, workspace, "1000", Auto, "")
 	require.NoError(t, err)
 	require.NoError(t, os.Chtimes(filepath.Join(workspace, "requirements.txt"), first0, first0))

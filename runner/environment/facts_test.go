@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"testing"
 
+	"codex-proxy/runner/environment/environmenttest"
+
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -20,7 +22,7 @@ func TestFacts(t *testing.T) {
 		require.NoError(t, os.Chtimes(fresh, first0, first0))
 		require.NoError(t, os.Rename(fresh, filepath.Join(host.Path, "micromamba")))
 	}
-	workspace := write(t, map[string]string{"environment.yml": ""})
+	workspace := environmenttest.Write(t, map[string]string{"environment.yml": ""})
 	for i, version := range []string{"1", "1", "2", "2"} {
 		if i%2 == 0 {
 			install(version)
@@ -38,8 +40,8 @@ func TestFacts(t *testing.T) {
 func TestFactsGiveTheSameKey(t *testing.T) {
 	host := Host{Path: debian.Path, Facts: Facts{}}
 	for name, workspace := range map[string]string{
-		"venv": write(t, map[string]string{"requirements.txt": ""}),
-		"node": write(t, map[string]string{"package.json": "{}", "package-lock.json": "{}"}),
+		"venv": environmenttest.Write(t, map[string]string{"requirements.txt": ""}),
+		"node": environmenttest.Write(t, map[string]string{"package.json": "{}", "package-lock.json": "{}"}),
 	} {
 		for range 2 {
 			want, err := Plan(t.Context(), debian, workspace, "1000", name, "")

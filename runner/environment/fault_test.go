@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"codex-proxy/runner/environment/environmenttest"
+
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -18,7 +20,7 @@ func TestPlanErrors(t *testing.T) {
 	empty := Host{Path: t.TempDir()}
 	plan := func(host Host, name string, files map[string]string) error {
 		t.Helper()
-		_, err := Plan(t.Context(), host, write(t, files), "1000", name, "")
+		_, err := Plan(t.Context(), host, environmenttest.Write(t, files), "1000", name, "")
 		return err
 	}
 	require.NoError(t, plan(empty, Auto, nil), "no manifest is the environment none")
@@ -33,7 +35,7 @@ func TestPlanErrors(t *testing.T) {
 	assert.Equal(t, "uv", missing.Tool)
 
 	require.EqualError(t, plan(debian, "vnev", nil), `there is no environment "vnev": do you mean venv?`)
-	require.ErrorContains(t, plan(debian, "poetry", nil), "use one of auto, uv, conda, venv, node, none, micromamba")
+	require.ErrorContains(t, plan(debian, "poetry", nil), "use one of auto, setup, uv, conda, venv, node, none, micromamba")
 	require.ErrorContains(t, plan(debian, "venv", nil), "the workspace has no manifest for the environment venv")
 	for line, want := range map[string]error{"-e .": ErrUnsupported, "--editable=x": ErrUnsupported, "./x": ErrUnsupported, "file:///x": ErrUnsupported} {
 		err := plan(debian, "venv", map[string]string{"requirements.txt": "# one\n" + line + "\n"})
@@ -52,13 +54,13 @@ func TestPlanErrors(t *testing.T) {
 	require.NoError(t, os.Symlink("/etc/passwd", filepath.Join(workspace, "requirements.txt")))
 	_, err := Plan(t.Context(), debian, workspace, "1000", "venv", "")
 	require.Error(t, err, "a link out of the workspace")
-	_, err = Plan(t.Context(), debian, write(t, map[string]string{"requirements.txt": ""}), "1000", "venv", t.TempDir())
+	_, err = Plan(t.Context(), debian, environmenttest.Write(t, map[string]string{"requirements.txt": ""}), "1000", "venv", t.TempDir())
 	require.ErrorContains(t, err, "sha256sum")
 }
 
 // TestBuildThatFails has a build leave no whole environment, and none begin where an earlier one was.
 func TestBuildThatFails(t *testing.T) {
-	host := Host{Path: write(t, nil)}
+	host := Host{Path: environmenttest.Write(t, nil)}
 	above := t.TempDir()
 	order := Order{Provider: "conda", Tools: []Tool{{Name: "micromamba", Path: filepath.Join(host.Path, "micromamba")}}, Manifests: []Manifest{{"environment.yml", nil}}}
 	script := func(text string) {
@@ -98,7 +100,7 @@ func TestManifestsStayInside(t *testing.T) {
 
 func TestStoreErrors(t *testing.T) {
 	for line, want := range map[string]string{"nonsense": "which is no sum of a file", "00  ../x": "which is no sum of a file", "00  missing": "no such file"} {
-		assert.ErrorContains(t, Store{t.TempDir(), []byte(line + "\n")}.verify(), want)
+		assert.ErrorContains(t, Store{t.TempDir(), []byte(line + "\n")}.Verify(), want)
 	}
 }
 

@@ -39,7 +39,7 @@ func (node) Key(ctx context.Context, host Host, workspace fs.FS) ([]Manifest, []
 	if err != nil {
 		return nil, nil, err
 	}
-	npm, err := host.versioned(ctx, "npm")
+	npm, err := host.Tool(ctx, "npm")
 	return files, append(slices.Clip(tools), npm), err
 }
 

@@ -118,7 +118,7 @@ func (uv) Key(ctx context.Context, host Host, workspace fs.FS) ([]Manifest, []To
 	if err := noMembers(files[0].Content); err != nil {
 		return nil, nil, err
 	}
-	program, err := host.versioned(ctx, "uv")
+	program, err := host.Tool(ctx, "uv")
 	if err != nil {
 		return nil, nil, err
 	}

@@ -23,7 +23,8 @@ type Store struct {
 	Sums []byte `json:"sums,omitempty"`
 }
 
-func openStore(dir string) (Store, error) {
+// OpenStore reads the sums of a store.
+func OpenStore(dir string) (Store, error) {
 	data, err := os.ReadFile(filepath.Join(dir, sums))
 	if err != nil {
 		return Store{}, fmt.Errorf("cannot use the store of packages: %w: run there: find -type f ! -name %s -printf '%%P\\0' | "+
@@ -32,8 +33,8 @@ func openStore(dir string) (Store, error) {
 	return Store{dir, data}, nil
 }
 
-// verify compares the files with the sums.
-func (s Store) verify() error {
+// Verify compares the files with the sums.
+func (s Store) Verify() error {
 	for lines := bufio.NewScanner(bytes.NewReader(s.Sums)); lines.Scan(); {
 		sum, name, ok := strings.Cut(lines.Text(), " ")
 		name = strings.TrimLeft(name, " *")

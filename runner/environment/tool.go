@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"time"
 )
 
 // Tool is a program that an environment is made with.
@@ -28,17 +29,49 @@ func (e *MissingToolError) Error() string {
 	return fmt.Sprintf("this host has no %s: install %s", e.Tool, e.Package)
 }
 
+// MissingIn returns the tool that a text with the error misses, or "".
+func MissingIn(text string) string {
+	for tool, from := range packages {
+		if strings.Contains(text, (&MissingToolError{tool, from}).Error()) {
+			return tool
+		}
+	}
+	return ""
+}
+
 // packages names where an administrator finds each tool.
 var packages = map[string]string{
-	"git": "the package git", "python3": "the package python3", "pip": "the package python3-pip", "node": "the package nodejs", "npm": "the package npm",
+	"git": "the package git", "python3": "the package python3", "pip": "the package python3-pip",
+	"node": "the package nodejs", "npm": "the package npm", "go": "Go (https://go.dev/dl) into /usr/local/go",
+	"cargo": "the package cargo", "java": "the package default-jdk", "php": "the package php-cli",
+	"composer": "the package composer", "ruby": "the package ruby", "bundle": "the package bundler",
 	"uv":         "uv from PyPI (pip install uv) into /usr/local/bin",
 	"micromamba": "micromamba of conda-forge (https://mamba.readthedocs.io) into /usr/local/bin",
 }
 
 // Host is where tools are looked for.
 type Host struct {
-	Path  string // as PATH: directories that sessions cannot write
-	Facts Facts  // read and added to by Plan, in one goroutine; nil to ask the tools each time
+	Path  string            // as PATH: directories that sessions cannot write
+	Env   map[string]string // of the steps of builds, beside their own
+	Facts Facts             // read and added to by Plan, in one goroutine; nil to ask the tools each time
+}
+
+// Tool returns a tool of any language with its version.
+func (h Host) Tool(ctx context.Context, name string) (Tool, error) {
+	switch name {
+	case "pip":
+		_, pip, err := h.python(ctx)
+		if err == nil && pip.Version == "" {
+			err = &MissingToolError{name, packages[name]}
+		}
+		return pip, err
+	case "python3":
+		python, _, err := h.python(ctx)
+		return python, err
+	case "go":
+		return h.versioned(ctx, name, "version")
+	}
+	return h.versioned(ctx, name, "--version")
 }
 
 // find returns the real path of a tool.
@@ -55,7 +88,9 @@ func (h Host) find(name string) (string, error) {
 // ask runs a tool and returns its output.
 func (h Host) ask(ctx context.Context, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
-	cmd.Dir, cmd.Env = "/", []string{"PATH=" + h.Path, "LC_ALL=C", "HOME=/nonexistent"}
+	// No tool makes that directory, as go would to count its uses.
+	cmd.Dir, cmd.Env = "/", []string{"PATH=" + h.Path, "LC_ALL=C", "HOME=/proc/nonexistent"}
+	cmd.WaitDelay = time.Second // for processes that hold the pipe
 	out, err := cmd.Output()
 	if err != nil {
 		return nil, fmt.Errorf("cannot run %s: %w", args[0], err)
@@ -63,14 +98,14 @@ func (h Host) ask(ctx context.Context, args ...string) ([]byte, error) {
 	return out, nil
 }
 
-// versioned returns a tool with the first line of its option --version as the version.
-func (h Host) versioned(ctx context.Context, name string) (Tool, error) {
+// versioned returns a tool with the first line that it prints for the argument as the version.
+func (h Host) versioned(ctx context.Context, name, argument string) (Tool, error) {
 	path, err := h.find(name)
 	if err != nil {
 		return Tool{}, err
 	}
 	tools, err := h.recall(path, func() ([]Tool, []string, error) {
-		out, err := h.ask(ctx, path, "--version")
+		out, err := h.ask(ctx, path, argument)
 		first, _, _ := strings.Cut(string(out), "\n")
 		return []Tool{{Name: name, Path: path, Version: first}}, nil, err
 	})

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"iter"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -12,54 +11,40 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"codex-proxy/runner/logs"
+	"codex-proxy/runner/exec/stdio"
 	"codex-proxy/runner/session"
 )
 
 // child is the running command. It leads a process group of its own.
 type child struct {
-	process        *os.Process
-	started        time.Time
-	stdout, stderr *os.File // the ends to read
+	*stdio.Streams
+
+	process *os.Process
+	started time.Time
 }
 
-// start starts the command. Its standard input is empty if stdin is nil.
-func start(l *Launch, stdin *os.File, extra *inheritance) (*child, error) {
+// start starts the command, and closes the ends of its streams that are its own.
+func start(l *Launch, streams *stdio.Streams, extra *inheritance) (*child, error) {
+	defer streams.Started()
 	dir := filepath.Join(l.Dir, l.Spec.Directory)
-	program, err := find(l.Spec.Args[0], dir, variable(l.Env, "PATH"))
+	program, err := find(l.Programs.Seen(l.Spec.Args[0]), dir, variable(l.Env, "PATH"))
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(l.unfound(err), streams.Close())
 	}
-	if stdin == nil {
-		if stdin, err = os.Open(os.DevNull); err != nil {
-			return nil, err
-		}
-		defer stdin.Close()
-	}
-	stdout, out, err := os.Pipe()
-	if err != nil {
-		return nil, err
-	}
-	defer out.Close()
-	stderr, errOut, err := os.Pipe()
-	if err != nil {
-		return nil, errors.Join(err, stdout.Close())
-	}
-	defer errOut.Close()
-	c := &child{stdout: stdout, stderr: stderr}
-	if err := c.run(program, dir, l, []*os.File{stdin, out, errOut}, extra); err != nil {
-		return nil, errors.Join(err, stdout.Close(), stderr.Close())
+	c := &child{Streams: streams}
+	if err := c.run(program, dir, l, extra); err != nil {
+		return nil, errors.Join(err, streams.Close())
 	}
 	return c, nil
 }
 
-func (c *child) run(program, dir string, l *Launch, files []*os.File, extra *inheritance) error {
+func (c *child) run(program, dir string, l *Launch, extra *inheritance) error {
 	if err := extra.set(); err != nil {
 		return errors.Join(err, extra.restore())
 	}
 	c.started = time.Now()
 	process, err := startApart(program, l.Spec.Args, &os.ProcAttr{
-		Dir: dir, Env: l.Env, Files: files, Sys: &syscall.SysProcAttr{Setpgid: true},
+		Dir: dir, Env: l.Env, Files: c.Command, Sys: c.Attributes(),
 	})
 	restored := extra.restore()
 	if err != nil {
@@ -94,23 +79,17 @@ func startError(name, dir string, err error) error {
 
 func (c *child) pid() int { return c.process.Pid }
 
-// streams are the pipes of the command.
-func (c *child) streams() iter.Seq2[logs.Stream, *os.File] {
-	return func(yield func(logs.Stream, *os.File) bool) {
-		_ = yield(logs.Stdout, c.stdout) && yield(logs.Stderr, c.stderr)
+// terminate and kill send a signal to the process group, and to the job in the foreground of the terminal. Processes
+// that have left these are killed with the unit.
+func (c *child) terminate() { c.signal(unix.SIGTERM) }
+func (c *child) kill()      { c.signal(unix.SIGKILL) }
+
+func (c *child) signal(s unix.Signal) {
+	_ = unix.Kill(-c.process.Pid, s)
+	if group := c.Foreground(); group > 0 && group != c.process.Pid {
+		_ = unix.Kill(-group, s)
 	}
 }
-
-// stopStreams ends the copies of the streams after the bytes that are in the pipes now.
-func (c *child) stopStreams() {
-	for _, pipe := range c.streams() {
-		_ = pipe.SetReadDeadline(time.Now())
-	}
-}
-
-// terminate and kill send a signal to the process group. Processes that have left it are killed with the unit.
-func (c *child) terminate() { _ = unix.Kill(-c.process.Pid, unix.SIGTERM) }
-func (c *child) kill()      { _ = unix.Kill(-c.process.Pid, unix.SIGKILL) }
 
 // wait returns a channel that receives the end of the command.
 func (c *child) wait() <-chan end {

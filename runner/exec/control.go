@@ -32,10 +32,11 @@ type Request struct {
 	Key     string `json:"key,omitempty"` // of Provide: of the environment
 	// Fault is of Provide: why there is no environment; "" if it is there.
 	Fault string `json:"fault,omitempty"`
-	// Of Shell: the size and the type ($TERM) of the terminal.
+	// Of Shell and Attach: the size and the type ($TERM) of the terminal.
 	Rows    uint16 `json:"rows,omitempty"`
 	Columns uint16 `json:"columns,omitempty"`
 	Term    string `json:"term,omitempty"`
+	Port    uint16 `json:"port,omitempty"` // of Port
 }
 
 // The values of Request.Do.
@@ -46,6 +47,8 @@ const (
 	Provide = "provide" // go on: the environment is there, or will not be
 	Release = "release" // end the hold
 	Shell   = "shell"   // a shell next to the command: frames of package wire follow the Reply in both directions
+	Attach  = "attach"  // the terminal of the command: frames of a client of a shell follow the Reply
+	Port    = "port"    // a connection to a port of the session: a wire.PortStream follows the Reply
 )
 
 // Phase is the current work of the main process.
@@ -142,6 +145,7 @@ func (c *control) close() {
 	close(c.closing)
 	c.mu.Unlock()
 	c.answering.Wait()
+	c.run.ports.Close(portDrain)
 	c.mu.Lock()
 	_ = c.listener.Close()
 	for conn := range c.conns {
@@ -168,10 +172,10 @@ func (c *control) handle(conn net.Conn, line []byte, input *bufio.Reader) bool {
 	if !c.register() {
 		return false
 	}
-	request, reply := c.run.answer(line)
-	if reply.Error == "" && request.Do == Shell {
+	request, reply := c.answer(line)
+	if serve := c.streams()[request.Do]; reply.Error == "" && serve != nil {
 		c.answering.Done()
-		if err := c.run.shell(request, conn, input); err != nil {
+		if err := serve(request, conn, input); err != nil {
 			_ = send(conn, Reply{Version: session.Version, Error: err.Error()})
 		}
 		return false
@@ -182,6 +186,13 @@ func (c *control) handle(conn net.Conn, line []byte, input *bufio.Reader) bool {
 		return false
 	}
 	return send(conn, reply) == nil && reply.Error == ""
+}
+
+// streams are the requests that take the connection over. An error is about one that did not.
+func (c *control) streams() map[string]func(request Request, conn net.Conn, input *bufio.Reader) error {
+	return map[string]func(Request, net.Conn, *bufio.Reader) error{
+		Shell: terminals{c.run}.shell, Attach: terminals{c.run}.attach, Port: c.run.port,
+	}
 }
 
 func send(conn net.Conn, reply Reply) error {
@@ -222,8 +233,8 @@ func (c *control) follow(conn net.Conn) {
 	}
 }
 
-// answer executes a request, and leaves Follow and Shell to the caller.
-func (r *run) answer(line []byte) (Request, Reply) {
+// answer executes a request, and leaves Follow and those of streams to the caller.
+func (c *control) answer(line []byte) (Request, Reply) {
 	var request Request
 	err := json.Unmarshal(line, &request)
 	if err != nil {
@@ -232,28 +243,28 @@ func (r *run) answer(line []byte) (Request, Reply) {
 		err = fmt.Errorf("the request has the version %d, this session knows %d: restart codex-runner.service after its "+
 			"sessions have ended", request.Version, session.Version)
 	} else {
-		err = r.do(request)
+		err = c.do(request)
 	}
 	if err != nil {
 		return request, Reply{Version: session.Version, Error: err.Error()}
 	}
-	reply, _ := r.observe()
+	reply, _ := c.run.observe()
 	return request, reply
 }
 
-func (r *run) do(request Request) error {
+func (c *control) do(request Request) error {
 	switch request.Do {
 	case Cancel:
-		r.end(session.Cancelled, request.By)
-		r.release() // a command that has failed is not held then
+		c.run.end(session.Cancelled, request.By)
+		c.run.release() // a command that has failed is not held then
 	case Provide:
-		return r.provision(request.Key, request.Fault)
+		return c.run.provision(request.Key, request.Fault)
 	case Release:
-		r.release()
-	case Status, Follow, Shell:
+		c.run.release()
+	case Status, Follow, Shell, Attach, Port:
 	default:
-		return fmt.Errorf("%.40q is unknown: use %s, %s, %s, %s, %s or %s", request.Do, Cancel, Status, Follow, Provide,
-			Release, Shell)
+		return fmt.Errorf("%.40q is unknown: use %s, %s, %s, %s, %s, %s, %s or %s", request.Do, Cancel, Status, Follow,
+			Provide, Release, Shell, Attach, Port)
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"codex-proxy/runner/api/wire"
+	"codex-proxy/runner/disk"
 	"codex-proxy/runner/logs"
 	"codex-proxy/runner/session"
 )
@@ -98,7 +99,7 @@ func TestMistakenRequests(t *testing.T) {
 	b := newBed(t, shell("true"))
 	goOn, end := b.begin()
 	for request, want := range map[string]string{
-		`{"version":1,"do":"dance"}`:  `"dance" is unknown: use cancel, status, follow, provide, release or shell`,
+		`{"version":1,"do":"dance"}`:  `"dance" is unknown: use cancel, status, follow, provide, release, shell, attach or port`,
 		`{"version":2,"do":"status"}`: "the request has the version 2, this session knows 1",
 		`cancel`:                      "the request is no JSON object",
 	} {
@@ -207,7 +208,7 @@ func TestDisk(t *testing.T) {
 	spec := shell("head -c 1000000 /dev/zero >file; ln file same; exec sleep 1000")
 	spec.Disk = 100_000
 	b := newBed(t, spec)
-	b.Disk = []string{b.Workspace}
+	b.Disk = disk.Files{Dirs: []string{b.Workspace}}
 	result, _ := b.run(t.Context())
 	assert.Equal(t, session.DiskFull, result.Cause)
 }

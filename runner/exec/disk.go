@@ -7,9 +7,9 @@ import (
 	"codex-proxy/runner/session"
 )
 
-// watchDisk ends the command when the files in dirs take more than Spec.Disk, until ctx ends.
-func (r *run) watchDisk(ctx context.Context, dirs []string) {
-	if disk.Watch(ctx, dirs, r.spec.Disk, r.takes) {
+// watchDisk ends the command when the files take more than Spec.Disk, until ctx ends.
+func (r *run) watchDisk(ctx context.Context, files disk.Files) {
+	if disk.Watch(ctx, files, r.spec.Disk, r.takes) {
 		r.end(session.DiskFull, "")
 	}
 }

@@ -11,13 +11,13 @@ import (
 	"strings"
 
 	"codex-proxy/runner/environment"
+	"codex-proxy/runner/paths"
 	"codex-proxy/runner/session"
 )
 
 // Environment is the Preparation that has the command use the packages that Spec.Environment asks for.
 type Environment struct {
-	Dir  string // paths.Environments
-	Path string // $PATH of this process: tools are looked for there
+	Dir string // paths.Environments
 }
 
 // errNotProvided is why a wait ended.
@@ -29,7 +29,7 @@ func (Environment) Stage() session.Stage { return session.EnvTask }
 // Prepare finds out which environment the workspace needs, waits for the daemon to provide it, and activates it.
 func (e Environment) Prepare(ctx context.Context, l *Launch) error {
 	want := l.Spec.Environment
-	if want == nil {
+	if want == nil || want.Name == environment.Setup { // setUp runs it when the workspace is whole
 		return nil
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, want.Wait, errNotProvided)
@@ -48,10 +48,14 @@ func (e Environment) prepare(ctx context.Context, l *Launch, want *session.Envir
 			return fmt.Errorf("the specification of the command has wrong facts: %w", err)
 		}
 	}
-	order, err := environment.Plan(ctx, environment.Host{Path: e.Path, Facts: facts}, l.Dir, want.Owner, want.Name,
-		want.Store)
+	programs := l.Programs
+	if want.Owner == paths.Shared {
+		programs = programs.Shared() // the build has no more
+	}
+	host := environment.Host{Path: programs.Path(), Facts: facts}
+	order, err := environment.Plan(ctx, host, l.Dir, want.Owner, want.Name, want.Store)
 	if err != nil || order.Provider == "none" {
-		return err
+		return l.untooled(err)
 	}
 	key := order.Key()
 	dir := filepath.Join(e.Dir, key)
@@ -73,17 +77,9 @@ func (e Environment) prepare(ctx context.Context, l *Launch, want *session.Envir
 	return e.activate(l, provider.Activate(dir))
 }
 
-// activate changes the launch and the workspace. Variables of the specification precede.
+// activate changes the launch and the workspace.
 func (e Environment) activate(l *Launch, a environment.Activation) error {
-	for name, value := range a.Env {
-		if _, ok := l.Spec.Env[name]; !ok {
-			l.Env = with(l.Env, name, value)
-		}
-	}
-	if len(a.Path) > 0 {
-		path := strings.Join(append(a.Path, variable(l.Env, "PATH")), string(os.PathListSeparator))
-		l.Env = with(l.Env, "PATH", path)
-	}
+	l.activate(a)
 	tree, err := os.OpenRoot(l.Dir)
 	if err != nil {
 		return err
@@ -95,6 +91,19 @@ func (e Environment) activate(l *Launch, a environment.Activation) error {
 		}
 	}
 	return nil
+}
+
+// activate changes the variables of the launch. Those of the specification precede.
+func (l *Launch) activate(a environment.Activation) {
+	for name, value := range a.Env {
+		if _, ok := l.Spec.Env[name]; !ok {
+			l.Env = with(l.Env, name, value)
+		}
+	}
+	if len(a.Path) > 0 {
+		path := strings.Join(append(a.Path, variable(l.Env, "PATH")), string(os.PathListSeparator))
+		l.Env = with(l.Env, "PATH", path)
+	}
 }
 
 // link makes a link in the workspace, where one to an environment may be from an earlier command.

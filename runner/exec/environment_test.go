@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"codex-proxy/runner/environment"
+	"codex-proxy/runner/sandbox"
 	"codex-proxy/runner/session"
 )
 
@@ -57,9 +58,11 @@ func TestEnvironmentThatIsNotThere(t *testing.T) {
 	script := `#!/bin/sh
 echo '{"path":"/usr/bin/python3","version":"3","pip":"1","abi":"a","modules":[]}'`
 	require.NoError(t, os.WriteFile(tools+"/python3", []byte(script), 0o700))
-	e := Environment{Dir: t.TempDir(), Path: tools}
+	e := Environment{Dir: t.TempDir()}
+	programs := sandbox.Programs{Usual: tools}
 	l := &Launch{
 		Spec: &session.Spec{Environment: &session.Environment{Owner: "1000", Name: "auto", Wait: time.Millisecond}}, Dir: dir,
+		Programs: programs,
 		Provide: func(ctx context.Context, _ *Need) error {
 			<-ctx.Done()
 			return context.Cause(ctx)
@@ -72,13 +75,14 @@ echo '{"path":"/usr/bin/python3","version":"3","pip":"1","abi":"a","modules":[]}
 	} {
 		l := &Launch{
 			Spec: &session.Spec{Environment: &session.Environment{Owner: "1000", Name: "auto", Wait: patience}},
-			Dir:  dir, Provide: provide,
+			Dir:  dir, Provide: provide, Programs: programs,
 		}
 		assert.ErrorContains(t, e.Prepare(t.Context(), l), want)
 	}
 	var needs []bool
 	l = &Launch{
 		Spec: &session.Spec{Environment: &session.Environment{Owner: "1000", Name: "auto", Wait: patience}}, Dir: dir,
+		Programs: programs,
 		Provide: func(_ context.Context, n *Need) error {
 			needs = append(needs, n.Missing)
 			if !n.Missing {
@@ -94,4 +98,11 @@ echo '{"path":"/usr/bin/python3","version":"3","pip":"1","abi":"a","modules":[]}
 	require.NoError(t, e.Prepare(t.Context(), l), "nothing to install")
 	l.Spec.Environment.Name = "vnev"
 	assert.ErrorContains(t, e.Prepare(t.Context(), l), "do you mean venv?")
+}
+
+// The changes of a workspace that went to another session are gone: a new one has none, which would be a wrong answer.
+func TestDiffOfANewWorkspace(t *testing.T) {
+	spec := &session.Spec{Args: session.DiffOrder{}.Args(), Workspace: &session.Workspace{}}
+	err := Workspace{}.Prepare(t.Context(), &Launch{Spec: spec, Dir: t.TempDir()})
+	require.ErrorIs(t, err, errNothingLeft)
 }

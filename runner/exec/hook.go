@@ -7,12 +7,16 @@ import (
 	"strconv"
 	"time"
 
+	"codex-proxy/runner/exec/stdio"
 	"codex-proxy/runner/outcome"
 	"codex-proxy/runner/session"
 )
 
+// hooks are the commands before and after that of the user.
+type hooks struct{ *Shim }
+
 // before runs the administrator's hook before the command. The command does not run if the hook fails.
-func (s *Shim) before(ctx context.Context, r *run) error {
+func (s hooks) before(ctx context.Context, r *run) error {
 	if r.spec.Hooks == nil || len(r.spec.Hooks.Before) == 0 {
 		return nil
 	}
@@ -26,7 +30,7 @@ func (s *Shim) before(ctx context.Context, r *run) error {
 
 // after runs the hook after a command that ran, with its outcome in the environment. Its failure is recorded and
 // changes nothing else. ctx ends when systemd stops the unit.
-func (s *Shim) after(ctx context.Context, r *run, result *session.Result) {
+func (s hooks) after(ctx context.Context, r *run, result *session.Result) {
 	if r.spec.Hooks == nil || len(r.spec.Hooks.After) == 0 {
 		return
 	}
@@ -40,23 +44,36 @@ func (s *Shim) after(ctx context.Context, r *run, result *session.Result) {
 	result.Bytes = r.log.Bytes()
 }
 
-// hook runs a program as the command is run: in its sandbox and its workspace, with its output in the log.
-func (s *Shim) hook(ctx context.Context, r *run, args, env []string) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, r.spec.Hooks.Timeout,
-		fmt.Errorf("it ran for longer than %v", r.spec.Hooks.Timeout))
+// hook runs a program of the administrator.
+func (s hooks) hook(ctx context.Context, r *run, args, env []string) error {
+	ctx, cancel := limited(ctx, r.spec.Hooks.Timeout)
 	defer cancel()
 	spec := *r.spec
 	spec.Args, spec.Directory = args, ""
+	return s.aside(ctx, r, &Launch{Spec: &spec, Dir: s.Workspace, Env: env, Programs: r.launch.Programs})
+}
+
+// limited returns a context that ends after a time, with that as the cause.
+func limited(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, limit, fmt.Errorf("it ran for longer than %v", limit))
+}
+
+// aside runs another program than the command as the command is run: in its sandbox and its workspace, with its output
+// in the log. It is ended when ctx ends.
+func (s *Shim) aside(ctx context.Context, r *run, launch *Launch) error {
+	streams, err := stdio.Piped(nil)
+	if err != nil {
+		return err
+	}
 	r.starting.Lock()
-	c, err := start(&Launch{Spec: &spec, Dir: s.Workspace, Env: env}, nil,
-		&inheritance{score: s.Score, fileSize: spec.FileSize})
+	c, err := start(launch, streams, &inheritance{score: s.Score, fileSize: launch.Spec.FileSize})
 	r.starting.Unlock()
 	if err != nil {
 		return err
 	}
 	copies := r.copy(c)
 	defer copies.Wait()
-	defer c.stopStreams()
+	defer c.Stop()
 	exited := c.wait()
 	select {
 	case end := <-exited:
@@ -64,7 +81,7 @@ func (s *Shim) hook(ctx context.Context, r *run, args, env []string) error {
 	case <-ctx.Done():
 	}
 	c.terminate()
-	grace := time.NewTimer(spec.Grace)
+	grace := time.NewTimer(launch.Spec.Grace)
 	defer grace.Stop()
 	select {
 	case <-exited:
@@ -75,7 +92,7 @@ func (s *Shim) hook(ctx context.Context, r *run, args, env []string) error {
 	return context.Cause(ctx)
 }
 
-// fault is the reason why the hook has failed; nil if it succeeded.
+// fault is the reason why the program has failed; nil if it succeeded.
 func (e end) fault() error {
 	result := &session.Result{}
 	e.tell(result)

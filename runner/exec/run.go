@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"codex-proxy/runner/exec/stdio"
 	"codex-proxy/runner/logs"
 	"codex-proxy/runner/session"
 )
@@ -19,6 +21,8 @@ type run struct {
 	stopped  <-chan struct{} // closed when the command is to end
 	released chan struct{}   // has a value when the hold is to end
 	provided chan error      // the daemon's answer to need
+	ports    ports
+	terminal atomic.Pointer[stdio.PTY] // of the command; nil before its start
 
 	mu      sync.Mutex
 	phase   Phase
@@ -31,7 +35,9 @@ type run struct {
 	reason  error         // why the log failed
 	pid     int           // of the command, once it runs
 	disk    int64         // Result.Disk
-	started time.Time
+	// snapshot is Result.Snapshot.
+	snapshot session.SnapshotFault
+	started  time.Time
 
 	starting sync.Mutex // held while a process starts: meanwhile this process has an inheritance
 }
@@ -41,7 +47,7 @@ func newRun(spec *session.Spec, log *logs.Writer) (*run, context.Context) {
 	ctx, stop := context.WithCancel(context.Background())
 	return &run{
 		spec: spec, log: log, stop: stop, stopped: ctx.Done(), phase: Preparing, changed: make(chan struct{}),
-		released: make(chan struct{}, 1), provided: make(chan error, 1),
+		released: make(chan struct{}, 1), provided: make(chan error, 1), ports: newPorts(),
 	}, ctx
 }
 
@@ -134,7 +140,7 @@ func (r *run) explain(result *session.Result) {
 	if r.reason != nil {
 		result.LogError = r.reason.Error()
 	}
-	result.Bytes, result.Disk = r.log.Bytes(), r.disk
+	result.Bytes, result.Disk, result.Snapshot = r.log.Bytes(), r.disk, r.snapshot
 	result.PatchKnown = r.launch != nil && r.launch.PatchKnown
 }
 
@@ -164,7 +170,7 @@ func (r *run) follow(c *child, ending func(session.Cause)) *session.Result {
 	// On the clock of the start: one that was stepped meanwhile would make the time of the command wrong.
 	result.Ended = c.started.Add(time.Since(c.started))
 	// Other processes may hold the pipes: read only the bytes that are in them now.
-	c.stopStreams()
+	c.Stop()
 	copies.Wait()
 	r.explain(result)
 	return result
@@ -173,7 +179,7 @@ func (r *run) follow(c *child, ending func(session.Cause)) *session.Result {
 // copy copies both streams to the log until their ends.
 func (r *run) copy(c *child) *sync.WaitGroup {
 	copies := &sync.WaitGroup{}
-	for stream, pipe := range c.streams() {
+	for stream, pipe := range c.Outputs {
 		copies.Go(func() {
 			switch err := r.log.Copy(stream, pipe); {
 			case errors.Is(err, logs.ErrLimit):

@@ -14,21 +14,25 @@ import (
 	"golang.org/x/sys/unix"
 
 	"codex-proxy/runner/api/wire"
+	"codex-proxy/runner/exec/stdio"
 )
 
 // shells are the programs that a shell is, the first that there is.
 var shells = []string{"bash", "sh"}
 
+// terminals are the shells and the terminal of a command.
+type terminals struct{ *run }
+
 // shell runs a shell in a terminal, with the directory and the variables of the command, until it exits or the
 // connection ends. Its output goes to the connection alone. The error is about a shell that did not start.
-func (r *run) shell(request Request, conn net.Conn, input *bufio.Reader) error {
-	terminal, err := openPTY(request.Rows, request.Columns)
+func (r terminals) shell(request Request, conn net.Conn, input *bufio.Reader) error {
+	terminal, err := stdio.OpenPTY(request.Rows, request.Columns)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = terminal.master.Close() }() // the kernel then sends SIGHUP to its processes
-	process, err := r.startShell(request, terminal.slave)
-	_ = terminal.slave.Close()
+	defer func() { _ = terminal.Master.Close() }() // the kernel then sends SIGHUP to its processes
+	process, err := r.startShell(request, terminal.Slave)
+	_ = terminal.Slave.Close()
 	if err != nil {
 		return err
 	}
@@ -44,13 +48,13 @@ func (r *run) shell(request Request, conn net.Conn, input *bufio.Reader) error {
 	}
 	var copies sync.WaitGroup
 	copies.Go(func() {
-		terminal.serve(input)
+		terminal.Serve(input)
 		hangUp(process)
 	})
 	var shown sync.WaitGroup
-	shown.Go(func() { terminal.show(conn) })
+	shown.Go(func() { terminal.Show(conn) })
 	state, err := process.Wait()
-	_ = terminal.master.SetDeadline(time.Now()) // others may have the terminal
+	_ = terminal.Master.SetDeadline(time.Now()) // others may have the terminal
 	shown.Wait()
 	if err == nil {
 		_ = wire.WriteShellFrame(conn, wire.ShellExit, binary.BigEndian.AppendUint32(nil, exitStatus(state)))
@@ -74,7 +78,7 @@ func hangUp(shell *os.Process) {
 	_ = unix.Kill(-shell.Pid, unix.SIGKILL)
 }
 
-func (r *run) startShell(request Request, terminal *os.File) (*os.Process, error) {
+func (r terminals) startShell(request Request, terminal *os.File) (*os.Process, error) {
 	r.mu.Lock()
 	launch := r.launch
 	r.mu.Unlock()
@@ -107,48 +111,56 @@ func findShell(dir, path string) (program string, err error) {
 	return "", err
 }
 
-// show sends the output of the terminal until its end.
-func (p *pty) show(conn net.Conn) {
-	buffer := make([]byte, 32<<10)
-	for {
-		n, err := p.master.Read(buffer)
-		if err == nil {
-			err = wire.WriteShellFrame(conn, wire.ShellData, buffer[:n])
-		}
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			for rest := p.rest(buffer); len(rest) > 0; rest = p.rest(buffer) {
-				_ = wire.WriteShellFrame(conn, wire.ShellData, rest)
-			}
-		}
-		if err != nil {
-			return // EIO: no process has the terminal
-		}
+// streams makes the streams of the command: its terminal if it has one, which then stays open until closeTerminal.
+func (r terminals) streams(stdin *os.File) (*stdio.Streams, error) {
+	if r.spec.Terminal == nil {
+		return stdio.Piped(stdin)
+	}
+	terminal, err := stdio.OpenPTY(r.spec.Terminal.Rows, r.spec.Terminal.Columns)
+	if err != nil {
+		return nil, err
+	}
+	r.terminal.Store(terminal)
+	return stdio.InTerminal(terminal), nil
+}
+
+// closeTerminal closes the terminal of the command.
+func (r terminals) closeTerminal() {
+	if terminal := r.terminal.Load(); terminal != nil {
+		_, _ = terminal.Slave.Close(), terminal.Master.Close()
 	}
 }
 
-// serve handles the frames of the client until the first mistake or the end.
-func (p *pty) serve(input *bufio.Reader) {
-	for {
-		kind, payload, err := wire.ReadShellFrame(input)
-		if err == nil {
-			switch kind {
-			case wire.ShellData:
-				_, err = p.master.Write(payload)
-			case wire.ShellSize:
-				err = p.window(payload)
-			default:
-				err = errors.New("a client sends no such frame")
-			}
-		}
-		if err != nil {
-			return
-		}
+// attach lets a client type into the terminal of the command, until the connection or the command ends. The output of
+// the terminal is in the log. The error is about a client that was not attached.
+func (r terminals) attach(request Request, conn net.Conn, input *bufio.Reader) error {
+	terminal := r.terminal.Load()
+	reply, changed := r.observe()
+	switch {
+	case terminal == nil:
+		return errors.New("the command has no terminal")
+	case reply.Phase != Running:
+		return errors.New("the command does not run")
 	}
-}
-
-func (p *pty) window(payload []byte) error {
-	if len(payload) != 4 {
-		return errors.New("a size has two numbers of 16 bits")
+	if err := terminal.Resize(request.Rows, request.Columns); err != nil {
+		return err
 	}
-	return p.resize(binary.BigEndian.Uint16(payload), binary.BigEndian.Uint16(payload[2:]))
+	err := send(conn, reply)
+	if err == nil {
+		err = conn.SetWriteDeadline(time.Time{})
+	}
+	if err != nil {
+		return nil //nolint:nilerr // the daemon is gone
+	}
+	left := make(chan struct{})
+	defer close(left)
+	go func() {
+		select {
+		case <-changed: // Running is over
+			_ = conn.SetReadDeadline(time.Now())
+		case <-left:
+		}
+	}()
+	terminal.Serve(input)
+	return nil
 }

@@ -16,8 +16,10 @@ import (
 	"sync"
 
 	"codex-proxy/notify"
+	"codex-proxy/runner/disk"
 	"codex-proxy/runner/logs"
 	"codex-proxy/runner/paths"
+	"codex-proxy/runner/sandbox"
 	"codex-proxy/runner/session"
 )
 
@@ -26,6 +28,10 @@ type Launch struct {
 	Spec *session.Spec
 	Dir  string   // the workspace
 	Env  []string // NAME=value, each name once
+	// Snapshot is the key of the set-up that a new workspace has had by Spec.Environment.Snapshot, or "".
+	Snapshot string
+	// Programs has the directories of programs that no command can write.
+	Programs sandbox.Programs
 	// PatchKnown is Result.PatchKnown.
 	PatchKnown bool
 	// Provide asks the daemon for an environment, and returns when that is there. The error is the daemon's reason, or
@@ -47,11 +53,12 @@ type Shim struct {
 	Notifier     *notify.Notifier    // nil without a service manager
 	Score        *os.File            // of Hide; nil leaves the score of the command as it is
 	Workspace    string              // paths.Workspace
-	Disk         []string            // the directories that Spec.Disk bounds
+	Disk         disk.Files          // that Spec.Disk bounds
 	Credentials  string              // $CREDENTIALS_DIRECTORY; "" if there are no secrets
 	Journal      io.Writer           // gets the output, too, if Spec.Journal is set
 	Environ      []string            // of this process, as os.Environ returns it
 	Preparations []Preparation       // in their order
+	Toolchains   string              // paths.Toolchains; "" if there are none
 	// KillRest kills the rest of a command that had to be ended or has a hook after it; nil leaves the rest to the end
 	// of the unit.
 	KillRest func()
@@ -71,6 +78,9 @@ func (s *Shim) Run(ctx context.Context) error {
 	spec, err := session.ReadSpec(s.Files[paths.SpecFile])
 	if err != nil {
 		return s.report(failed(session.SpecStage, err))
+	}
+	if session.IsDiff(spec.Args) { // it needs the workspace as it is, and the patch that the session began with
+		spec.Environment, spec.Hooks, spec.Hold, s.Files[paths.StdinFile] = nil, nil, 0, s.Files[paths.PatchFile]
 	}
 	secrets, err := readSecrets(s.Credentials)
 	if err != nil {
@@ -106,6 +116,7 @@ func (s *Shim) run(ctx context.Context, spec *session.Spec, log *logs.Writer) er
 	}
 	run, running := newRun(spec, log)
 	defer run.stop()
+	defer terminals{run}.closeTerminal() // when no client has it any more
 	control := serve(listener, run)
 	defer control.close()
 	defer context.AfterFunc(ctx, func() { run.end(session.Cancelled, "systemd") })()
@@ -117,7 +128,7 @@ func (s *Shim) run(ctx context.Context, spec *session.Spec, log *logs.Writer) er
 			s.KillRest() // the rest must not meddle with the hook, artifacts and the hold
 		}
 		run.enter(Finishing)
-		s.after(ctx, run, result)
+		hooks{s}.after(ctx, run, result)
 		s.keep(run, result)
 	}
 	if err := s.report(result); err != nil {
@@ -160,8 +171,13 @@ func (s *Shim) report(result *session.Result) error {
 
 // command prepares and runs the command. ctx ends when the command is to end.
 func (s *Shim) command(ctx context.Context, run *run) *session.Result {
+	programs, err := s.programs(run.spec)
+	if err != nil {
+		return run.refused(err)
+	}
 	launch := &Launch{
-		Spec: run.spec, Dir: s.Workspace, Env: variables(s.Environ, run.spec.Env), Provide: run.provide,
+		Spec: run.spec, Dir: s.Workspace, Programs: programs, Provide: run.provide,
+		Env: variables(s.Environ, given(programs, run.spec), run.spec.Env),
 	}
 	if err := s.prepare(ctx, launch); err != nil {
 		result := run.refused(err)
@@ -171,7 +187,10 @@ func (s *Shim) command(ctx context.Context, run *run) *session.Result {
 		return result
 	}
 	run.prepared(launch)
-	if err := s.before(ctx, run); err != nil {
+	if err := s.setUp(ctx, run); err != nil {
+		return run.refused(err)
+	}
+	if err := (hooks{s}).before(ctx, run); err != nil {
 		return run.refused(err)
 	}
 	if ctx.Err() != nil {
@@ -179,7 +198,7 @@ func (s *Shim) command(ctx context.Context, run *run) *session.Result {
 	}
 	// The watchdog of the unit begins with READY=1, and the command may stop this process as soon as it runs.
 	s.Notifier.Ready("Running: " + run.spec.Args[0])
-	child, err := s.start(run, launch)
+	child, err := s.start(run, run.launch)
 	if err != nil {
 		return run.refused(err)
 	}
@@ -189,9 +208,13 @@ func (s *Shim) command(ctx context.Context, run *run) *session.Result {
 }
 
 func (s *Shim) start(run *run, launch *Launch) (*child, error) {
+	streams, err := terminals{run}.streams(s.Files[paths.StdinFile])
+	if err != nil {
+		return nil, err
+	}
 	run.starting.Lock()
 	defer run.starting.Unlock()
-	return start(launch, s.Files[paths.StdinFile], &inheritance{score: s.Score, fileSize: run.spec.FileSize})
+	return start(launch, streams, &inheritance{score: s.Score, fileSize: run.spec.FileSize})
 }
 
 // bound begins to watch the disk; end ends that.

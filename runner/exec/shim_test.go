@@ -237,7 +237,7 @@ func TestScore(t *testing.T) {
 }
 
 func TestEnvironment(t *testing.T) {
-	spec := shell("env | grep -v ^PWD= | sort; pwd; cat")
+	spec := shell("env | grep -v -e ^PWD= -e ^EMAIL= | sort; pwd; cat")
 	spec.Directory, spec.Env = "sub", map[string]string{"LANG": "C", "MINE": "x"}
 	b := newBed(t, spec)
 	require.NoError(t, os.Mkdir(filepath.Join(b.Workspace, "sub"), 0o700))
@@ -248,8 +248,8 @@ func TestEnvironment(t *testing.T) {
 	b.Files[paths.StdinFile], err = os.Open(stdin)
 	require.NoError(t, err)
 	_, output := b.run(t.Context())
-	assert.Equal(t, "HOME=/h\nLANG=C\nMINE=x\nPATH=/usr/bin:/bin\n"+b.Workspace+"/sub\nspooled",
-		strings.Replace(output, "_=/usr/bin/env\n", "", 1))
+	assert.Equal(t, "HOME=/h\nLANG=C\nMINE=x\nPATH=/usr/bin:/bin\nTERM=dumb\n"+b.Workspace+"/sub\nspooled",
+		strings.Replace(strings.Replace(output, "_=/usr/bin/env\n", "", 1), ":/usr/local/go/bin\n", "\n", 1))
 }
 
 func TestSecretsAreHidden(t *testing.T) {
@@ -269,6 +269,10 @@ func TestNotStarted(t *testing.T) {
 	}{
 		{[]string{"no-such-program"}, "", session.NotFound, "cannot find the program no-such-program in PATH=/nowhere:/usr/bin:/bin:"},
 		{[]string{"./none"}, "", session.NotFound, "cannot find the program ./none: "},
+		{[]string{"make && make test"}, "", session.NotFound,
+			`cannot find the program "make && make test", which is a line for a shell: give it to one`},
+		{[]string{"./configure; make"}, "", session.NotFound,
+			`cannot find the program "./configure; make", which is a line for a shell: give it to one`},
 		{[]string{"./plain"}, "", session.NotExecutable, "cannot start ./plain: "},
 		{[]string{"./text"}, "", session.NotExecutable, "cannot start ./text: exec format error"},
 		{[]string{"./orphan"}, "", session.NotFound, "cannot start ./orphan: "},

@@ -21,7 +21,12 @@ type Workspace struct {
 	Record     *os.File // of the slot; see package workspace
 	Tenant     *os.File // of the slot, with the ID of this session
 	Previous   *os.File // the tree of another session of the repository, or nil
+	Snapshot   *os.File // has the key of the set-up that the workspace has had, and Record the files; nil without one
 }
+
+// errNothingLeft is the error about the changes in a workspace that another session has got.
+var errNothingLeft = errors.New("the session has lost its workspace to another one, and with it what its commands " +
+	"have changed: run them again (run --apply and --branch take the changes at once)")
 
 // Stage is session.WorkspaceTask.
 func (Workspace) Stage() session.Stage { return session.WorkspaceTask }
@@ -31,6 +36,9 @@ func (w Workspace) Prepare(ctx context.Context, l *Launch) error {
 	want := l.Spec.Workspace
 	if want == nil {
 		return nil
+	}
+	if session.IsDiff(l.Spec.Args) {
+		return errNothingLeft
 	}
 	err := w.fill(ctx, l, want)
 	if w.Previous != nil {
@@ -42,6 +50,9 @@ func (w Workspace) Prepare(ctx context.Context, l *Launch) error {
 	return err
 }
 
+// maxKey bounds the key of a set-up, in bytes.
+const maxKey = 64
+
 func (w Workspace) fill(ctx context.Context, l *Launch, want *session.Workspace) error {
 	if want.Commit == "" {
 		return workspace.Empty(l.Dir)
@@ -51,10 +62,17 @@ func (w Workspace) fill(ctx context.Context, l *Launch, want *session.Workspace)
 		return &mirrorError{fmt.Errorf("cannot find the mirror of the repository %s: %w (fetch it again)",
 			l.Spec.Repository, err)}
 	}
-	_, err := workspace.Checkout{
+	report, err := workspace.Checkout{
 		Source: workspace.Source{Mirror: mirror, URL: want.URL, Commit: want.Commit},
-		Tree:   l.Dir, Record: w.Record, Previous: w.Previous, Mirrors: w.module,
+		Tree:   l.Dir, Record: w.Record, Previous: w.Previous, Leave: w.Snapshot != nil, Mirrors: w.module,
 	}.Run(ctx)
+	if w.Snapshot != nil && report.Recovered == nil { // else nothing was left
+		key, readErr := io.ReadAll(io.NewSectionReader(w.Snapshot, 0, maxKey))
+		if readErr != nil {
+			return readErr
+		}
+		l.Snapshot = string(key)
+	}
 	if err != nil && ctx.Err() == nil && !errors.Is(err, workspace.ErrDiskFull) {
 		return &mirrorError{err} // Run has already made the tree again
 	}
@@ -87,7 +105,7 @@ func (Patch) Stage() session.Stage { return session.PatchTask }
 
 // Prepare applies the patch. One that has been applied already changes nothing.
 func (p Patch) Prepare(ctx context.Context, l *Launch) error {
-	if p.File == nil {
+	if p.File == nil || session.IsDiff(l.Spec.Args) {
 		return nil
 	}
 	if l.Spec.Workspace == nil || l.Spec.Workspace.Commit == "" {

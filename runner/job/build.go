@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -11,13 +12,18 @@ import (
 	"codex-proxy/runner/disk"
 	"codex-proxy/runner/environment"
 	"codex-proxy/runner/paths"
+	"codex-proxy/runner/sandbox"
+	"codex-proxy/runner/setup"
 )
 
-// Build is the order to build an environment.
+// Build is the order to build an environment, or to run the set-up of a commit.
 type Build struct {
 	Version int               `json:"version"`
-	Order   environment.Order `json:"order"`
-	Bytes   int64             `json:"bytes"` // that it may take on the disk
+	Order   environment.Order `json:"order,omitzero"`
+	SetUp   *setup.Build      `json:"set_up,omitempty"` // in place of Order
+	Bytes   int64             `json:"bytes"`            // that it may take on the disk
+	// Sandbox has what every build finds in its sandbox by the settings, or is nil.
+	Sandbox *sandbox.Given `json:"sandbox,omitempty"`
 }
 
 // Built is the result of a Build.
@@ -25,12 +31,22 @@ type Built struct {
 	Version int      `json:"version"`
 	Failure *Failure `json:"failure,omitempty"`
 	Bytes   int64    `json:"bytes,omitempty"` // that the environment takes on the disk
+	// Key is that of the snapshot which the commit needs; "" if it has no set-up. Made reports that it was made.
+	Key  string `json:"key,omitempty"`
+	Made bool   `json:"made,omitempty"`
 }
 
-// Run builds the environment in the directory above, by its key. A session sends the order: Run builds it only if it
-// has the key of the instance. path has the tools. The output of the tools goes to the log. An error means that there
-// is no result.
-func (b Build) Run(ctx context.Context, files Files, instance, above, path string) error {
+// Key is that of the environment; of a set-up, the key of the build.
+func (b Build) Key() string {
+	if b.SetUp != nil {
+		return b.SetUp.Key()
+	}
+	return b.Order.Key()
+}
+
+// Run builds the environment, or runs the set-up. A session sends the order of an environment: Run builds it only if it
+// has the key of the instance. The output of the tools goes to the log. An error means that there is no result.
+func (b Build) Run(ctx context.Context, files Files, instance string, place Place) error {
 	if err := files.check(); err != nil {
 		return err
 	}
@@ -38,49 +54,74 @@ func (b Build) Run(ctx context.Context, files Files, instance, above, path strin
 	if err == nil {
 		err = checkVersion(b.Version)
 	}
-	key := b.Order.Key()
-	if err == nil && paths.EnvironmentInstance(key) != instance {
-		err = fmt.Errorf("the order is that of the environment %s: it cannot be %s", key, instance)
+	if err == nil && paths.EnvironmentInstance(b.Key()) != instance {
+		err = fmt.Errorf("the order is that of the environment %s: it cannot be %s", b.Key(), instance)
 	}
-	dir := filepath.Join(above, key)
 	built := Built{Version: Version}
-	if err == nil {
-		err = b.build(ctx, dir, path, files[paths.OutputFile])
-		built.Bytes = disk.Taken(context.WithoutCancel(ctx), []string{dir}, math.MaxInt64)
-		if err == nil && built.Bytes > b.Bytes {
-			err = errors.Join(b.tooLarge(), environment.Discard(dir))
-		}
+	switch {
+	case err != nil:
+	case b.SetUp != nil:
+		err = b.setUp(ctx, place, files[paths.OutputFile], &built)
+	default:
+		err = b.build(ctx, place, files[paths.OutputFile], &built)
 	}
 	built.Failure = failure(err, Failed)
 	return files.report(&built)
 }
 
-// errTooLarge is why a build was ended.
-var errTooLarge = errors.New("too large")
+// host is where the build finds its tools, and the variables of all builds.
+func (b Build) host(programs sandbox.Programs) environment.Host {
+	env := programs.Env()
+	if b.Sandbox != nil {
+		programs.First = b.Sandbox.Path
+		maps.Copy(env, b.Sandbox.Env)
+	}
+	return environment.Host{Path: programs.Path(), Env: env}
+}
 
-// build ends the build when its files take more than b.Bytes.
-func (b Build) build(ctx context.Context, dir, path string, output *os.File) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	watched := make(chan struct{})
-	go func() {
-		defer close(watched)
-		if disk.Watch(ctx, []string{dir, os.TempDir()}, b.Bytes, func(int64) {}) {
-			cancel(errTooLarge)
-		}
-	}()
-	err := environment.Build(ctx, environment.Host{Path: path}, b.Order, dir, &lastOutput{file: output})
-	cancel(nil)
-	<-watched
-	if err != nil && errors.Is(context.Cause(ctx), errTooLarge) {
-		return b.tooLarge()
+// build builds the environment.
+func (b Build) build(ctx context.Context, place Place, output *os.File, built *Built) (err error) {
+	dir := filepath.Join(place.Environments, b.Key())
+	built.Bytes, err = b.bounded(ctx, []string{dir}, func(ctx context.Context) error {
+		return environment.Build(ctx, b.host(place.Programs), b.Order, dir, &lastOutput{file: output})
+	})
+	if errors.Is(err, errTooLarge) {
+		err = errors.Join(err, environment.Discard(dir))
 	}
 	return err
 }
 
-func (b Build) tooLarge() error {
-	return fmt.Errorf("the environment takes more than %d bytes: need fewer packages, or raise max_bytes of [environments] in "+
-		"runner.toml", b.Bytes)
+// bounded returns how many bytes the files in dirs take on the disk after do, which it ends when they take more than
+// b.Bytes.
+func (b Build) bounded(ctx context.Context, dirs []string, do func(context.Context) error) (int64, error) {
+	within, cancel := context.WithCancelCause(ctx)
+	watched := goWatch(within, append(dirs, os.TempDir()), b.Bytes, cancel)
+	err := do(within)
+	cancel(nil)
+	<-watched
+	taken := disk.Taken(context.WithoutCancel(ctx), dirs, math.MaxInt64)
+	if err == nil && taken > b.Bytes || err != nil && errors.Is(context.Cause(within), errTooLarge) {
+		err = fmt.Errorf("the environment %w than %d bytes: need fewer packages, or raise max_bytes of [environments] in "+
+			"runner.toml", errTooLarge, b.Bytes)
+	}
+	return taken, err
 }
+
+// goWatch cancels with errTooLarge when the files in dirs take more than limit bytes. The channel is closed when ctx
+// has ended.
+func goWatch(ctx context.Context, dirs []string, limit int64, cancel func(error)) <-chan struct{} {
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		if disk.Watch(ctx, disk.Files{Dirs: dirs}, limit, func(int64) {}) {
+			cancel(errTooLarge)
+		}
+	}()
+	return watched
+}
+
+// errTooLarge is why a build was ended.
+var errTooLarge = errors.New("takes more")
 
 // maxOutput bounds the log of a build, in bytes.
 const maxOutput = 8 << 20

@@ -40,6 +40,7 @@ type Fetched struct {
 	ID      string   `json:"id"` // of the order
 	Failure *Failure `json:"failure,omitempty"`
 	Commit  string   `json:"commit,omitempty"` // of Ref
+	Tags    string   `json:"tags,omitempty"`   // of a local repository, as workspace.Tags names them
 	Bytes   int64    `json:"bytes"`            // of all mirrors, on the disk
 }
 
@@ -60,6 +61,9 @@ func (f Fetch) Run(ctx context.Context, files Files, dir, credentials string) er
 	}
 	if err == nil {
 		result.Commit, err = f.fetch(ctx, files[paths.BundleFile], dir, credentials)
+	}
+	if err == nil && f.Local {
+		result.Tags, err = workspace.Tags(ctx, filepath.Join(dir, paths.Mirror))
 	}
 	if err == nil {
 		result.Bytes, err = workspace.Size(dir)

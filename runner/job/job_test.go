@@ -14,6 +14,7 @@ import (
 
 	"codex-proxy/runner/environment"
 	"codex-proxy/runner/paths"
+	"codex-proxy/runner/sandbox"
 	"codex-proxy/runner/workspace"
 )
 
@@ -101,12 +102,14 @@ func TestFetchOfABundle(t *testing.T) {
 	f := files(t, Fetch{Version: Version, ID: "1", Local: true, URL: "file://" + repository, Time: time.Minute, Bytes: 1 << 30})
 	bundle, err := os.Create(filepath.Join(t.TempDir(), "bundle"))
 	require.NoError(t, err)
-	require.NoError(t, workspace.WriteBundle(t.Context(), repository, commit, nil, bundle))
+	require.NoError(t, workspace.WriteBundle(t.Context(), workspace.Local{Dir: repository, Commit: commit}, nil, "", bundle))
 	f[paths.BundleFile], err = os.Open(bundle.Name())
 	require.NoError(t, err)
 	require.NoError(t, Fetch{}.Run(t.Context(), f, dir, ""))
 	fetched := result[Fetched](t, f)
-	assert.Equal(t, &Fetched{Version: Version, ID: "1", Commit: commit, Bytes: fetched.Bytes}, fetched)
+	tags, err := workspace.LocalTags(t.Context(), workspace.Local{Dir: repository, Commit: commit})
+	require.NoError(t, err)
+	assert.Equal(t, &Fetched{Version: Version, ID: "1", Commit: commit, Tags: tags, Bytes: fetched.Bytes}, fetched)
 	assert.Greater(t, fetched.Bytes, int64(1000))
 	assert.NoFileExists(t, filepath.Join(dir, paths.Bundle))
 
@@ -130,8 +133,8 @@ func TestBuild(t *testing.T) {
 	for key, want := range map[string]string{
 		paths.EnvironmentInstance(order.Key()): "", "0123456789abcdef": "the order is that of the environment " + order.Key() + ": it cannot be 0123456789abcdef",
 	} {
-		f, dir := files(t, Build{Version, order, 1 << 30}), t.TempDir()
-		require.NoError(t, Build{}.Run(t.Context(), f, key, dir, ""))
+		f, dir := files(t, Build{Version: Version, Order: order, Bytes: 1 << 30}), t.TempDir()
+		require.NoError(t, Build{}.Run(t.Context(), f, key, Place{Environments: dir}))
 		built := result[Built](t, f)
 		if want == "" {
 			assert.Nil(t, built.Failure)
@@ -153,12 +156,37 @@ func TestBuildThatIsTooLarge(t *testing.T) {
 		Manifests: []environment.Manifest{{Path: "environment.yml"}},
 	}
 	t.Setenv("TMPDIR", t.TempDir())
-	f := files(t, Build{Version, order, 4_000_000})
-	require.NoError(t, Build{}.Run(t.Context(), f, paths.EnvironmentInstance(order.Key()), t.TempDir(), "/usr/bin:/bin"))
+	f := files(t, Build{Version: Version, Order: order, Bytes: 4_000_000})
+	require.NoError(t, Build{}.Run(t.Context(), f, paths.EnvironmentInstance(order.Key()), Place{
+		Environments: t.TempDir(), Programs: sandbox.Programs{Usual: "/usr/bin:/bin"},
+	}))
 	assert.Contains(t, result[Built](t, f).Failure.Text, "takes more than 4000000 bytes")
 	info, err := os.Stat(f[paths.OutputFile].Name())
 	require.NoError(t, err)
 	assert.LessOrEqual(t, info.Size(), int64(maxOutput))
+}
+
+// A build finds the programs and the variables of the settings, but for what is the build's own.
+func TestSandboxOfABuild(t *testing.T) {
+	tools := t.TempDir()
+	require.NoError(t, os.WriteFile(tools+"/say", []byte("#!/bin/sh\necho said $WORD $HOME\n"), 0o755))
+	program := filepath.Join(t.TempDir(), "micromamba")
+	require.NoError(t, os.WriteFile(program, []byte("#!/bin/sh\nsay\n"), 0o755))
+	order := environment.Order{
+		Provider: "conda", Tools: []environment.Tool{{Name: "micromamba", Path: program}},
+		Manifests: []environment.Manifest{{Path: "environment.yml"}},
+	}
+	f := files(t, Build{Version: Version, Order: order, Bytes: 1 << 30, Sandbox: &sandbox.Given{
+		Path: []string{tools}, Env: map[string]string{"WORD": "hello", "HOME": "/other"},
+	}})
+	require.NoError(t, Build{}.Run(t.Context(), f, paths.EnvironmentInstance(order.Key()), Place{
+		Environments: t.TempDir(), Programs: sandbox.Programs{Usual: "/usr/bin:/bin"},
+	}))
+	assert.Nil(t, result[Built](t, f).Failure)
+	output, err := os.ReadFile(f[paths.OutputFile].Name())
+	require.NoError(t, err)
+	assert.Contains(t, string(output), "said hello /")
+	assert.NotContains(t, string(output), "/other")
 }
 
 func TestMistakenOrders(t *testing.T) {
@@ -171,7 +199,7 @@ func TestMistakenOrders(t *testing.T) {
 		require.NoError(t, Fetch{}.Run(t.Context(), f, t.TempDir(), ""))
 		assert.Contains(t, result[Fetched](t, f).Failure.Text, want)
 	}
-	assert.ErrorContains(t, Build{}.Run(t.Context(), Files{}, "", "", ""), "start the unit by systemctl")
+	assert.ErrorContains(t, Build{}.Run(t.Context(), Files{}, "", Place{}), "start the unit by systemctl")
 	_, err := Read[Built](strings.NewReader(`{"version":1}`))
 	assert.ErrorContains(t, err, "the job was killed")
 }

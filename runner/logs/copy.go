@@ -14,7 +14,8 @@ const (
 )
 
 // Copy adds the bytes of the pipe to the log, as the given stream, until the pipe's end. It returns ErrLimit if the log
-// is full, and nil at the end. The pipe must be non-blocking, as pipes of os.Pipe are, and stays open.
+// is full, and nil at the end. The pipe must be non-blocking, as pipes of os.Pipe are, and stays open. It may be the
+// master of a pseudoterminal.
 //
 // A read deadline of the pipe ends the copy although others hold the pipe's other end: Copy then adds the bytes that
 // the pipe has at that moment, which its capacity bounds, and returns nil.
@@ -23,10 +24,13 @@ func (w *Writer) Copy(stream Stream, pipe *os.File) error {
 	if err != nil {
 		return fmt.Errorf("cannot read the command's %v: %w", stream, err)
 	}
-	c := w.source(stream)
+	isPipe := false
 	_ = conn.Control(func(fd uintptr) { // a smaller pipe works too
 		_, _ = unix.FcntlInt(fd, unix.F_SETPIPE_SZ, pipeSize)
+		_, err := unix.FcntlInt(fd, unix.F_GETPIPE_SZ, 0)
+		isPipe = err == nil
 	})
+	c := w.source(stream, isPipe)
 	err = conn.Read(func(fd uintptr) bool { return c.drain(int(fd)) })
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		c.rest = pipeSize
@@ -55,7 +59,7 @@ type source struct {
 	err    error
 }
 
-func (w *Writer) source(stream Stream) *source {
+func (w *Writer) source(stream Stream, isPipe bool) *source {
 	c := &source{w: w, stream: stream, finish: func() error { return nil }}
 	c.move = c.splice
 	add := func(p []byte) error { return w.write(stream, p) }
@@ -64,7 +68,7 @@ func (w *Writer) source(stream Stream) *source {
 		s := w.secrets.scrubber(add)
 		c.look(s.write)
 		c.finish = s.close
-	case w.also != nil:
+	case w.also != nil, !isPipe:
 		c.look(add)
 	}
 	return c

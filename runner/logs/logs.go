@@ -58,9 +58,7 @@ const (
 	sparse = 1 << 20
 )
 
-// MaxBytes is the largest size, in bytes, that the two files of a log with the given limit reach together.
-func MaxBytes(limit int64) int64 { return limit + maxIndex(limit) }
-
+// maxIndex is the largest size, in bytes, of the index of a log with the given limit.
 func maxIndex(limit int64) int64 { return (limit + sparse) / recordSize * recordSize }
 
 // A record of the index: the chunk ends before the offset end of the output.

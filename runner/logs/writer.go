@@ -67,16 +67,6 @@ func (w *Writer) Bytes() int64 {
 	return w.last.end
 }
 
-// Sync writes the log to the disk, the output before the index: fdatasync(2).
-func (w *Writer) Sync() error {
-	for _, file := range []*os.File{w.output, w.index} {
-		if err := unix.Fdatasync(int(file.Fd())); err != nil {
-			return fmt.Errorf("cannot write %s to the disk: %w", file.Name(), err)
-		}
-	}
-	return nil
-}
-
 // write adds p to the log. If it does not fit, write adds the part that fits.
 func (w *Writer) write(stream Stream, p []byte) error {
 	w.mu.Lock()

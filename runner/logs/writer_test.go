@@ -95,7 +95,6 @@ func TestCopyKeepsEveryByte(t *testing.T) {
 			both.Go(func() { assert.NoError(t, l.copied(t, Stdout, out)) })
 			both.Go(func() { assert.NoError(t, l.copied(t, Stderr, err)) })
 			both.Wait()
-			require.NoError(t, l.Sync())
 			assert.EqualValues(t, len(out)+len(err), l.Bytes())
 
 			data, streams, last := l.content(t), map[Stream][]byte{}, record{time: before.UnixNano()}
@@ -162,7 +161,7 @@ func TestIndexHasALimit(t *testing.T) {
 	}
 	assert.ErrorIs(t, err, ErrLimit)
 	assert.Len(t, l.records(t), int(maxIndex(limit)/recordSize))
-	assert.LessOrEqual(t, l.Bytes()+maxIndex(limit), MaxBytes(limit))
+	assert.LessOrEqual(t, l.Bytes(), int64(limit))
 }
 
 func TestCopyEndsWhileAnotherProcessHoldsThePipe(t *testing.T) {

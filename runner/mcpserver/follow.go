@@ -10,6 +10,7 @@ import (
 	"codex-proxy/runner/api/wire"
 	"codex-proxy/runner/client"
 	"codex-proxy/runner/logs"
+	"codex-proxy/runner/sessions"
 )
 
 const (
@@ -59,9 +60,13 @@ func (s *Server) follow(ctx context.Context, c *call, id string, n int, b bounds
 	if err != nil {
 		return report{}, err
 	}
-	return report{
+	r := report{
 		Session: id, command: commandOf(state, time.Now()), part: kept.part(ended(state)), Size: kept.end,
-	}, nil
+	}
+	if hint := sessions.OwnProgram(state); hint != "" {
+		r.Notes = append(r.Notes, hint)
+	}
+	return r, nil
 }
 
 // read reads a log until the command has ended, or the time is over, or its sink returns errEnough. Without a time it

@@ -36,7 +36,7 @@ const instructions = `Runs commands in sandboxed sessions that systemd supervise
 run makes a session (from a git repository, or empty) and runs a command in it; pass the session it returns to further
 calls of run and patch: they use the same workspace, one after the other. If a command still runs when a call returns,
 its state is not "ended": call logs with wait to go on. Answers have the end of the output; logs reads any other part
-by offset. A session without commands is closed after a while; cancel closes it at once.`
+by offset. run says what a command has in its sandbox. A session without commands is closed after a while; cancel closes it at once.`
 
 // New returns a Server with its tools.
 func New(settings Settings) *Server {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -161,6 +162,59 @@ func TestSession(t *testing.T) {
 	assert.Contains(t, text, "The command succeeded.")
 	text, _ = a.call("show", map[string]any{"session": id})
 	assert.Contains(t, text, ", closed, ")
+}
+
+// Files that are in no commit go along if the agent asks for them.
+func TestDirty(t *testing.T) {
+	ref := ""
+	a := start(t, func(c *apitest.Command) {
+		ref = c.Of.Ref
+		succeed(c)
+	})
+	dir := t.TempDir()
+	require.NoError(t, exec.Command("git", "init", "--quiet", dir).Run())
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "file"), []byte("x"), 0o600))
+	in := map[string]any{"command": []string{"a"}, "repository": dir}
+	text, _, isError := a.try("run", in)
+	assert.True(t, isError)
+	assert.Contains(t, text, "has no commit yet")
+	in["dirty"] = true
+	a.call("run", in)
+	assert.Len(t, ref, 40)
+}
+
+// Agents write commands as a line, too.
+func TestCommandAsLine(t *testing.T) {
+	var args []string
+	a := start(t, func(c *apitest.Command) {
+		args = c.Of.Commands[0].Args
+		succeed(c)
+	})
+	a.call("run", map[string]any{"command": "make && make test"})
+	assert.Equal(t, []string{"sh", "-c", "make && make test"}, args)
+	for _, command := range []any{"", []string{}, []string{""}} {
+		text, _, isError := a.try("run", map[string]any{"command": command})
+		assert.True(t, isError)
+		assert.Contains(t, text, "command is empty: want the program and its arguments")
+	}
+}
+
+// The agent reads of the sandbox in the description of run, and of the limits as runner.toml has them.
+func TestDescriptionOfTheSandbox(t *testing.T) {
+	settings, err := os.ReadFile("../../packaging/runner/runner.toml")
+	require.NoError(t, err)
+	_, limits, _ := strings.Cut(string(settings), "\n[default]\n")
+	words := strings.Join(strings.Fields(runTool.Description), " ")
+	for setting, text := range map[string]string{
+		`timeout = "30m"`: "30m of time", `memory = "2G"`: "2G of memory", "tasks = 1024": "1024 processes",
+		`output = "64M"`: "64M of output",
+	} {
+		assert.Contains(t, limits, "\n#"+setting+"\n")
+		assert.Contains(t, words, text)
+	}
+	for _, fact := range []string{"/workspace", "HOME", "read-only", "in the background", "with setup"} {
+		assert.Contains(t, words, fact)
+	}
 }
 
 // A patch is the input of the next command.
@@ -344,7 +398,10 @@ func TestRefusals(t *testing.T) {
 		{"run", map[string]any{"command": []string{"a"}, "wait": "9"}, `wait="9": want a time with its unit`},
 		{"run", map[string]any{"command": []string{"a"}, "max_output": 1}, "max_output=1: want 256 to 262144 bytes"},
 		{"run", map[string]any{"command": []string{"a"}, "memory": "2GB"}, `memory="2GB": want a positive number of bytes, such as`},
-		{"run", map[string]any{"command": []string{"a"}, "ref": "x"}, "ref and patch are of a repository: name it, too"},
+		{"run", map[string]any{"command": []string{"a"}, "ref": "x"}, "ref, patch and dirty are of a repository: name it, too"},
+		{"run", map[string]any{"command": []string{"a"}, "repository": "/", "ref": "x", "dirty": true}, "leave it or ref out"},
+		{"run", map[string]any{"command": []string{"a"}, "repository": "https://example.org/a", "dirty": true}, "only a directory with a work tree has changes"},
+		{"run", map[string]any{"command": []string{"a"}, "session": id, "dirty": true}, "dirty is of a new session"},
 		{"run", map[string]any{"command": []string{"a"}, "session": id, "network": true}, "network is of a new session"},
 		{"run", map[string]any{"command": []string{"a"}, "session": "x"}, `"x" is no session: an ID has 16 characters`},
 		{"run", map[string]any{"command": []string{"a"}, "repository": "/nowhere"}, "repository /nowhere is neither a URL nor a directory"},

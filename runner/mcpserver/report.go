@@ -81,6 +81,8 @@ func (c command) sentence() string {
 		return "The command has failed, and its sandbox is held for a shell."
 	case wire.CommandAwaitingStdin:
 		return "The command waits for its standard input."
+	case wire.CommandStarting:
+		return "The command is starting: its workspace and its environment are made."
 	}
 	return fmt.Sprintf("The command is %s; it began %.1f s ago.", c.State, c.Seconds)
 }

@@ -1,6 +1,7 @@
 package mcpserver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,12 +17,20 @@ import (
 )
 
 var runTool = mcp.Tool{
-	Name: "run", Title: "Run a command in a sandbox", Annotations: running,
+	Name: "run", Title: "Run a command in a sandbox", Annotations: running, InputSchema: schema(),
 	Description: `Runs a command in a sandbox, waits for its end, and returns how it ended with the end of its output.
-Without session it makes a new session, whose workspace is a checkout of repository, or empty; the session stays open for
-further calls of run and patch. With session it is the next command there. The sandbox has the programs of the host,
-its own home and /tmp, and no network unless asked for. If wait is over first, the command goes on: call logs. If this
-call is cancelled, so is the command.`,
+Without session it makes a new session; the session stays open for further calls of run and patch. With session it is
+the next command there. The working directory is /workspace: a checkout of repository at its commit, without changes that
+are not committed unless dirty is true, or empty. HOME is /run/codex-home, empty at first: caches of package managers
+begin empty, and stay until the session is closed. /workspace, HOME and /tmp can be written, all else is read-only, and
+/tmp is new for each command. The programs are those of the host in PATH; /home and /root are hidden. With a repository,
+environment is auto: node_modules or a virtual environment made from its lock file, which is read-only; with none, the
+command can install packages itself; with setup, a build has made the repository ready by .codex-runner.toml or its
+manifests, in any language, with packages in the workspace and caches in HOME, which the command can change. There is no
+network unless network is true. All processes of a command end with it, also those in the background: start a server and
+its client in one command. Without limits of its own a command gets those of the administrator: as installed 30m of time,
+2G of memory, 1024 processes, 64M of output. If wait is over first, the command goes on: call logs. If this call is
+cancelled, so is the command.`,
 }
 
 // limits are the limits of a command.
@@ -37,12 +46,13 @@ type limits struct {
 }
 
 type runInput struct {
-	Command     []string          `json:"command" jsonschema:"the program and its arguments; there is no shell: use [\"sh\", \"-c\", \"...\"] for one"`
+	Command     words             `json:"command" jsonschema:"the program and its arguments, without a shell; or a string, which is a line for sh"`
 	Session     string            `json:"session,omitempty" jsonschema:"the session to go on in"`
 	Repository  string            `json:"repository,omitempty" jsonschema:"of a new session: a directory of this host, whose commits count, or a URL"`
 	Ref         string            `json:"ref,omitempty" jsonschema:"of a new session: branch, tag or commit; without it the one of HEAD"`
+	Dirty       bool              `json:"dirty,omitempty" jsonschema:"of a new session: take along the changes of the directory that are not committed, new files too, and not those that git ignores"`
 	Patch       string            `json:"patch,omitempty" jsonschema:"of a new session: a diff to apply to the checkout, as git diff HEAD prints it"`
-	Environment string            `json:"environment,omitempty" jsonschema:"of a new session: auto (the default with a repository), none, venv, uv, conda, micromamba or node"`
+	Environment string            `json:"environment,omitempty" jsonschema:"of a new session: auto (the default with a repository), none, setup (begins with what the set-up of any repository leaves), venv, uv, conda, micromamba or node"`
 	Network     bool              `json:"network,omitempty" jsonschema:"of a new session: let its commands use the network"`
 	Directory   string            `json:"directory,omitempty" jsonschema:"the working directory, relative to the workspace"`
 	Env         map[string]string `json:"env,omitempty" jsonschema:"variables of its environment"`
@@ -77,8 +87,8 @@ func (s *Server) run(ctx context.Context, c *call, in runInput) (report, error) 
 		if notes, err = s.repository(ctx, in, &created); err != nil {
 			return report{}, err
 		}
-	} else if in.Ref != "" || in.Patch != "" {
-		return report{}, errors.New("ref and patch are of a repository: name it, too")
+	} else if in.Ref != "" || in.Patch != "" || in.Dirty {
+		return report{}, errors.New("ref, patch and dirty are of a repository: name it, too")
 	}
 	// A call that is cancelled meanwhile needs the answer, to cancel the command. The daemon fetches a URL before it
 	// answers, and makes no session for a client that has gone.
@@ -102,14 +112,26 @@ func (s *Server) run(ctx context.Context, c *call, in runInput) (report, error) 
 
 // repository sets the repository of a new session by the parameters.
 func (s *Server) repository(ctx context.Context, in runInput, to *wire.NewSession) (notes []string, err error) {
-	found, err := sessions.Source{Client: s.Client, Name: "repository", Where: in.Repository, Ref: in.Ref}.Send(ctx)
+	from := sessions.Source{Client: s.Client, Name: "repository", Where: in.Repository, Ref: in.Ref}
+	if in.Dirty && in.Ref != "" {
+		return nil, errors.New("dirty has the changes of the commit that is checked out: leave it or ref out")
+	}
+	if in.Dirty {
+		from.Changes = sessions.ChangesTaken
+	}
+	found, err := from.Send(ctx)
 	if err != nil {
 		return nil, err
 	}
 	to.Repository, to.Ref = found.Repository, found.Ref
-	if in.Ref == "" && in.Patch == "" && found.Changed(ctx) {
+	to.Commands[0].Directory = cmp.Or(to.Commands[0].Directory, found.Within)
+	if in.Ref == "" && in.Patch == "" && !in.Dirty && found.Changed(ctx) {
 		notes = append(notes, "The directory has changes that are not committed, and the command ran without them: "+
-			"pass them as patch (git diff HEAD).")
+			"dirty takes them along.")
+	}
+	if found.LFS(ctx) {
+		notes = append(notes, "The repository has files in Git LFS, and the workspace has their pointers: "+
+			"`git lfs pull` with the network fetches them.")
 	}
 	return notes, nil
 }
@@ -186,7 +208,7 @@ func (in runInput) command() (wire.NewCommand, error) {
 // onlySession refuses parameters of a new session.
 func (in runInput) onlySession() error {
 	for name, set := range map[string]bool{
-		"repository": in.Repository != "", "ref": in.Ref != "", "patch": in.Patch != "",
+		"repository": in.Repository != "", "ref": in.Ref != "", "patch": in.Patch != "", "dirty": in.Dirty,
 		"environment": in.Environment != "", "network": in.Network, "close": in.Close,
 	} {
 		if set {

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"codex-proxy/runner/session"
+	"codex-proxy/test/nightly"
 )
 
 func exited(status int) *session.Result { return &session.Result{Exited: true, Status: status} }
@@ -130,7 +131,7 @@ func anyFacts(random *rand.Rand) Facts {
 func TestEveryEndHasAnOutcome(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	seen := map[Word]bool{}
-	for range 50_000 {
+	for range nightly.Or(50_000, 10_000) {
 		f := anyFacts(random)
 		o := Decide(f)
 		seen[o.Word] = true

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Git runs git with arguments and a standard input in the root of the tree, with LC_ALL=C and without settings of the
-// tree. An error is about the start of git; a status other than 0 is no error.
+// Git runs git with arguments and a standard input in the root of the tree, with LC_ALL=C, and without settings that
+// the maker of the patch has chosen. An error is about the start of git; a status other than 0 is no error.
 type Git interface {
 	Run(ctx context.Context, stdin []byte, args ...string) (Output, error)
 }
@@ -70,7 +70,27 @@ func (p *Patch) Apply(ctx context.Context, git Git, tree *os.Root) (Result, erro
 	return Applied, nil
 }
 
-// A runner runs git for one call of Apply.
+// ApplyToIndex applies the patch to the index of git, wholly or not at all, and to no file. It takes no patch that
+// moves a file. The error is an *Error if the patch is refused.
+func (p *Patch) ApplyToIndex(ctx context.Context, git Git) error {
+	for i := range p.Files {
+		if f := &p.Files[i]; f.Copied || f.Old != "" && f.New != "" && f.Old != f.New {
+			return &Error{Reason: Unsupported, File: f.New, Line: f.Line, Text: "it moves or copies a file",
+				Remedy: "make the patch with `git diff --no-renames`"}
+		}
+	}
+	g := runner{ctx: ctx, git: git, patch: p}
+	if err := g.compare(); err != nil {
+		return err
+	}
+	refused, err := g.apply("--cached")
+	if err != nil || refused == nil {
+		return err
+	}
+	return p.rejected(*refused)
+}
+
+// A runner runs git for one call.
 type runner struct {
 	ctx   context.Context
 	git   Git

@@ -145,7 +145,10 @@ func TestPatchesOfGit(t *testing.T) {
 			require.NoError(r.t, os.Remove(filepath.Join(r.dir, "src/link")))
 			r.write("src/link", "x\n")
 		}},
-		"no prefix lines": {change: func(r tree) { r.write("numbers", lines+"x\n") }, options: []string{"--src-prefix=i/", "--dst-prefix=w/"}},
+		"a binary file":     {change: func(r tree) { r.write("bin\n\xff", "\x00\x01\xff") }, options: []string{"--binary"}},
+		"large binary file": {change: func(r tree) { r.write("bin", strings.Repeat("\x00\x01\xff", 10_000)) }, options: []string{"--binary"}},
+		"text to binary":    {change: func(r tree) { r.write("src/main.py", "\x00") }, options: []string{"--binary"}},
+		"no prefix lines":   {change: func(r tree) { r.write("numbers", lines+"x\n") }, options: []string{"--src-prefix=i/", "--dst-prefix=w/"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newTree(t)

@@ -23,7 +23,14 @@ func check(f *File) error {
 			Text:   "it turns a file into a symbolic link or back",
 			Remedy: "make the patch with `git diff`, which removes the one and adds the other"}
 	}
-	if f.New != "" && isLink && len(f.Hunks) > 0 {
+	if f.New == "" || !isLink {
+		return nil
+	}
+	if f.Binary || isGitFile(f.New) {
+		return &Error{Reason: Unsupported, File: f.New, Line: f.Line, Text: "it would be a symbolic link that git refuses",
+			Remedy: "leave it out of the patch"}
+	}
+	if len(f.Hunks) > 0 {
 		return checkNewTarget(f)
 	}
 	return nil
@@ -47,6 +54,12 @@ func checkPath(f *File, name string) error {
 
 // isGit is true of .git in any case, as for git.
 func isGit(part string) bool { return strings.EqualFold(part, ".git") }
+
+// isGitFile is true of files that git reads in a tree: git follows no link there (git-fsck(1), gitmodulesSymlink).
+func isGitFile(name string) bool {
+	base := strings.ToLower(path.Base(name))
+	return slices.Contains([]string{".gitmodules", ".gitattributes", ".gitignore", ".mailmap"}, base)
+}
 
 // checkNewTarget checks a symbolic link if the patch has its target.
 func checkNewTarget(f *File) error {

@@ -133,7 +133,9 @@ func (h *header) extended() (bool, error) {
 	case "similarity index ", "dissimilarity index ":
 	case "--- ":
 		return false, h.content()
-	case "GIT binary patch", "Binary files ":
+	case "GIT binary patch":
+		return false, h.binaryContent()
+	case "Binary files ":
 		return false, h.binary(h.both)
 	default:
 		return false, nil

@@ -59,7 +59,7 @@ func (c *linkChecker) check(f *File) error {
 	switch {
 	case len(f.Hunks) > 0 && f.NewMode == symlinkMode:
 		return nil // Parse has checked the target
-	case len(f.Hunks) > 0:
+	case len(f.Hunks) > 0 || f.Binary:
 		return &Error{Reason: LinkLeaves, File: f.Path(), Line: f.Line,
 			Text:   "it is a symbolic link, and the patch does not say so",
 			Remedy: "make the patch with `git diff`, which writes its mode, 120000"}

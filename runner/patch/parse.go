@@ -64,7 +64,7 @@ func (p *parser) file() (file *File, err error) {
 	default:
 		return nil, nil
 	}
-	for err == nil && strings.HasPrefix(p.line(), "@@ -") {
+	for err == nil && !file.Binary && strings.HasPrefix(p.line(), "@@ -") {
 		var h Hunk
 		if h, err = p.hunk(file); err == nil {
 			file.Hunks = append(file.Hunks, h)
@@ -74,6 +74,6 @@ func (p *parser) file() (file *File, err error) {
 }
 
 func (p *parser) binary(file string) *Error {
-	return &Error{Reason: Binary, File: file, Line: p.at + 1, Text: "it changes a binary file",
-		Remedy: "commit the change and run that commit"}
+	return &Error{Reason: Binary, File: file, Line: p.at + 1, Text: "it changes a binary file, without its content",
+		Remedy: "make the patch with `git diff --binary`"}
 }

@@ -28,6 +28,7 @@ type File struct {
 	// modes.
 	OldMode, NewMode string
 	Copied           bool // Old remains
+	Binary           bool // it is a binary file, without hunks
 	Line             int  // of the patch, where the part begins; the first is 1
 	Hunks            []Hunk
 }

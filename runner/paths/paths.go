@@ -49,10 +49,16 @@ const (
 	Repositories = "/run/codex-repository"
 	// Credentials is CREDENTIALS_DIRECTORY in the sandboxes of sessions and of repositories.
 	Credentials = "/run/codex-credentials"
+	// Home is HOME of sessions and of set-ups: files that a set-up leaves there may have this path in them.
+	Home = "/run/codex-home"
 	// Repository is the state of the session's repository, and Environments has the environments of its owner by their
 	// keys, as sandboxes see them. A build sees its own one alone there.
 	Repository   = "/repository"
 	Environments = "/environments"
+	// Toolchains has the toolchains of the host that a sandbox hides otherwise, by their paths. ToolchainMounts has
+	// the mounts there, by the instances of units: root alone may enter it, as homes are closed to other users.
+	Toolchains      = "/toolchains"
+	ToolchainMounts = Sessions + "/toolchains"
 	// SystemControl is where systemd keeps the properties of SetUnitProperties with runtime=true
 	// (org.freedesktop.systemd1(5)), UNIT.d/50-PROPERTY.conf, until the next boot.
 	SystemControl = "/run/systemd/system.control"
@@ -60,6 +66,9 @@ const (
 	// not remove the file with the unit.
 	LogFields = "/run/systemd/units/log-extra-fields:"
 )
+
+// Settings is where the packages install runner.toml.
+const Settings = "/etc/codex-runner/runner.toml"
 
 // UnitProgram is the installed program of the units that the daemon starts.
 const UnitProgram = "/usr/lib/codex-runner/codex-runner-unit"
@@ -107,6 +116,9 @@ const (
 	ArtifactsFile = "artifacts"
 	RecordFile    = "record"   // Record of the slot, read and then replaced
 	TenantFile    = "tenant"   // Tenant of the slot, if the workspace is to be made anew
+	SnapshotFile  = "snapshot" // Left of the snapshot that the session begins with, if that is there
+	ChangesFile   = "changes"  // Tree of the slot, if the workspace is mounted over it
+	HomeFile      = "home"     // HomeDir of the session, if HOME is mounted over it
 	PreviousFile  = "previous" // Previous of the slot, a directory, if it is of the same repository
 	MemoryFile    = "memory"   // memory.events of the unit's cgroup, if the kernel counts there
 	TasksFile     = "tasks"    // pids.events, if the kernel counts there
@@ -115,12 +127,16 @@ const (
 
 // Names in the directory of a session in Sessions.
 const (
-	WorkspaceLink  = "workspace"  // to the tree of its slot
+	WorkspaceLink  = "workspace"  // to the tree of its slot, or to Merged
+	HomeLink       = "home"       // to the HomeDir of the session, or to MergedHome
 	RepositoryLink = "repository" // to the state of its repository, if it has one
 	// EnvironmentsLink leads to the environments that its command may use, if it may use any.
 	EnvironmentsLink = "environments"
-	CommandNumber    = "command" // the number of the command that runs
-	Refusal          = "refusal" // why the start failed before the main process ran
+	// Passwd and Group are the lists of users and of groups that the session sees.
+	Passwd        = "passwd"
+	Group         = "group"
+	CommandNumber = "command" // the number of the command that runs
+	Refusal       = "refusal" // why the start failed before the main process ran
 	// CredentialsName is the directory with the secrets of the session; of a repository in Repositories, with its
 	// credentials.
 	CredentialsName = "credentials"
@@ -200,6 +216,19 @@ func CheckOwner(owner string) error {
 	return nil
 }
 
+// SnapshotOwner is the directory of the snapshots of a user, by user ID, in EnvironmentStates.
+func SnapshotOwner(user string) string { return "setup-" + user }
+
+// BuildDir is the directory of a build that runs: in Sessions for its links, in EnvironmentStates for its files.
+func BuildDir(instance string) string { return "build-" + instance }
+
+// HomeDir is the directory of the home of a session, in Workspaces. The state directory would not do: systemd may mount
+// it with another owner on the disk and without programs.
+func HomeDir(id string) string { return "home-" + id }
+
+// HomeWork is the work directory of a mount over the home of a session, in Workspaces.
+func HomeWork(id string) string { return "work-" + id }
+
 // CheckKey returns an error if key is not the key of a repository.
 func CheckKey(key string) error {
 	if !keyPattern.MatchString(key) {
@@ -231,6 +260,9 @@ func ControlDir(id string) string { return filepath.Join("sessions", id) }
 // SessionUnit is the unit that runs the commands of a session.
 func SessionUnit(id string) string { return "codex-session@" + id + ".service" }
 
+// SessionUser is the user of the units of a session, User= of the unit.
+func SessionUser(id string) string { return "cs-" + id }
+
 // OnlineUnit is SessionUnit with the network.
 func OnlineUnit(id string) string { return "codex-session-online@" + id + ".service" }
 
@@ -254,6 +286,9 @@ func OnlineEnvironmentUnit(key string) string {
 	return "codex-environment-online@" + EnvironmentInstance(key) + ".service"
 }
 
+// BuildUser is the user of the units of an environment, User= of the unit.
+func BuildUser(instance string) string { return "ce-" + instance }
+
 // SweepUnit removes something: a session, repository or environment by its ID or key, or a slot by its number.
 func SweepUnit(what, name string) string { return "codex-sweep@" + what + "-" + name + ".service" }
 
@@ -269,8 +304,23 @@ const (
 	Settled = "+"
 	// Previous is the Tree of the session before, until the end of the next command.
 	Previous = "previous"
+	// Merged and MergedHome are where the workspace and HOME of a session are mounted that has begun with a snapshot.
+	// Tree has the changes of the former then.
+	Merged     = "merged"
+	MergedHome = "home"
+	// Work is the work directory of these mounts (overlayfs, "workdir").
+	Work = "work"
 	// SlotRepository has the key of the repository of that session, or nothing.
 	SlotRepository = "repository"
+)
+
+// Names in a snapshot, which has the files of a set-up.
+const (
+	Checkout     = "workspace" // the checkout, without .git
+	SetUpHome    = "home"
+	Left         = "left"     // has the key of the set-up as it is after it: it may have made inputs of its own
+	Whole        = "whole"    // has the key, if all else is there
+	SnapshotPart = "snapshot" // a snapshot that is made, in the state of its build
 )
 
 // Names in the state of a repository.

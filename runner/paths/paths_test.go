@@ -21,6 +21,8 @@ func TestUnitHasThesePaths(t *testing.T) {
 		"BindReadOnlyPaths=-" + Sessions + "/%i/" + CredentialsName + ":" + Credentials,
 		"Environment=CREDENTIALS_DIRECTORY=" + Credentials,
 		"BindPaths=-" + Sessions + "/%i/" + WorkspaceLink + ":" + Workspace,
+		"BindPaths=-" + Sessions + "/%i/" + HomeLink + ":" + Home,
+		"Environment=HOME=" + Home,
 		"BindReadOnlyPaths=-" + Sessions + "/%i/" + RepositoryLink + ":" + Repository,
 		"BindReadOnlyPaths=-" + Sessions + "/%i/" + EnvironmentsLink + ":" + Environments,
 		"WorkingDirectory=-" + Workspace,
@@ -46,7 +48,7 @@ func TestJobsHaveThesePaths(t *testing.T) {
 			"ExecStart=" + UnitProgram + " environment-build %i",
 			"ExecStopPost=+" + UnitProgram + " environment-publish %i",
 			"StateDirectory=codex-environment-build/%i",
-			"BindPaths=" + PrivateStates + "/codex-environment-build/%i:" + Environments,
+			"BindPaths=-" + Sessions + "/" + BuildDir("%i") + "/" + EnvironmentsLink + ":" + Environments,
 		},
 		strings.Replace(SweepUnit("", ""), "-.service", ".service", 1): {"ExecStart=" + UnitProgram + " sweep %i"},
 	} {

@@ -33,6 +33,7 @@ func give(d dir, owner owner) error {
 type gift struct {
 	to    owner
 	plain bool // refuse other things than files, directories and links
+	drop  bool // remove other things than files, directories and links
 }
 
 // all gives the entries of a directory and the directory itself. at is its path in the tree.
@@ -58,8 +59,13 @@ func (g gift) all(d dir, at string, depth int) error {
 
 func (g gift) entry(d dir, entry os.DirEntry, at string, depth int) error {
 	if !entry.IsDir() {
-		if kind := entry.Type(); g.plain && !kind.IsRegular() && kind != fs.ModeSymlink {
+		kind := entry.Type()
+		odd := !kind.IsRegular() && kind != fs.ModeSymlink
+		switch {
+		case odd && g.plain:
 			return fmt.Errorf("%.200q is no file, directory or link", at)
+		case odd && g.drop:
+			return d.remove(entry.Name())
 		}
 		return chownAt(d, entry.Name(), g.to)
 	}

@@ -20,12 +20,12 @@ const (
 )
 
 // lendSecrets gives a session the secrets of the daemon.
-func (h Host) lendSecrets(id string) error {
-	user, err := userOf(filepath.Join(h.SessionStates, id))
+func (s sessionUnit) lendSecrets() error {
+	user, err := userOf(filepath.Join(s.SessionStates, s.id))
 	if err != nil {
 		return err
 	}
-	return h.lend(paths.SecretsDir(id), filepath.Join(h.session(id), paths.CredentialsName), paths.CredentialPrefix,
+	return s.lend(paths.SecretsDir(s.id), filepath.Join(s.dir(), paths.CredentialsName), paths.CredentialPrefix,
 		user)
 }
 

@@ -23,22 +23,26 @@ const bootID = "/proc/sys/kernel/random/boot_id"
 // systemd have left at its start. It takes the facts from the environment (ExecStopPost= in systemd.exec(5)) and from
 // the unit's cgroup. A command ends once: an existing record stays, and is an error.
 func (h Host) End(id string, getenv func(string) string) error {
-	if err := paths.CheckID(id); err != nil {
+	s, err := h.session(id)
+	if err != nil {
 		return err
 	}
-	state, number, err := h.running(id)
+	state, number, err := s.running()
 	if err != nil {
-		return errors.Join(err, h.clean(id))
+		return errors.Join(err, s.clean())
 	}
 	defer state.Close()
-	tree, _ := os.Readlink(filepath.Join(h.session(id), paths.WorkspaceLink))
-	ended, err := h.facts(id, getenv)
+	tree, _ := os.Readlink(filepath.Join(s.dir(), paths.WorkspaceLink))
+	ended, err := s.facts(getenv)
+	if filepath.Base(tree) == paths.Merged {
+		err = errors.Join(err, s.OnHost(func() error { return sessionFiles{s}.unmount(filepath.Dir(tree)) }))
+	}
 	// The record is last: after it the daemon sets the limits of the next command, which clean must not remove.
-	err = errors.Join(err, h.clean(id))
+	err = errors.Join(err, s.clean())
 	if ended == nil {
 		return err
 	}
-	return errors.Join(err, h.record(state, id, number, ended), removePrevious(tree))
+	return errors.Join(err, s.record(state, number, ended), removePrevious(tree))
 }
 
 // removePrevious removes the tree of the session before, which nothing needs after a checkout. No request waits for it.
@@ -49,12 +53,12 @@ func removePrevious(tree string) error {
 	return workspace.Remove(filepath.Join(filepath.Dir(tree), paths.Previous))
 }
 
-func (h Host) record(state dir, id string, number int, ended []byte) error {
+func (s sessionUnit) record(state dir, number int, ended []byte) error {
 	daemon, err := ownerOf(state.File)
 	if err != nil {
 		return err
 	}
-	command, err := state.sub(paths.CommandDir(id, number))
+	command, err := state.sub(paths.CommandDir(s.id, number))
 	if err != nil {
 		return fmt.Errorf("cannot find the command that has ended: %w", err)
 	}
@@ -65,12 +69,12 @@ func (h Host) record(state dir, id string, number int, ended []byte) error {
 	return nil
 }
 
-func (h Host) facts(id string, getenv func(string) string) ([]byte, error) {
+func (s sessionUnit) facts(getenv func(string) string) ([]byte, error) {
 	boot, err := os.ReadFile(bootID)
 	if err != nil {
 		return nil, fmt.Errorf("cannot find the ID of this boot: %w", err)
 	}
-	refusal, err := os.ReadFile(filepath.Join(h.session(id), paths.Refusal))
+	refusal, err := os.ReadFile(filepath.Join(s.dir(), paths.Refusal))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
@@ -83,15 +87,15 @@ func (h Host) facts(id string, getenv func(string) string) ([]byte, error) {
 		Boot:          strings.TrimSpace(string(boot)),
 		Time:          time.Now(),
 		Refusal:       string(refusal),
-		OOMKills:      h.count("memory.events", "oom_kill"),
-		TaskLimit:     h.count("pids.events", "max"),
-		MemoryPeak:    h.count("memory.peak", ""),
+		OOMKills:      s.count("memory.events", "oom_kill"),
+		TaskLimit:     s.count("pids.events", "max"),
+		MemoryPeak:    s.count("memory.peak", ""),
 	})
 }
 
 // count returns a counter of the unit's cgroup. It is 0 without the controller.
-func (h Host) count(file, key string) uint64 {
-	text, _ := os.ReadFile(filepath.Join(h.Cgroup, file))
+func (s sessionUnit) count(file, key string) uint64 {
+	text, _ := os.ReadFile(filepath.Join(s.Cgroup, file))
 	return session.Counter(string(text), key)
 }
 
@@ -116,21 +120,22 @@ func (d dir) publish(name string, content []byte, owner owner) error {
 	return nil
 }
 
-func (h Host) clean(id string) error {
+func (s sessionUnit) clean() error {
 	return errors.Join(
-		h.removeSocket(id),
-		os.RemoveAll(h.session(id)),
-		os.RemoveAll(filepath.Join(h.SystemControl, paths.SessionUnit(id)+".d")),
-		os.RemoveAll(filepath.Join(h.SystemControl, paths.OnlineUnit(id)+".d")),
+		s.removeSocket(),
+		lender{s.Host}.takeBackToolchains(s.id),
+		os.RemoveAll(s.dir()),
+		os.RemoveAll(filepath.Join(s.SystemControl, paths.SessionUnit(s.id)+".d")),
+		os.RemoveAll(filepath.Join(s.SystemControl, paths.OnlineUnit(s.id)+".d")),
 	)
 }
 
-func (h Host) removeSocket(id string) error {
-	runtime, err := openDir(h.RuntimeDir)
+func (s sessionUnit) removeSocket() error {
+	runtime, err := openDir(s.RuntimeDir)
 	if err == nil {
 		defer runtime.Close()
 		var place dir
-		if place, err = runtime.sub(paths.ControlDir(id)); err == nil {
+		if place, err = runtime.sub(paths.ControlDir(s.id)); err == nil {
 			defer place.Close()
 			err = place.remove(paths.ControlSocket)
 		}

@@ -28,7 +28,10 @@ func newBuildBed(t *testing.T) *buildBed {
 	top := t.TempDir()
 	b.PrivateStates, b.StateLinks = top+"/private", top
 	b.instance = paths.EnvironmentInstance(b.order.Key())
-	b.dir = filepath.Join(b.PrivateStates, buildState, b.instance, b.order.Key())
+	b.dir = filepath.Join(b.environments(), paths.BuildDir(b.instance), b.order.Key())
+	state := filepath.Join(b.PrivateStates, buildState, b.instance)
+	require.NoError(t, os.MkdirAll(state, 0o755))
+	require.NoError(t, os.Chown(state, user.uid, user.gid))
 	require.NoError(t, os.MkdirAll(b.environments(), 0o711))
 	require.NoError(t, os.MkdirAll(b.dir+"x", 0o755), "of an earlier build")
 	orders := filepath.Join(b.StateDir, paths.EnvironmentDir(b.instance))

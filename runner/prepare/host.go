@@ -27,7 +27,12 @@ type Host struct {
 	StateLinks    string // paths.StateLinks
 	SystemControl string // paths.SystemControl
 	LogFields     string // paths.LogFields
-	Cgroup        string // of the unit, cgroups(7); "" if it has none
+	Etc           string // has passwd(5) and group(5)
+	Settings      string // paths.Settings
+	// ToolchainMounts is paths.ToolchainMounts.
+	ToolchainMounts string
+	OnHost          func(f func() error) error // OnHost of this package
+	Cgroup          string                     // of the unit, cgroups(7); "" if it has none
 }
 
 // Installed is the installed system.
@@ -36,8 +41,9 @@ func Installed() Host {
 		StateDir: paths.StateDir, RuntimeDir: paths.RuntimeDir, Sessions: paths.Sessions, Repositories: paths.Repositories,
 		SessionStates: paths.SessionStates, Workspaces: paths.Workspaces,
 		PrivateStates: paths.PrivateStates, StateLinks: paths.StateLinks, SystemControl: paths.SystemControl,
-		LogFields: paths.LogFields,
-		Cgroup:    ownCgroup(),
+		LogFields: paths.LogFields, Etc: "/etc", Settings: paths.Settings, ToolchainMounts: paths.ToolchainMounts,
+		OnHost: OnHost,
+		Cgroup: ownCgroup(),
 	}
 }
 
@@ -55,17 +61,27 @@ func ownCgroup() string {
 	return ""
 }
 
-// session is the directory of the session that only root can change.
-func (h Host) session(id string) string { return filepath.Join(h.Sessions, id) }
+// sessionUnit is the unit of one session. Its ID has been checked.
+type sessionUnit struct {
+	Host
+
+	id string
+}
+
+// session returns the unit of a session.
+func (h Host) session(id string) (sessionUnit, error) { return sessionUnit{h, id}, paths.CheckID(id) }
+
+// dir is the directory of the session that only root can change.
+func (s sessionUnit) dir() string { return filepath.Join(s.Sessions, s.id) }
 
 // current opens the directory of the daemon's state, which the daemon owns, and returns the number of the command to
 // run.
-func (h Host) current(id string) (state dir, number int, err error) {
-	state, err = openDir(h.StateDir)
+func (s sessionUnit) current() (state dir, number int, err error) {
+	state, err = openDir(s.StateDir)
 	if err != nil {
 		return dir{}, 0, fmt.Errorf("cannot open the state of the daemon: %w", err)
 	}
-	text, err := state.read(filepath.Join(paths.SessionDir(id), paths.Current), 16)
+	text, err := state.read(filepath.Join(paths.SessionDir(s.id), paths.Current), 16)
 	if err == nil {
 		number, err = paths.ParseCommand(strings.TrimSuffix(string(text), "\n"))
 	}
@@ -77,8 +93,8 @@ func (h Host) current(id string) (state dir, number int, err error) {
 }
 
 // begin makes the session's directory, with the number of the command.
-func (h Host) begin(id string, number int) error {
-	path := h.session(id)
+func (s sessionUnit) begin(number int) error {
+	path := s.dir()
 	if err := os.RemoveAll(path); err != nil {
 		return err
 	}
@@ -89,14 +105,14 @@ func (h Host) begin(id string, number int) error {
 }
 
 // running returns the number of the command that begin has noted; without a note, of the command to run.
-func (h Host) running(id string) (state dir, number int, err error) {
-	text, err := os.ReadFile(filepath.Join(h.session(id), paths.CommandNumber))
+func (s sessionUnit) running() (state dir, number int, err error) {
+	text, err := os.ReadFile(filepath.Join(s.dir(), paths.CommandNumber))
 	if err != nil {
-		return h.current(id)
+		return s.current()
 	}
 	if number, err = paths.ParseCommand(string(text)); err != nil {
 		return dir{}, 0, err
 	}
-	state, err = openDir(h.StateDir)
+	state, err = openDir(s.StateDir)
 	return state, number, err
 }

@@ -26,56 +26,63 @@ const barrierBound = 10 * time.Second
 // main process through systemd, makes the control socket, gives the session its slot, and links it for BindPaths= of
 // the unit. The reason of an error is kept for End. A command that has run before is an error.
 func (h Host) Prepare(ctx context.Context, id string, notifier *notify.Notifier) error {
-	if err := paths.CheckID(id); err != nil {
+	s, err := h.session(id)
+	if err != nil {
 		return err
 	}
-	state, number, err := h.current(id)
+	state, number, err := s.current()
 	if err != nil {
 		return err
 	}
 	defer state.Close()
-	if err := h.begin(id, number); err != nil {
+	if err := s.begin(number); err != nil {
 		return fmt.Errorf("cannot make the directory of the session: %w", err)
 	}
-	if err := h.prepare(ctx, id, number, state, notifier); err != nil {
-		refusal := filepath.Join(h.session(id), paths.Refusal)
+	if err := s.prepare(ctx, number, state, notifier); err != nil {
+		refusal := filepath.Join(s.dir(), paths.Refusal)
 		return errors.Join(err, os.WriteFile(refusal, []byte(err.Error()), 0o600))
 	}
 	return nil
 }
 
-func (h Host) prepare(ctx context.Context, id string, number int, state dir, notifier *notify.Notifier) error {
+func (s sessionUnit) prepare(ctx context.Context, number int, state dir, notifier *notify.Notifier) error {
 	files := inheritance{}
 	defer files.close()
-	spec, err := h.openFiles(files, state, paths.CommandDir(id, number))
+	spec, err := s.openFiles(files, state, paths.CommandDir(s.id, number))
 	if err != nil {
 		return err
 	}
-	if files[paths.ControlFile], err = h.listen(id); err != nil {
+	if files[paths.ControlFile], err = s.listen(); err != nil {
 		return fmt.Errorf("cannot make the control socket: %w", err)
 	}
-	if err := h.lease(files, id, spec); err != nil {
+	if err := s.lease(files, spec); err != nil {
 		return fmt.Errorf("cannot give slot %d to the session: %w", spec.Slot, err)
 	}
-	if err := h.lendSecrets(id); err != nil {
+	if err := s.lendSecrets(); err != nil {
 		return fmt.Errorf("cannot give its secrets to the session: %w", err)
+	}
+	if err := s.lendAccount(spec.Owner); err != nil {
+		return fmt.Errorf("cannot name the user of the session: %w", err)
 	}
 	if spec.Repository != "" {
 		// The unit of the session hides its target from this process (DynamicUser= in systemd.exec(5)).
-		link := filepath.Join(h.session(id), paths.RepositoryLink)
+		link := filepath.Join(s.dir(), paths.RepositoryLink)
 		if err := os.Symlink(filepath.Join(paths.RepositoryStates, spec.Repository), link); err != nil {
 			return err
 		}
 	}
-	if err := h.lendEnvironments(id, spec.Environment); err != nil {
+	if err := s.lendEnvironments(spec.Environment); err != nil {
 		return fmt.Errorf("cannot give the environments to the session: %w", err)
 	}
-	h.openCounters(files)
+	if err := (lender{s.Host}).lendToolchains(s.id, int(spec.Owner)); err != nil {
+		return fmt.Errorf("cannot give the toolchains to the session: %w", err)
+	}
+	s.openCounters(files)
 	return files.pass(ctx, notifier)
 }
 
 // openFiles opens and makes the files of the command, and reads its specification.
-func (h Host) openFiles(files inheritance, state dir, path string) (*session.Spec, error) {
+func (s sessionUnit) openFiles(files inheritance, state dir, path string) (*session.Spec, error) {
 	daemon, err := ownerOf(state.File)
 	if err != nil {
 		return nil, err
@@ -93,7 +100,7 @@ func (h Host) openFiles(files inheritance, state dir, path string) (*session.Spe
 		return nil, err
 	}
 	optional := map[string]string{paths.StdinFile: filepath.Join(path, paths.Stdin)}
-	if spec.Workspace != nil {
+	if spec.Workspace != nil || session.IsDiff(spec.Args) {
 		optional[paths.PatchFile] = filepath.Join(filepath.Dir(path), paths.Patch)
 	}
 	for name, file := range optional {
@@ -116,8 +123,8 @@ func (h Host) openFiles(files inheritance, state dir, path string) (*session.Spe
 }
 
 // listen makes the control socket, which the daemon alone may connect to.
-func (h Host) listen(id string) (*os.File, error) {
-	runtime, err := openDir(h.RuntimeDir)
+func (s sessionUnit) listen() (*os.File, error) {
+	runtime, err := openDir(s.RuntimeDir)
 	if err != nil {
 		return nil, err
 	}
@@ -126,12 +133,12 @@ func (h Host) listen(id string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	sessions, err := runtime.make(filepath.Dir(paths.ControlDir(id)), daemon)
+	sessions, err := runtime.make(filepath.Dir(paths.ControlDir(s.id)), daemon)
 	if err != nil {
 		return nil, err
 	}
 	defer sessions.Close()
-	place, err := sessions.make(id, daemon)
+	place, err := sessions.make(s.id, daemon)
 	if err != nil {
 		return nil, err
 	}
@@ -154,26 +161,27 @@ func (h Host) listen(id string) (*os.File, error) {
 
 // openCounters opens the files in which the kernel counts its refusals and the memory of the unit. The sandbox of the
 // session hides them.
-func (h Host) openCounters(files inheritance) {
+func (s sessionUnit) openCounters(files inheritance) {
 	for name, file := range map[string]string{
 		paths.MemoryFile: "memory.events", paths.TasksFile: "pids.events", paths.PeakFile: "memory.peak",
 	} {
-		if counter, err := os.Open(filepath.Join(h.Cgroup, file)); err == nil { // else the kernel does not count
+		if counter, err := os.Open(filepath.Join(s.Cgroup, file)); err == nil { // else the kernel does not count
 			files[name] = counter
 		}
 	}
 }
 
 // lease gives the slot to the user of the session, links its tree, and opens its files.
-func (h Host) lease(files inheritance, id string, spec *session.Spec) error {
-	user, err := userOf(filepath.Join(h.SessionStates, id))
+func (s sessionUnit) lease(files inheritance, spec *session.Spec) error {
+	user, err := userOf(filepath.Join(s.SessionStates, s.id))
 	if err != nil {
 		return err
 	}
-	slot := filepath.Join(h.Workspaces, paths.Slot(spec.Slot))
+	slot := filepath.Join(s.Workspaces, paths.Slot(spec.Slot))
 	tree := filepath.Join(slot, paths.Tree)
-	if spec.Workspace != nil {
-		files[paths.PreviousFile], err = renew(slot, id, spec.Repository)
+	err = sessionFiles{s}.forgetMounts(slot)
+	if err == nil && spec.Workspace != nil {
+		files[paths.PreviousFile], err = renew(slot, s.id, spec.Repository)
 	}
 	if err == nil {
 		err = os.MkdirAll(tree, 0o700)
@@ -181,7 +189,7 @@ func (h Host) lease(files inheritance, id string, spec *session.Spec) error {
 	if err != nil {
 		return err
 	}
-	if files[paths.TenantFile], err = occupy(slot, id, spec.Workspace != nil); err != nil {
+	if files[paths.TenantFile], err = occupy(slot, s.id, spec.Workspace != nil); err != nil {
 		return err
 	}
 	d, err := openDir(tree)
@@ -192,7 +200,7 @@ func (h Host) lease(files inheritance, id string, spec *session.Spec) error {
 	if err := give(d, user); err != nil {
 		return err
 	}
-	if err := os.Symlink(tree, filepath.Join(h.session(id), paths.WorkspaceLink)); err != nil {
+	if err := (sessionFiles{s}).lendFiles(files, spec, slot, user); err != nil {
 		return err
 	}
 	files[paths.RecordFile], err = os.OpenFile(filepath.Join(slot, paths.Record), os.O_RDWR|os.O_CREATE, 0o600)
@@ -267,8 +275,9 @@ type inheritance map[string]*os.File
 // inheritable are the names of all files that a main process may inherit.
 var inheritable = []string{
 	paths.SpecFile, paths.StdinFile, paths.OutputFile, paths.IndexFile, paths.ResultFile, paths.ControlFile,
-	paths.PatchFile, paths.RecordFile, paths.TenantFile, paths.PreviousFile, paths.MemoryFile, paths.TasksFile, paths.PeakFile, paths.ArtifactsFile,
-	paths.OrderFile, paths.BundleFile,
+	paths.PatchFile, paths.RecordFile, paths.TenantFile, paths.PreviousFile, paths.SnapshotFile, paths.ChangesFile,
+	paths.HomeFile, paths.MemoryFile, paths.TasksFile, paths.PeakFile,
+	paths.ArtifactsFile, paths.OrderFile, paths.BundleFile,
 }
 
 // pass returns when systemd has all files.

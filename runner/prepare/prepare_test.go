@@ -41,7 +41,8 @@ func newBed(t *testing.T) *bed {
 	top := t.TempDir()
 	b := &bed{t: t, passed: make(chan map[string]*os.File, 1), Host: Host{
 		StateDir: top + "/state", RuntimeDir: top + "/run", Sessions: top + "/sessions", SessionStates: top + "/homes",
-		Workspaces: top + "/workspaces", SystemControl: top + "/control", LogFields: top + "/fields:", Cgroup: top + "/cgroup",
+		Workspaces: top + "/workspaces", SystemControl: top + "/control", LogFields: top + "/fields:", Cgroup: top + "/cgroup", Etc: top + "/etc",
+		OnHost: func(do func() error) error { return do() },
 	}}
 	for path, owner := range map[string]owner{
 		b.StateDir + "/" + paths.CommandDir(id, 1): daemon, b.RuntimeDir: daemon, b.SessionStates + "/" + id: user,

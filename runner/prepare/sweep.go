@@ -21,25 +21,31 @@ func (h Host) Sweep(instance string) error {
 	what, name, _ := strings.Cut(instance, "-")
 	switch what {
 	case "session":
-		if err := h.idle(name); err != nil {
+		if err := (sweeper{h}).idle(name); err != nil {
 			return err
 		}
-		return errors.Join(h.removeLogFields(name), h.removeState("codex-session", name))
+		s := sessionUnit{h, name}
+		files := sessionFiles{s}
+		return errors.Join(sweeper{h}.removeLogFields(name), workspace.Remove(files.homeWork()), workspace.Remove(files.home()),
+			sweeper{h}.removeState("codex-session", name))
 	case "repository":
 		if err := paths.CheckKey(name); err != nil {
 			return err
 		}
-		return h.removeState("codex-repository", name)
+		return sweeper{h}.removeState("codex-repository", name)
 	case "environment":
 		return h.removeEnvironment(name)
 	case "slot":
-		return h.removeSlot(name)
+		return sweeper{h}.removeSlot(name)
 	}
 	return fmt.Errorf("cannot sweep %.60q: name session-ID, repository-KEY, environment-KEY or slot-NUMBER", instance)
 }
 
+// sweeper removes the rest of sessions, repositories and environments.
+type sweeper struct{ Host }
+
 // removeLogFields removes the files that systemd leaves of the units of a session.
-func (h Host) removeLogFields(id string) error {
+func (h sweeper) removeLogFields(id string) error {
 	for _, unit := range []string{paths.SessionUnit(id), paths.OnlineUnit(id)} {
 		if err := os.Remove(h.LogFields + unit); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
@@ -49,7 +55,7 @@ func (h Host) removeLogFields(id string) error {
 }
 
 // removeState removes a StateDirectory= of a dynamic user, and the link to it.
-func (h Host) removeState(of, name string) error {
+func (h sweeper) removeState(of, name string) error {
 	err := os.Remove(filepath.Join(h.StateLinks, of, name))
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil
@@ -58,17 +64,18 @@ func (h Host) removeState(of, name string) error {
 }
 
 // idle returns an error if the session runs.
-func (h Host) idle(id string) error {
-	if err := paths.CheckID(id); err != nil {
+func (h sweeper) idle(id string) error {
+	s, err := h.session(id)
+	if err != nil {
 		return err
 	}
-	if _, err := os.Stat(h.session(id)); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(s.dir()); !errors.Is(err, fs.ErrNotExist) {
 		return errors.Join(fmt.Errorf("session %s runs: wait for its end", id), err)
 	}
 	return nil
 }
 
-func (h Host) removeSlot(name string) error {
+func (h sweeper) removeSlot(name string) error {
 	n, err := strconv.Atoi(name)
 	if err != nil || n < 1 || n > session.MaxSlot || strconv.Itoa(n) != name {
 		return fmt.Errorf("%q is no slot: use a number of 1 to %d", name, session.MaxSlot)

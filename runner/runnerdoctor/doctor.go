@@ -4,24 +4,20 @@ package runnerdoctor
 
 import (
 	"context"
-	"path/filepath"
-	"time"
 
 	"codex-proxy/internal/checkup"
 	"codex-proxy/runner/api/wire"
 	"codex-proxy/runner/paths"
-	"codex-proxy/units"
+	"codex-proxy/units/survey"
 )
 
 // Host is the machine to check. Its functions may be called concurrently, and end with their context.
 type Host struct {
-	Root    string // before every path: "/"
+	survey.Machine
 	Version string // of this program
 	Config  string // path of runner.toml
-	IsRoot  bool
 	User    string // the caller
 
-	Systemd Systemd
 	// Status asks the daemon. It returns the errors of client.Client.
 	Status func(ctx context.Context) (wire.Status, error)
 	// UID returns the ID of a user.
@@ -33,13 +29,6 @@ type Host struct {
 	// Missing is the method of environment.Host.
 	Missing func(ctx context.Context) map[string]error
 	Disk    func(dir string) (size, free uint64, err error) // in bytes
-}
-
-// Systemd answers questions about systemd and polkit. See units.Manager.
-type Systemd interface {
-	Version(ctx context.Context) (string, error)
-	Describe(ctx context.Context, unit string) (units.Description, error)
-	MayManage(ctx context.Context, uid uint32, unit, verb string) (bool, error)
 }
 
 // The units that are no templates, and the user of the daemon.
@@ -65,11 +54,8 @@ func templates() []string {
 	}
 }
 
-// surveyLimit bounds the question to the daemon.
-const surveyLimit = 5 * time.Second
-
-// survey has the facts that several checks need.
-type survey struct {
+// facts has the facts that several checks need.
+type facts struct {
 	Host
 	version   string // of systemd
 	busErr    error
@@ -77,31 +63,31 @@ type survey struct {
 	statusErr error
 }
 
-func (s *survey) path(elem ...string) string {
-	return filepath.Join(append([]string{s.Root}, elem...)...)
-}
-
 // Examine makes every check. It returns within half a minute even if checks hang.
 func Examine(ctx context.Context, h Host) checkup.Report {
-	limited, cancel := context.WithTimeout(ctx, surveyLimit)
+	limited, cancel := context.WithTimeout(ctx, survey.AnswerLimit)
 	defer cancel()
-	s := &survey{Host: h}
+	s := &facts{Host: h}
 	s.version, s.busErr = h.Systemd.Version(limited)
 	s.status, s.statusErr = h.Status(limited)
-	return checkup.Examine(ctx, []checkup.Check[*survey]{
-		{Name: "systemd", Run: checkSystemd},
-		{Name: "units", Run: checkUnits},
-		{Name: "config", Run: checkConfig},
-		{Name: "access", Run: checkAccess},
-		{Name: "service", Run: checkService},
-		{Name: "polkit", Run: checkPolkit},
-		{Name: "cgroup", Run: checkCgroup},
-		{Name: "kernel", Run: checkKernel},
-		{Name: "tools", Run: checkTools},
-		{Name: "directories", Run: checkDirectories},
-		{Name: "store", Run: checkStore},
-		{Name: "disk", Run: checkDisk},
-	}, s)
+	check := func(name string, run func(context.Context, *facts) []checkup.Finding) checkup.Check {
+		return checkup.Check{Name: name, Run: func(ctx context.Context) []checkup.Finding { return run(ctx, s) }}
+	}
+	return checkup.Examine(ctx, []checkup.Check{
+		check("systemd", checkSystemd),
+		check("units", checkUnits),
+		check("config", checkConfig),
+		check("sandbox", checkSandbox),
+		check("access", checkAccess),
+		check("service", checkService),
+		check("polkit", checkPolkit),
+		check("cgroup", checkCgroup),
+		check("kernel", checkKernel),
+		check("tools", checkTools),
+		check("directories", checkDirectories),
+		check("store", checkStore),
+		check("disk", checkDisk),
+	})
 }
 
 const asRoot = "run it as root: sudo codex-runner doctor"

@@ -19,6 +19,7 @@ import (
 	"codex-proxy/runner/paths"
 	"codex-proxy/runner/store"
 	"codex-proxy/units"
+	"codex-proxy/units/survey"
 )
 
 // daemonUID is the user of the daemon: the one of this process, so that it can give files to it.
@@ -55,7 +56,7 @@ func newBed(t *testing.T) *bed {
 		},
 	}
 	b.host = Host{
-		Root: t.TempDir(), Version: "1.2.3", Config: config.Path, IsRoot: true, User: "alice", Systemd: b,
+		Machine: survey.Machine{Root: t.TempDir(), IsRoot: true, Systemd: b}, Version: "1.2.3", Config: config.Path, User: "alice",
 		Status:  func(context.Context) (wire.Status, error) { return b.status, b.statusErr },
 		Group:   func(string) (bool, bool, error) { return b.listed, b.effective, nil },
 		Git:     func() error { return b.git },
@@ -132,7 +133,7 @@ func TestNoFaults(t *testing.T) {
 	var page strings.Builder
 	require.NoError(t, r.Write(&page))
 	assert.True(t, r.OK)
-	assert.Contains(t, page.String(), "12 ok, 0 warn, 0 fail")
+	assert.Contains(t, page.String(), "13 ok, 0 warn, 0 fail")
 	assert.Contains(t, page.String(), "is ready; 0 of 8 commands run, 0 wait")
 }
 
@@ -176,6 +177,13 @@ func TestFaults(t *testing.T) {
 			"warn units", "does not start at boot", "systemctl enable codex-runner.socket"},
 		"settings": {func(b *bed) { b.file(config.Path, "max_session = 8\n", 0o644) },
 			"fail config", `runner.toml:1: unknown key "max_session"`, "restart codex-runner"},
+		"gone toolchain": {func(b *bed) {
+			b.file(config.Path, "[sandbox]\npath = [\"/usr\"]\ntoolchains = [\"/home/a/.rustup\"]\n", 0o644)
+			b.chmod("/usr", 0o755)
+		},
+			"warn sandbox", "/home/a/.rustup is not there", "take it out of toolchains of [sandbox]"},
+		"gone path": {func(b *bed) { b.file(config.Path, "[sandbox]\npath = [\"/opt/x\"]\n", 0o644) },
+			"warn sandbox", "/opt/x is not there", "take it out of path of [sandbox]"},
 		"no socket": {func(b *bed) { b.statusErr = fmt.Errorf("x: %w", client.ErrNotRunning) }, "fail access", "nothing listens", "systemctl start"},
 		"silent":    {func(b *bed) { b.statusErr = errors.New("i/o timeout") }, "fail access", "i/o timeout", "systemctl status codex-runner"},
 		"no member": {func(b *bed) { b.statusErr, b.listed, b.effective = client.ErrForbidden, false, false },

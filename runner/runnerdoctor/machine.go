@@ -17,29 +17,25 @@ import (
 
 // checkCgroup checks that the limits of sessions are enforced: systemd accepts limits of a missing controller without
 // effect.
-func checkCgroup(_ context.Context, s *survey) []checkup.Finding {
-	text, err := os.ReadFile(s.path("/sys/fs/cgroup/cgroup.controllers"))
+func checkCgroup(_ context.Context, s *facts) []checkup.Finding {
+	_, missing, err := s.Controllers()
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return []checkup.Finding{checkup.Warning("",
-			"there is no unified hierarchy: limits of sessions may not be enforced",
-			"boot with systemd.unified_cgroup_hierarchy=1")}
+		return checkup.Warning("", "there is no unified hierarchy: limits of sessions may not be enforced",
+			"boot with systemd.unified_cgroup_hierarchy=1").Alone()
 	case err != nil:
-		return []checkup.Finding{checkup.Warning("", "not checked: "+err.Error(), asRoot)}
+		return checkup.Warning("", "not checked: "+err.Error(), asRoot).Alone()
 	}
-	have := strings.Fields(string(text))
-	missing := slices.DeleteFunc([]string{"cpu", "memory", "pids"},
-		func(name string) bool { return slices.Contains(have, name) })
 	if len(missing) > 0 {
-		return []checkup.Finding{checkup.Warning("", "the controllers "+strings.Join(missing, ", ")+
+		return checkup.Warning("", "the controllers "+strings.Join(missing, ", ")+
 			" are missing: limits of CPU, memory and tasks that need them are accepted and not enforced",
-			"on a virtual server or in a container, ask for them; else boot with cgroup_enable=memory")}
+			"on a virtual server or in a container, ask for them; else boot with cgroup_enable=memory").Alone()
 	}
-	return []checkup.Finding{checkup.Passed("", "limits of CPU, memory and tasks are enforced")}
+	return checkup.Passed("", "limits of CPU, memory and tasks are enforced").Alone()
 }
 
 // checkKernel checks limits of the kernel that sessions and their followers need.
-func checkKernel(_ context.Context, s *survey) []checkup.Finding {
+func checkKernel(_ context.Context, s *facts) []checkup.Finding {
 	var found []checkup.Finding
 	for _, l := range []struct {
 		key    string
@@ -51,7 +47,7 @@ func checkKernel(_ context.Context, s *survey) []checkup.Finding {
 		{"fs.inotify.max_user_watches", 4096, "each follower of a log needs one"},
 		{"kernel.pid_max", 32768, "sessions share them with all programs"},
 	} {
-		text, err := os.ReadFile(s.path("/proc/sys", strings.ReplaceAll(l.key, ".", "/")))
+		text, err := os.ReadFile(s.Path("/proc/sys", strings.ReplaceAll(l.key, ".", "/")))
 		if err != nil {
 			found = append(found, checkup.Warning(l.key, "not checked: "+err.Error(), "sysctl "+l.key))
 			continue
@@ -66,7 +62,7 @@ func checkKernel(_ context.Context, s *survey) []checkup.Finding {
 }
 
 // checkTools checks for the programs that workspaces and environments are made with.
-func checkTools(ctx context.Context, s *survey) []checkup.Finding {
+func checkTools(ctx context.Context, s *facts) []checkup.Finding {
 	var found []checkup.Finding
 	if err := s.Git(); err != nil {
 		found = append(found, checkup.Failure("git", err.Error(), "apt install git, or dnf install git"))
@@ -92,10 +88,10 @@ const (
 )
 
 // checkDisk checks the file systems of logs and of workspaces.
-func checkDisk(_ context.Context, s *survey) []checkup.Finding {
+func checkDisk(_ context.Context, s *facts) []checkup.Finding {
 	var found []checkup.Finding
 	for _, dir := range []string{paths.StateDir, paths.Workspaces} {
-		size, free, err := s.Disk(s.path(dir))
+		size, free, err := s.Disk(s.Path(dir))
 		remedy := "make room (df " + dir + "; codex-runner prune --all --older-than 24h removes old sessions)"
 		switch {
 		case errors.Is(err, fs.ErrNotExist): // the first session makes it

@@ -16,42 +16,40 @@ import (
 )
 
 // checkConfig checks runner.toml, as the service reads it.
-func checkConfig(_ context.Context, s *survey) []checkup.Finding {
-	path := s.path(s.Config)
+func checkConfig(_ context.Context, s *facts) []checkup.Finding {
+	path := s.Path(s.Config)
 	switch _, err := config.Load(path); {
 	case errors.Is(err, os.ErrPermission):
-		return []checkup.Finding{checkup.Warning(s.Config, "not checked: only root may read it", asRoot)}
+		return checkup.Warning(s.Config, "not checked: only root may read it", asRoot).Alone()
 	case err != nil:
-		return []checkup.Finding{checkup.Failure(s.Config, err.Error(),
-			"correct it; then systemctl restart codex-runner")}
+		return checkup.Failure(s.Config, err.Error(), "correct it; then systemctl restart codex-runner").Alone()
 	}
-	return []checkup.Finding{checkup.Passed(s.Config, "every setting is valid")}
+	return checkup.Passed(s.Config, "every setting is valid").Alone()
 }
 
 // checkAccess checks that the caller may use the socket, and otherwise only members of the group.
-func checkAccess(_ context.Context, s *survey) []checkup.Finding {
+func checkAccess(_ context.Context, s *facts) []checkup.Finding {
 	switch {
 	case errors.Is(s.statusErr, client.ErrForbidden):
 		return []checkup.Finding{s.forbidden()}
 	case errors.Is(s.statusErr, client.ErrNotRunning):
-		return []checkup.Finding{checkup.Failure(paths.Socket, "nothing listens there", "systemctl start "+socketUnit)}
+		return checkup.Failure(paths.Socket, "nothing listens there", "systemctl start "+socketUnit).Alone()
 	case s.statusErr != nil:
-		return []checkup.Finding{checkup.Failure(paths.Socket, s.statusErr.Error(), "systemctl status codex-runner")}
+		return checkup.Failure(paths.Socket, s.statusErr.Error(), "systemctl status codex-runner").Alone()
 	}
-	info, err := os.Stat(s.path(paths.Socket))
+	info, err := os.Stat(s.Path(paths.Socket))
 	if err != nil {
-		return []checkup.Finding{checkup.Failure(paths.Socket, "not checked: "+err.Error(),
-			"systemctl restart "+socketUnit)}
+		return checkup.Failure(paths.Socket, "not checked: "+err.Error(), "systemctl restart "+socketUnit).Alone()
 	}
 	if info.Mode().Perm()&0o007 != 0 {
-		return []checkup.Finding{checkup.Failure(paths.Socket, fmt.Sprintf("has mode %04o: every user may run commands",
+		return checkup.Failure(paths.Socket, fmt.Sprintf("has mode %04o: every user may run commands",
 			info.Mode().Perm()),
-			"take SocketMode= out of the drop-in that systemctl cat "+socketUnit+" shows; then systemctl restart "+socketUnit)}
+			"take SocketMode= out of the drop-in that systemctl cat "+socketUnit+" shows; then systemctl restart "+socketUnit).Alone()
 	}
-	return []checkup.Finding{checkup.Passed(paths.Socket, s.User+" may use it")}
+	return checkup.Passed(paths.Socket, s.User+" may use it").Alone()
 }
 
-func (s *survey) forbidden() checkup.Finding {
+func (s *facts) forbidden() checkup.Finding {
 	listed, effective, err := s.Group(account)
 	switch {
 	case err != nil:
@@ -68,9 +66,9 @@ func (s *survey) forbidden() checkup.Finding {
 }
 
 // checkService checks the daemon's report on itself.
-func checkService(_ context.Context, s *survey) []checkup.Finding {
+func checkService(_ context.Context, s *facts) []checkup.Finding {
 	if s.statusErr != nil {
-		return []checkup.Finding{checkup.Unchecked("", "it does not answer "+s.User, "access")}
+		return checkup.Unchecked("", "it does not answer "+s.User, "access").Alone()
 	}
 	v := s.status
 	var found []checkup.Finding
@@ -98,9 +96,9 @@ type directory struct {
 }
 
 // checkDirectories checks the owners and modes of the directories of sessions.
-func checkDirectories(_ context.Context, s *survey) []checkup.Finding {
+func checkDirectories(_ context.Context, s *facts) []checkup.Finding {
 	if !s.IsRoot {
-		return []checkup.Finding{checkup.Warning("", "not checked: only root may see them", asRoot)}
+		return checkup.Warning("", "not checked: only root may see them", asRoot).Alone()
 	}
 	all := []directory{
 		{paths.StateDir, account, 0o700, 0o700}, {paths.RuntimeDir, account, 0o755, 0o755},
@@ -108,7 +106,7 @@ func checkDirectories(_ context.Context, s *survey) []checkup.Finding {
 	}
 	var found []checkup.Finding
 	for _, d := range all {
-		info, err := os.Stat(s.path(d.path))
+		info, err := os.Stat(s.Path(d.path))
 		if err != nil {
 			found = append(found, checkup.Failure(d.path, err.Error(),
 				"systemd-tmpfiles --create codex-runner.conf; systemctl restart codex-runner"))
@@ -132,16 +130,17 @@ func checkDirectories(_ context.Context, s *survey) []checkup.Finding {
 }
 
 // checkStore checks that the daemon can use its database.
-func checkStore(ctx context.Context, s *survey) []checkup.Finding {
+func checkStore(ctx context.Context, s *facts) []checkup.Finding {
 	if !s.IsRoot {
-		return []checkup.Finding{checkup.Warning("", "not checked: only root may read it", asRoot)}
+		return checkup.Warning("", "not checked: only root may read it", asRoot).Alone()
 	}
 	path := filepath.Join(paths.StateDir, store.FileName)
-	err := store.Check(ctx, s.path(path))
+	err := store.Check(ctx, s.Path(path))
 	if err != nil && !errors.Is(err, os.ErrNotExist) { // the first start makes it
-		return []checkup.Finding{checkup.Failure(path, err.Error(),
+		return checkup.Failure(path, err.Error(),
 			fmt.Sprintf("systemctl stop codex-runner && mkdir -p %[1]s/bad && mv %[2]s* %[1]s/bad && "+
-				"systemctl start codex-runner, which begins a new one; sessions that run are lost", paths.StateDir, path))}
+				"systemctl start codex-runner, which begins a new one; sessions that run are lost", paths.StateDir,
+				path)).Alone()
 	}
-	return []checkup.Finding{checkup.Passed(path, "can be used")}
+	return checkup.Passed(path, "can be used").Alone()
 }

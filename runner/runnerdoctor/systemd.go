@@ -2,41 +2,30 @@ package runnerdoctor
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"codex-proxy/internal/checkup"
 	"codex-proxy/runner/paths"
 	"codex-proxy/units"
+	"codex-proxy/units/survey"
 )
 
-// oldestSystemd is the version in Debian 12.
-const oldestSystemd = 252
-
-func checkSystemd(_ context.Context, s *survey) []checkup.Finding {
+func checkSystemd(_ context.Context, s *facts) []checkup.Finding {
 	if s.busErr != nil {
-		return []checkup.Finding{checkup.Failure("", s.busErr.Error(),
-			"systemctl status dbus; apt install dbus, or dnf install dbus")}
+		return checkup.Failure("", s.busErr.Error(),
+			"systemctl status dbus; apt install dbus, or dnf install dbus").Alone()
 	}
-	digits := strings.IndexFunc(s.version+" ", func(r rune) bool { return r < '0' || r > '9' })
-	major, err := strconv.Atoi(s.version[:digits])
-	switch {
-	case err != nil:
-		return []checkup.Finding{checkup.Warning("", fmt.Sprintf("its version %q cannot be read", s.version),
-			fmt.Sprintf("make sure that it is %d or later", oldestSystemd))}
-	case major < oldestSystemd:
-		return []checkup.Finding{checkup.Failure("", "version "+s.version+" is too old",
-			fmt.Sprintf("codex-runner needs systemd %d or later (Debian 12)", oldestSystemd))}
+	if f, bad := survey.JudgeVersion(s.version, "codex-runner"); bad {
+		return f.Alone()
 	}
-	return []checkup.Finding{checkup.Passed("", "version "+s.version)}
+	return checkup.Passed("", "version "+s.version).Alone()
 }
 
 // checkUnits checks that the units are installed, and that the socket and the service are up now and after a boot.
-func checkUnits(ctx context.Context, s *survey) []checkup.Finding {
+func checkUnits(ctx context.Context, s *facts) []checkup.Finding {
 	if s.busErr != nil {
-		return []checkup.Finding{checkup.Unchecked("", "systemd does not answer", "systemd")}
+		return checkup.Unchecked("", "systemd does not answer", "systemd").Alone()
 	}
 	names := append([]string{socketUnit, serviceUnit, sliceUnit}, templates()...)
 	var found []checkup.Finding
@@ -53,16 +42,8 @@ func checkUnits(ctx context.Context, s *survey) []checkup.Finding {
 }
 
 func judge(d units.Description) []checkup.Finding {
-	switch d.LoadState {
-	case "loaded":
-	case "not-found":
-		return []checkup.Finding{checkup.Failure(d.Unit, "is not installed",
-			"reinstall the package, then systemctl daemon-reload")}
-	case "masked":
-		return []checkup.Finding{checkup.Failure(d.Unit, "is masked: it cannot be started", "systemctl unmask "+d.Unit)}
-	default:
-		return []checkup.Finding{checkup.Failure(d.Unit, "systemd cannot use its file ("+d.LoadState+")",
-			"systemd-analyze verify "+d.Unit)}
+	if f, bad := survey.JudgeFile(d); bad {
+		return f.Alone()
 	}
 	var found []checkup.Finding
 	if d.NeedReload {
@@ -97,44 +78,34 @@ func why(d units.Description) string {
 
 // checkPolkit checks that the daemon has the rights on units that it needs, and no more. Without root the daemon's own
 // readiness answers: it has asked at its start.
-func checkPolkit(ctx context.Context, s *survey) []checkup.Finding {
+func checkPolkit(ctx context.Context, s *facts) []checkup.Finding {
 	switch {
 	case s.busErr != nil:
-		return []checkup.Finding{checkup.Unchecked("", "systemd does not answer", "systemd")}
+		return checkup.Unchecked("", "systemd does not answer", "systemd").Alone()
 	case !s.IsRoot && s.statusErr == nil:
-		return []checkup.Finding{checkup.Passed("", "the service may start sessions")}
+		return checkup.Passed("", "the service may start sessions").Alone()
 	case !s.IsRoot:
-		return []checkup.Finding{checkup.Warning("", "not checked: only root may ask polkit about other users", asRoot)}
+		return checkup.Warning("", "not checked: only root may ask polkit about other users", asRoot).Alone()
 	}
 	uid, err := s.UID(account)
 	if err != nil {
-		return []checkup.Finding{checkup.Failure("", "there is no user "+account, "systemd-sysusers codex-runner.conf")}
+		return checkup.Failure("", "there is no user "+account, "systemd-sysusers codex-runner.conf").Alone()
 	}
-	for _, q := range []struct {
-		unit, verb string
-		may        bool
-	}{
-		{paths.SessionUnit(anyID), "start", true}, {paths.SessionUnit(anyID), "set-property", true},
-		{paths.OnlineUnit(anyID), "start", true}, {paths.RepositoryUnit(anyKey), "start", true},
-		{paths.EnvironmentUnit(anyEnv), "start", true}, {paths.SweepUnit("session", anyID), "start", true},
-		{serviceUnit, "restart", false}, {"dbus.service", "restart", false},
+	none := checkup.Failure("", "polkit is not installed: no session can start",
+		"apt install polkitd, or dnf install polkit")
+	for _, r := range []survey.Right{
+		{Unit: paths.SessionUnit(anyID), Verb: "start", May: true},
+		{Unit: paths.SessionUnit(anyID), Verb: "set-property", May: true},
+		{Unit: paths.OnlineUnit(anyID), Verb: "start", May: true},
+		{Unit: paths.RepositoryUnit(anyKey), Verb: "start", May: true},
+		{Unit: paths.EnvironmentUnit(anyEnv), Verb: "start", May: true},
+		{Unit: paths.SweepUnit("session", anyID), Verb: "start", May: true},
+		{Unit: serviceUnit, Verb: "restart"}, {Unit: "dbus.service", Verb: "restart"},
 	} {
-		may, err := s.Systemd.MayManage(ctx, uid, q.unit, q.verb)
-		switch {
-		case errors.Is(err, units.ErrNoPolkit):
-			return []checkup.Finding{checkup.Failure("", "polkit is not installed: no session can start",
-				"apt install polkitd, or dnf install polkit")}
-		case err != nil:
-			return []checkup.Finding{checkup.Failure("", err.Error(), "systemctl status polkit; journalctl -u polkit")}
-		case q.may && !may:
-			return []checkup.Finding{checkup.Failure("", account+" may not "+q.verb+" "+q.unit,
-				"reinstall the package: its rule belongs into "+
-					"/usr/share/polkit-1/rules.d; journalctl -u polkit names a rule that does not load")}
-		case may && !q.may:
-			return []checkup.Finding{checkup.Failure("", account+" may "+q.verb+" "+q.unit,
-				"remove the rule in /etc/polkit-1/rules.d that allows it")}
+		r.User = account
+		if f, bad := s.AskPolkit(ctx, uid, r, none); bad {
+			return f.Alone()
 		}
 	}
-	return []checkup.Finding{checkup.Passed("",
-		"the service may start its sessions, fetches and builds, and nothing else")}
+	return checkup.Passed("", "the service may start its sessions, fetches and builds, and nothing else").Alone()
 }

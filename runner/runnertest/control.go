@@ -3,6 +3,7 @@ package runnertest
 import (
 	"bufio"
 	"encoding/json"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -104,9 +105,20 @@ func (c *control) talk(conn net.Conn) {
 		case exec.Follow:
 			c.follow(conn)
 			return
+		case exec.Port, exec.Attach:
+			c.echo(conn)
+			return
 		}
 		reply, _ := c.observe()
 		_ = json.NewEncoder(conn).Encode(reply)
+	}
+}
+
+// echo is a stream that returns what it gets.
+func (c *control) echo(conn net.Conn) {
+	reply, _ := c.observe()
+	if json.NewEncoder(conn).Encode(reply) == nil {
+		_, _ = io.Copy(conn, conn)
 	}
 }
 

@@ -165,7 +165,7 @@ func (s *Systemd) StartWith(_ context.Context, unit string, properties ...units.
 		return err
 	}
 	s.units[unit] = u
-	u.Enter(exec.Reply{Phase: exec.Running})
+	u.Enter(exec.Reply{Phase: exec.Running, Started: time.Now()})
 	s.Started <- u
 	return s.answer()
 }

@@ -43,6 +43,15 @@ type Failure struct {
 	Mirror bool `json:"mirror,omitempty"`
 }
 
+// SnapshotFault is why a set-up ran in the session, though there was to be a snapshot.
+type SnapshotFault string
+
+// The faults of a snapshot.
+const (
+	SnapshotMissing SnapshotFault = "missing" // it is not there, or not whole
+	SnapshotStale   SnapshotFault = "stale"   // a tool of the host has changed since
+)
+
 // Result is the report of the unit's main process on the command's end: facts, no verdict. It is written once, when the
 // command has ended or has outlived its grace. A Result that is not there, or not whole, means that the main process
 // itself was killed.
@@ -70,6 +79,9 @@ type Result struct {
 	Bytes int64 `json:"bytes"`
 	// PatchKnown reports that the commit had the change of the patch already.
 	PatchKnown bool `json:"patch_known,omitempty"`
+	// Snapshot is the fault of the snapshot Spec.Environment.Snapshot in a new workspace; "" if the workspace has all
+	// of it, or the specification names none.
+	Snapshot SnapshotFault `json:"snapshot,omitempty"`
 	// Disk is how many bytes the files of the session took on the disk when they were last counted; 0 if they were not.
 	Disk int64 `json:"disk,omitempty"`
 	// OOMKills, TaskLimit, MemoryPeak and Invocation are as in Ended, at the end of the command.

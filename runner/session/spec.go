@@ -16,6 +16,7 @@ import (
 
 	"codex-proxy/runner/artifact"
 	"codex-proxy/runner/paths"
+	"codex-proxy/runner/sandbox"
 )
 
 // Version is the version of all three files.
@@ -57,10 +58,16 @@ type Spec struct {
 	Hold time.Duration `json:"hold_ns,omitempty"`
 	// Journal has the output go to the journal, too.
 	Journal bool `json:"journal,omitempty"`
+	// Terminal is the terminal that the command has in place of its three streams, or nil.
+	Terminal *Terminal `json:"terminal,omitempty"`
 	// Hooks are programs of the administrator that run before and after the command, or nil.
 	Hooks *Hooks `json:"hooks,omitempty"`
 	// Artifacts are the files of the workspace that are kept when the command has ended, or nil.
 	Artifacts *Artifacts `json:"artifacts,omitempty"`
+	// Owner is the ID of the user whose session it is: its own toolchains are shown if the settings allow that.
+	Owner uint32 `json:"owner,omitempty"`
+	// Sandbox has the contents that the settings give to the sandbox of every command, or is nil.
+	Sandbox *sandbox.Given `json:"sandbox,omitempty"`
 	// Slot is the number of the slot of the pool that the session has leased.
 	Slot int `json:"slot"`
 	// Repository is the key of the repository with the mirror that the session sees, or "".
@@ -70,6 +77,12 @@ type Spec struct {
 	Workspace *Workspace `json:"workspace,omitempty"`
 	// Environment specifies the packages that the command needs, or is nil.
 	Environment *Environment `json:"environment,omitempty"`
+}
+
+// Terminal is the size of a terminal at the start of its command.
+type Terminal struct {
+	Rows    uint16 `json:"rows"`
+	Columns uint16 `json:"columns"`
 }
 
 // Hooks run in the sandbox and the workspace of the command, with its variables. Their output goes to its log.
@@ -101,13 +114,21 @@ type Workspace struct {
 type Environment struct {
 	// Owner is the owner of the environments that the command uses: a user ID, or paths.Shared.
 	Owner string `json:"owner"`
-	Name  string `json:"name"` // of a provider, or auto (package environment)
+	Name  string `json:"name"` // of a provider, auto or setup (package environment)
 	// Store is the directory with the packages of a build without the network; "" is the network.
 	Store string `json:"store,omitempty"`
 	// Facts are environment.Facts that the daemon kept of earlier commands.
 	Facts json.RawMessage `json:"facts,omitempty"`
-	// Wait bounds the wait for the daemon and the build, in nanoseconds.
+	// Wait bounds the wait for the daemon and the build, or the set-up, in nanoseconds.
 	Wait time.Duration `json:"wait_ns"`
+	// Snapshot is the snapshot that the session begins with, or nil: the same one for all of its commands.
+	Snapshot *Snapshot `json:"snapshot,omitempty"`
+}
+
+// Snapshot has the files of the set-up of a commit, which ran in a build of its own.
+type Snapshot struct {
+	User string `json:"user"` // user ID of its owner
+	Key  string `json:"key"`  // setup.SnapshotKey
 }
 
 // ReadSpec reads and checks a Spec. It reads from the beginning and leaves the offset of the file, which processes
@@ -184,6 +205,15 @@ func (s *Spec) checkSources() error {
 		return fmt.Errorf("environment.owner: %w", paths.CheckOwner(e.Owner))
 	case e != nil && e.Store != "" && !filepath.IsAbs(e.Store):
 		return fmt.Errorf("environment.store is %q: use an absolute path", e.Store)
+	case e != nil && e.Snapshot != nil:
+		return e.Snapshot.check()
+	}
+	return nil
+}
+
+func (s *Snapshot) check() error {
+	if err := errors.Join(paths.CheckOwner(s.User), paths.CheckEnvironment(s.Key)); err != nil {
+		return fmt.Errorf("environment.snapshot: %w", err)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package sessions
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -99,12 +100,26 @@ func (a *attendance) cancel(ctx context.Context) {
 
 // serial is a writer for several goroutines.
 type serial struct {
-	mu sync.Mutex
-	w  io.Writer
+	mu    sync.Mutex
+	w     io.Writer
+	isRaw bool // the terminal begins no line at a newline
 }
 
 func (s *serial) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.w.Write(p)
+	if !s.isRaw {
+		return s.w.Write(p)
+	}
+	if _, err := s.w.Write(bytes.ReplaceAll(p, []byte("\n"), []byte("\r\n"))); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// raw is for a terminal that is raw, or not any more.
+func (s *serial) raw(is bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.isRaw = is
 }

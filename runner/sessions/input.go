@@ -1,10 +1,12 @@
 package sessions
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"strings"
+	"unicode/utf8"
 
 	"codex-proxy/internal/cli"
 	"codex-proxy/runner/api/wire"
@@ -30,8 +32,11 @@ func readPatch(name string, stdin io.Reader) (string, error) {
 	defer from.Close()
 	var text strings.Builder
 	n, err := io.Copy(&text, io.LimitReader(from, patchBound+1))
-	if err == nil && n > patchBound {
+	switch {
+	case err == nil && n > patchBound:
 		err = fmt.Errorf("it has more than %d bytes: commit it, and run the commit with --ref", patchBound)
+	case err == nil && !utf8.ValidString(text.String()): // JSON has no other bytes
+		err = errors.New("it has bytes that are no UTF-8: change the files, and take them along with --dirty")
 	}
 	return text.String(), err
 }

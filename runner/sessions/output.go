@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path"
+	"slices"
 	"strconv"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"codex-proxy/internal/listing"
 	"codex-proxy/runner/api/wire"
 	"codex-proxy/runner/client"
+	"codex-proxy/runner/session"
 )
 
 // Output is one command line that shows the output of a command.
@@ -33,12 +35,22 @@ func (o Output) Show(ctx context.Context, id string) error {
 		if err != nil {
 			return Status(err, cli.Failure)
 		}
-		n = s.Commands[len(s.Commands)-1].Number
+		n = lastOf(s)
 	}
 	_, err := o.Client.ReadLog(ctx, client.Log{
 		Session: id, Command: n, From: o.From, Follow: o.Follow, Sink: Sink(o.Stdout, o.Stderr), Lost: Lost(o.Stderr),
 	})
 	return Status(err, cli.Failure)
+}
+
+// lastOf is the number of the last command of a session that is a user's own.
+func lastOf(s wire.Session) int {
+	for _, c := range slices.Backward(s.Commands) {
+		if !session.IsDiff(c.Args) {
+			return c.Number
+		}
+	}
+	return 1
 }
 
 // Artifacts lists the artifacts of a session, or writes them below the directory to, unless that is "": each as its

@@ -1,6 +1,7 @@
 package sessions
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"codex-proxy/runner/api/wire"
 	"codex-proxy/runner/client"
 	"codex-proxy/runner/logs"
+	"codex-proxy/runner/ports"
 )
 
 // Run is one command line that runs a command in a session.
@@ -26,17 +28,32 @@ type Run struct {
 	Command   wire.NewCommand
 	Session   string // an existing one, or "" for a new one
 	Source    string // the repository: a URL or a path, or "" for none
-	StdinFile string // "-" is Stdin
-	Keep      bool   // the new session stays open
-	Detach    bool   // do not wait for the command
-	DryRun    bool
-	JSON      bool
+	Changes   Changes
+	StdinFile string          // "-" is Stdin
+	Ports     []ports.Mapping // of the session, that are forwarded while the command runs
+	Keep      bool            // the new session stays open
+	Detach    bool            // do not wait for the command
+	// Apply and Branch bring the changes of a new session into the directory of Source if the command succeeds.
+	Apply  bool
+	Branch string // of the branch to make, or ""
+	DryRun bool
+	JSON   bool
+
+	TTY     bool             // the command has a terminal, and Stdin is its client
+	Term    string           // $TERM, of TTY
+	Resized <-chan os.Signal // the changes of the size of Stdin (SIGWINCH), of TTY
+
+	stderr *serial // Stderr, while Run runs
+	tty    *tty    // nil without TTY
+	bring  bring
+	top    string // of a local repository; set by send
 }
 
 // Run runs the command, passes its output on and returns as it ended: an error of cli.Exit has the command's status.
 // Other errors mean that it did not run, or that its end is not known; Status has theirs.
 func (r *Run) Run(ctx context.Context) error {
-	r.Stderr = &serial{w: r.Stderr}
+	r.stderr = &serial{w: r.Stderr}
+	r.Stderr = r.stderr
 	a, ctx := attend(ctx, r)
 	defer a.stop()
 	err := r.run(ctx, a)
@@ -55,17 +72,25 @@ func (r *Run) run(ctx context.Context, a *attendance) error {
 		defer stdin.Close()
 		r.Command.Stdin = true
 	}
+	if err := r.openTTY(); err != nil {
+		return err
+	}
+	defer r.tty.close()
+	forwards, err := r.listen(ctx)
+	if err != nil {
+		return err
+	}
+	defer forwards.close()
 	if r.Session == "" {
 		if err := r.prepare(ctx); err != nil {
 			return err
 		}
 	}
 	if r.DryRun {
-		plan, err := r.Client.Plan(ctx, r.New)
-		if err != nil {
-			return err
-		}
-		return show(r.view(), plan, nil, writePlan)
+		return r.plan(ctx)
+	}
+	if err := r.bring.check(ctx); err != nil {
+		return err
 	}
 	s, n, err := r.start(ctx, stdin)
 	if err != nil {
@@ -74,7 +99,22 @@ func (r *Run) run(ctx context.Context, a *attendance) error {
 	if r.Detach {
 		return show(r.view(), s, nil, func(w io.Writer, s wire.Session, _ time.Time) { fmt.Fprintln(w, s.ID) })
 	}
+	forwards.begin(ctx, r.Stderr, s.ID)
 	return r.follow(ctx, a, s, n)
+}
+
+// listen begins to listen on the local ports of the forwards.
+func (r *Run) listen(ctx context.Context) (*forwards, error) {
+	if r.Session != "" && len(r.Ports) > 0 {
+		s, err := r.Client.Session(ctx, r.Session)
+		if err == nil {
+			err = onlyPrivate(s)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return listen(r.Client, r.Stderr, r.Ports)
 }
 
 // prepare completes the new session.
@@ -88,17 +128,29 @@ func (r *Run) prepare(ctx context.Context) error {
 	return nil
 }
 
-// send makes the source the repository of the new session. It reports changes that the command does not see.
+// send makes the source the repository of the new session.
 func (r *Run) send(ctx context.Context) error {
-	found, err := Source{Client: r.Client, Name: "--repo", Where: r.Source, Ref: r.New.Ref}.Send(ctx)
+	from := Source{Client: r.Client, Name: "--repo", Where: r.Source, Ref: r.New.Ref, Changes: r.Changes}
+	if from.Changes == ChangesOffered && (r.New.Ref != "" || r.New.Patch != "") {
+		from.Changes = ChangesLeft // another state of the files is meant
+	}
+	found, err := from.Send(ctx)
 	if err != nil {
 		return err
 	}
-	if r.New.Ref == "" && r.New.Patch == "" && found.Changed(ctx) {
-		fmt.Fprintf(r.Stderr, "--repo %s has changes that are not committed, and the command runs without them "+
-			"(git diff HEAD | codex-runner run --patch - has those of known files)\n", r.Source)
+	r.reportChanges(ctx, found)
+	if err := r.bringTo(found); err != nil {
+		return err
 	}
-	r.New.Repository, r.New.Ref = found.Repository, found.Ref
+	if found.LFS(ctx) {
+		fmt.Fprintf(r.Stderr, "--repo %s has files in Git LFS, and the command gets their pointers "+
+			"(with --network, `git lfs pull` in the command fetches them)\n", r.Source)
+	}
+	if r.New.Environment == "" && found.Dir != "" {
+		r.hintSetup(found.Dir)
+	}
+	r.New.Repository, r.New.Ref, r.top = found.Repository, found.Ref, found.Dir
+	r.Command.Directory = cmp.Or(r.Command.Directory, found.Within)
 	return nil
 }
 
@@ -154,8 +206,16 @@ func (r *Run) follow(ctx context.Context, a *attendance, s wire.Session, n int) 
 	if err != nil {
 		return err
 	}
-	s = r.finish(ctx, s.ID, n)
-	command := end.Command
+	return r.conclude(ctx, a, s, end.Command)
+}
+
+// conclude brings the changes of a command that has ended, closes the session, and returns how the command ended.
+func (r *Run) conclude(ctx context.Context, a *attendance, s wire.Session, command wire.Command) error {
+	brought, open := r.bringChanges(ctx, a, s, command)
+	if open {
+		r.Keep = true
+	}
+	s = r.finish(ctx, s.ID, command.Number)
 	if command.Outcome.PatchKnown {
 		fmt.Fprintln(r.Stderr, "the commit has the change of the patch already")
 	}
@@ -164,15 +224,18 @@ func (r *Run) follow(ctx context.Context, a *attendance, s wire.Session, n int) 
 		if err := writeJSON(r.Stdout, s); err != nil {
 			return err
 		}
-		return cli.Exit(command.Outcome.ExitStatus, nil)
+		return cmp.Or(brought, cli.Exit(command.Outcome.ExitStatus, nil))
 	}
-	return ended(*command.Outcome)
+	return cmp.Or(brought, ended(*command.Outcome, OwnProgram(command)))
 }
 
 // read passes the output of a command on until it has ended. With JSON the record is all that is written.
 func (r *Run) read(ctx context.Context, id string, n int) (wire.LogEnd, error) {
 	if r.JSON {
 		return r.Client.Wait(ctx, id, n)
+	}
+	if r.tty != nil {
+		defer r.tty.begin(ctx, id, n)()
 	}
 	return r.Client.ReadLog(ctx, client.Log{
 		Session: id, Command: n, Follow: true, Sink: Sink(r.Stdout, r.Stderr), Lost: Lost(r.Stderr),

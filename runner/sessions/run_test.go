@@ -169,7 +169,11 @@ func TestDryRun(t *testing.T) {
 	require.Zero(t, status)
 	assert.Equal(t, `workspace:    an empty directory
 environment:  none
-unit:         codex-session@%i.service
+network:      none
+path:         /opt/tools:/usr/bin:/usr/local/go/bin
+toolchains:   not shown: /opt/codex-runner-test is not there: install the toolchain again, or take it out of toolchains of [sandbox] in runner.toml
+variables:    HTTPS_PROXY
+unit:         an instance of codex-session@.service
               MemoryMax=1024
 command:      echo 'it'\''s'
 limits:       --memory 2G
@@ -277,6 +281,8 @@ func TestBadInput(t *testing.T) {
 }
 
 func TestReadPatch(t *testing.T) {
+	_, err := ReadPatch("-", strings.NewReader("+\xff\n"))
+	require.ErrorContains(t, err, "no UTF-8")
 	text, err := ReadPatch("-", strings.NewReader("x"))
 	require.NoError(t, err)
 	assert.Equal(t, "x", text)

@@ -88,8 +88,8 @@ func (o View) Prune(ctx context.Context, p wire.Prune) error {
 	})
 }
 
-// Status shows the state of the daemon.
-func (o View) Status(ctx context.Context) error {
+// Status shows the state of the daemon, and the paths of the settings that the host does not have, to people.
+func (o View) Status(ctx context.Context, missing []string) error {
 	s, err := o.Client.Status(ctx)
 	return show(o, s, err, func(w io.Writer, s wire.Status, now time.Time) {
 		ready := "ready"
@@ -102,6 +102,9 @@ func (o View) Status(ctx context.Context) error {
 		fmt.Fprintf(w, "environments: %d with %s; repositories: %d with %s\n", s.Environments, size(s.EnvironmentBytes),
 			s.Repositories, size(s.RepositoryBytes))
 		fmt.Fprintf(w, "disk: %s of %s free\n", size(s.DiskFree), size(s.DiskSize))
+		for _, fault := range missing {
+			fmt.Fprintf(w, "not shown to commands: %s\n", fault)
+		}
 	})
 }
 

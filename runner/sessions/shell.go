@@ -56,7 +56,7 @@ func (s Shell) serve(ctx context.Context, t *terminal.Terminal, shell *client.Sh
 		// Without the other methods of a file, which io.Copy would use. Run returns the error, too.
 		_, _ = io.Copy(shell, struct{ io.Reader }{t})
 	})
-	rest.Go(func() { s.resize(ctx, t, shell) })
+	rest.Go(func() { resize(ctx, s.Resized, t, shell) })
 	status, err := shell.Run(ctx, t)
 	stop()
 	_ = shell.Close() // it has ended
@@ -67,12 +67,13 @@ func (s Shell) serve(ctx context.Context, t *terminal.Terminal, shell *client.Sh
 	return status, err
 }
 
-func (s Shell) resize(ctx context.Context, t *terminal.Terminal, shell *client.Shell) {
+// resize passes changes of the size on.
+func resize(ctx context.Context, resized <-chan os.Signal, t *terminal.Terminal, shell *client.Shell) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-s.Resized:
+		case <-resized:
 			if err := shell.Resize(sizeOf(t)); err != nil {
 				return // the connection has ended, as Run finds, too
 			}

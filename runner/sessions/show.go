@@ -12,6 +12,7 @@ import (
 	"codex-proxy/internal/cli"
 	"codex-proxy/internal/listing"
 	"codex-proxy/runner/api/wire"
+	"codex-proxy/runner/session"
 )
 
 // writeSession writes a session and its commands, with times in the zone of now.
@@ -63,29 +64,6 @@ func writeCommand(w io.Writer, c wire.Command, now time.Time) {
 	f.text("  limits", limits(c.Limits))
 	if c.Invocation != "" {
 		f.text("  journal", "journalctl _SYSTEMD_INVOCATION_ID="+c.Invocation)
-	}
-	f.flush()
-}
-
-// writePlan writes how a session would run.
-func writePlan(w io.Writer, p wire.Plan, _ time.Time) {
-	f := newFields(w)
-	f.text("workspace", listing.Printable(p.Workspace))
-	f.text("commit", p.Commit)
-	f.text("environment", p.Environment)
-	f.text("unit", p.Unit)
-	for _, property := range p.Properties {
-		f.text("", property)
-	}
-	for _, c := range p.Commands {
-		f.text("command", commandLine(c.Args))
-		f.text("directory", listing.Printable(c.Directory))
-		f.text("limits", limits(c.Limits))
-	}
-	if p.Position > 0 {
-		f.add("queue", "place %d", p.Position)
-	} else {
-		f.text("queue", "starts at once")
 	}
 	f.flush()
 }
@@ -166,6 +144,9 @@ func plain(word string) bool {
 
 // commandLine is a command in the syntax of a shell, in one line, without control characters (for terminals).
 func commandLine(args []string) string {
+	if session.IsDiff(args) {
+		return "codex-runner diff"
+	}
 	words := make([]string, len(args))
 	for i, arg := range args {
 		words[i] = arg

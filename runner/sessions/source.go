@@ -4,17 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 
-	"golang.org/x/sync/errgroup"
-
-	"codex-proxy/runner/api/wire"
 	"codex-proxy/runner/client"
 	"codex-proxy/runner/workspace"
+	"codex-proxy/runner/worktree"
 )
 
 // remote matches the URLs of git: a scheme, or HOST:PATH, without a slash before the colon (git-clone(1)).
@@ -26,13 +22,21 @@ type Source struct {
 	Name   string // of the parameter, for errors
 	Where  string // a URL or a directory
 	Ref    string // "" for HEAD
+	// Changes of a directory that are not committed are sent, too.
+	Changes Changes
 }
 
 // Found is a Source as the API takes it.
 type Found struct {
 	Repository, Ref string
-	// Dir is the directory of a local repository, "" for a URL.
+	// Dir is the top directory of a local repository, "" for a URL.
 	Dir string
+	// Within is the directory below Dir that was named, relative to it, "" for Dir.
+	Within string
+	// Base is the commit of the local repository, "" if it has none yet.
+	Base string
+	// Snapshot has the changes that Ref has in addition to Base; nil if none were taken.
+	Snapshot *worktree.Snapshot
 }
 
 // Send finds the repository. The commits of a local one are sent as this user: the daemon may not read the files.
@@ -40,7 +44,7 @@ func (s Source) Send(ctx context.Context) (Found, error) {
 	info, err := os.Stat(s.Where)
 	switch {
 	case err != nil && remote.MatchString(s.Where):
-		return Found{Repository: s.Where, Ref: s.Ref}, nil
+		return s.url()
 	case err != nil:
 		return Found{}, fmt.Errorf("%s %s is neither a URL nor a directory: %w", s.Name, s.Where, err)
 	case !info.IsDir():
@@ -50,20 +54,32 @@ func (s Source) Send(ctx context.Context) (Found, error) {
 	if err != nil {
 		return Found{}, err
 	}
-	commit, err := workspace.Resolve(ctx, gitDir(dir), s.Ref)
+	top, err := workspace.Top(dir)
 	if err != nil {
-		return Found{}, s.unresolved(err)
+		return Found{}, fmt.Errorf("%s %s: %w", s.Name, s.Where, err)
 	}
-	repository, err := s.Client.AddRepository(ctx, wire.NewRepository{Path: dir, URL: workspace.Origin(ctx, gitDir(dir))})
-	if err != nil {
-		return Found{}, err
+	return s.local(ctx, top, dir)
+}
+
+// url finds the repository of a URL, which the daemon fetches.
+func (s Source) url() (Found, error) {
+	if s.Changes == ChangesTaken {
+		return Found{}, fmt.Errorf("%s %s is a URL: %w", s.Name, s.Where, ErrNoTree)
 	}
-	if !slices.Contains(repository.Has, commit) {
-		if err := s.sendBundle(ctx, repository, dir, commit); err != nil {
-			return Found{}, fmt.Errorf("cannot send %s %s: %w", s.Name, s.Where, err)
-		}
+	return Found{Repository: s.Where, Ref: s.Ref}, nil
+}
+
+// shallowMark follows the path in the name of a local repository without its whole history.
+const shallowMark = " (shallow "
+
+// mirrorPath names a local repository to the service. One without its whole history has a mirror of its own: others
+// would expect the missing commits there.
+func mirrorPath(ctx context.Context, top string) (string, error) {
+	boundary, err := workspace.Boundary(ctx, top)
+	if boundary != "" {
+		return top + shallowMark + boundary + ")", err
 	}
-	return Found{Repository: repository.Key, Ref: commit, Dir: dir}, nil
+	return top, err
 }
 
 // Changed reports whether a local repository has changes that no commit has. It is false if they cannot be looked for.
@@ -75,34 +91,22 @@ func (f Found) Changed(ctx context.Context) bool {
 	return err == nil && changed
 }
 
-// unresolved is the error about a ref, or about a directory that is no repository.
-func (s Source) unresolved(err error) error {
-	if _, ok := errors.AsType[*workspace.UnknownRefError](err); ok {
-		return fmt.Errorf("%s %s: %w", s.Name, s.Where, err)
-	}
-	return fmt.Errorf("%s %s is no git repository that this user can read: name its top directory (%w)", s.Name, s.Where, err)
+// LFS reports whether the workspace gets pointers of Git LFS in place of files.
+func (f Found) LFS(ctx context.Context) bool {
+	return f.Base != "" && workspace.HasLFS(ctx, workspace.Local{Dir: f.Dir, Commit: f.Base})
 }
 
-// sendBundle sends the history of a commit that the daemon does not have, while git packs it.
-func (s Source) sendBundle(ctx context.Context, to wire.Repository, dir, commit string) error {
-	pipe, packed := io.Pipe()
-	var all errgroup.Group
-	var packing error
-	all.Go(func() error {
-		packing = workspace.WriteBundle(ctx, dir, commit, to.Has, packed)
-		_ = packed.CloseWithError(packing) // it returns nil always
-		return nil
-	})
-	_, err := s.Client.PutBundle(ctx, to.Key, pipe)
-	_ = pipe.Close() // it always returns nil, too
-	_ = all.Wait()
-	switch {
-	case errors.Is(packing, workspace.ErrNothingNew):
-		return nil
-	case packing != nil && !errors.Is(packing, io.ErrClosedPipe):
-		return packing
+// unresolved is the error about a ref, or about a directory that is no repository.
+func (s Source) unresolved(err error) error {
+	unknown, ok := errors.AsType[*workspace.UnknownRefError](err)
+	if ok && unknown.Ref == "" {
+		return fmt.Errorf("%s %s has no commit yet: commit its files, or take them along with --dirty", s.Name, s.Where)
 	}
-	return err
+	if ok {
+		return fmt.Errorf("%s %s: %w", s.Name, s.Where, err)
+	}
+	return fmt.Errorf("%s %s is no git repository that this user can read: name its top directory (%w)", s.Name,
+		s.Where, err)
 }
 
 func realPath(path string) (string, error) {

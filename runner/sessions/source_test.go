@@ -46,7 +46,7 @@ func TestLocalRepository(t *testing.T) {
 	})
 	run := func(source, ref string) {
 		t.Helper()
-		r.Source, r.New = source, wire.NewSession{Ref: ref}
+		r.Source, r.New, r.Command.Directory = source, wire.NewSession{Ref: ref}, ""
 		status, text := r.run(t)
 		require.Zero(t, status, text)
 	}
@@ -75,6 +75,27 @@ func TestLocalRepository(t *testing.T) {
 	run(linked, "")
 	assert.Equal(t, git(t, linked, "rev-parse", "HEAD"), asked.Ref)
 
+	git(t, dir, "tag", "v1")
+	before := r.daemon.Bundle(key)
+	run(dir, "")
+	tagged := r.daemon.Bundle(key)
+	assert.Contains(t, string(tagged), main+" refs/tags/v1\n", "a new tag of a commit that the daemon has")
+	assert.NotEqual(t, before, tagged)
+	run(dir, "")
+	assert.Equal(t, tagged, r.daemon.Bundle(key))
+
+	below := filepath.Join(dir, "a", "b")
+	require.NoError(t, os.MkdirAll(below, 0o755))
+	run(below, "")
+	assert.Equal(t, []string{key, "a/b"}, []string{asked.Repository, asked.Commands[0].Directory}, "it begins where the caller is")
+	require.NoError(t, os.RemoveAll(filepath.Join(dir, "a")))
+
+	shallow := filepath.Join(t.TempDir(), "shallow")
+	git(t, ".", "clone", "--quiet", "--depth", "1", "file://"+dir, shallow)
+	run(shallow, "")
+	assert.Equal(t, main, asked.Ref)
+	assert.Contains(t, string(r.daemon.Bundle(asked.Repository)), main+" refs/codex-runner/shallow/"+main+"\n")
+
 	bare := filepath.Join(t.TempDir(), "bare.git")
 	git(t, ".", "clone", "--quiet", "--bare", dir, bare)
 	run(bare, "")
@@ -89,6 +110,13 @@ func TestLocalRepository(t *testing.T) {
 	run(dir, "")
 	assert.Contains(t, r.stderr.String(), "has changes that are not committed, and the command runs without them")
 
+	require.NoError(t, os.WriteFile(filepath.Join(dir, ".gitattributes"), []byte("*.bin filter=lfs\n"), 0o644))
+	git(t, dir, "add", ".")
+	git(t, dir, "commit", "--quiet", "-m", "lfs")
+	r.stderr.Reset()
+	run(dir, "main")
+	assert.Contains(t, r.stderr.String(), "has files in Git LFS, and the command gets their pointers")
+
 	run("https://example.org/a.git", "main")
 	assert.Equal(t, "https://example.org/a.git", asked.Repository)
 	run("git@example.org:a.git", "")
@@ -96,12 +124,13 @@ func TestLocalRepository(t *testing.T) {
 }
 
 func TestBadRepositories(t *testing.T) {
-	dir, shallow := repository(t), filepath.Join(t.TempDir(), "shallow")
-	git(t, ".", "clone", "--quiet", "--depth", "1", "file://"+dir, shallow)
+	dir, partial := repository(t), filepath.Join(t.TempDir(), "partial")
+	git(t, dir, "config", "uploadpack.allowFilter", "true")
+	git(t, ".", "clone", "--quiet", "--filter=blob:none", "--no-checkout", "file://"+dir, partial)
 	for want, given := range map[string][2]string{
 		`has no branch, tag or commit "mian": do you mean main?`: {dir, "mian"},
 		"is no git repository that this user can read":           {t.TempDir(), ""},
-		"git fetch --unshallow":                                  {shallow, ""},
+		"git fetch --refetch --no-filter":                        {partial, ""},
 	} {
 		r := try(t, nil)
 		r.Source, r.New.Ref = given[0], given[1]

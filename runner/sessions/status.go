@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"codex-proxy/internal/cli"
 	"codex-proxy/runner/api/wire"
@@ -38,13 +39,16 @@ func Status(err error, other int) error {
 	return cli.Exit(other, err)
 }
 
-// ended returns the error of a command that did not succeed. Its own exit status needs no words.
-func ended(o outcome.Outcome) error {
-	switch o.Word {
-	case outcome.Succeeded, outcome.Failed:
+// ended returns the error of a command that did not succeed, with a hint if there is one. Its own exit status needs no
+// words.
+func ended(o outcome.Outcome, hint string) error {
+	switch {
+	case o.Word == outcome.Failed && hint != "":
+		return cli.Exit(o.ExitStatus, errors.New(hint))
+	case o.Word == outcome.Succeeded || o.Word == outcome.Failed:
 		return cli.Exit(o.ExitStatus, nil)
 	}
-	return cli.Exit(o.ExitStatus, errors.New(o.Text))
+	return cli.Exit(o.ExitStatus, errors.New(strings.TrimSpace(o.Text+" "+hint)))
 }
 
 // WriteError writes the error of the daemon as the API does, and returns err.

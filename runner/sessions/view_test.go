@@ -146,8 +146,8 @@ func TestPrune(t *testing.T) {
 
 func TestStatusOfTheDaemon(t *testing.T) {
 	view, out, _, _ := viewed(t)
-	require.NoError(t, view.Status(t.Context()))
-	assert.Regexp(t, `^ready, version 1.2.3, for .*\ncommands: 0 of 8 run, 0 of 100 wait\n1 session; workspaces: 0 of 0 in use\nenvironments: 2 with 3.0 MiB; repositories: 1 with 5.0 MiB\ndisk: 40.0 GiB of 100.0 GiB free\n$`,
+	require.NoError(t, view.Status(t.Context(), []string{"/opt/zig is not there: install it"}))
+	assert.Regexp(t, `^ready, version 1.2.3, for .*\ncommands: 0 of 8 run, 0 of 100 wait\n1 session; workspaces: 0 of 0 in use\nenvironments: 2 with 3.0 MiB; repositories: 1 with 5.0 MiB\ndisk: 40.0 GiB of 100.0 GiB free\nnot shown to commands: /opt/zig is not there: install it\n$`,
 		out.String())
 }
 

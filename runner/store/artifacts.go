@@ -28,8 +28,8 @@ func scanArtifact(row interface{ Scan(...any) error }) (a wire.Artifact, offset 
 	return a, offset, err
 }
 
-// Artifacts returns the artifacts of a session, by command and path.
-func (s *Store) Artifacts(ctx context.Context, id string) ([]wire.Artifact, error) {
+// List returns the artifacts of a session, by command and path.
+func (s Artifacts) List(ctx context.Context, id string) ([]wire.Artifact, error) {
 	rows, err := s.reads.QueryContext(ctx, selectArtifacts+` ORDER BY command, path, id`, id)
 	if err != nil {
 		return nil, err
@@ -46,8 +46,8 @@ func (s *Store) Artifacts(ctx context.Context, id string) ([]wire.Artifact, erro
 	return all, rows.Err()
 }
 
-// Artifact returns one of a session, and the place of its content in the archive of the command.
-func (s *Store) Artifact(ctx context.Context, id string, artifact int64) (a wire.Artifact, offset int64, err error) {
+// Find returns one of a session, and the place of its content in the archive of the command.
+func (s Artifacts) Find(ctx context.Context, id string, artifact int64) (a wire.Artifact, offset int64, err error) {
 	a, offset, err = scanArtifact(s.reads.QueryRowContext(ctx, selectArtifacts+` AND id = ?`, id, artifact))
 	if errors.Is(err, sql.ErrNoRows) {
 		err = ErrNotFound

@@ -23,15 +23,19 @@ type Environment struct {
 	State         EnvironmentState
 	Bytes         int64     // on the disk; 0 until it is ready
 	Used          time.Time // when a command last asked for it or ended with it
-	Leased        bool      // a command that has not ended uses it
+	Leased        bool      // a command that has not ended uses it; a snapshot, an open session
 }
 
-// Environments returns all of them, the least recently used first.
-func (s *Store) Environments(ctx context.Context) ([]Environment, error) {
+// leased is whether a command that has not ended uses an environment; for a snapshot, an open session.
+const leased = `EXISTS (SELECT 1 FROM commands AS c JOIN sessions AS s ON s.id = c.session
+	WHERE c.environment <> '' AND c.environment = environments.key AND
+		(c.state <> 'ended' OR environments.provider = 'setup' AND s.state <> 'closed'))`
+
+// List returns all of them, the least recently used first.
+func (s Environments) List(ctx context.Context) ([]Environment, error) {
 	rows, err := s.reads.QueryContext(ctx, `SELECT key, provider, state, bytes,
 		max(used, ifnull((SELECT max(ended) FROM commands WHERE environment <> '' AND environment = key), 0)) AS last,
-		EXISTS (SELECT 1 FROM commands WHERE environment <> '' AND environment = key AND state <> 'ended')
-		FROM environments ORDER BY last, key`)
+		`+leased+` FROM environments ORDER BY last, key`)
 	if err != nil {
 		return nil, err
 	}
@@ -49,9 +53,9 @@ func (s *Store) Environments(ctx context.Context) ([]Environment, error) {
 	return all, rows.Err()
 }
 
-// LeaseEnvironment has a command that has not ended use an environment until its end, and returns its state: "" if it
+// Lease has a command that has not ended use an environment until its end, and returns its state: "" if it
 // does not exist. The error is ErrState if the command has ended.
-func (s *Store) LeaseEnvironment(ctx context.Context, id string, number int, key string,
+func (s Environments) Lease(ctx context.Context, id string, number int, key string,
 	now time.Time) (state EnvironmentState, err error) {
 	err = s.write(ctx, func(tx *sql.Tx) error {
 		err := changed(tx.ExecContext(ctx, `UPDATE commands SET environment = ? WHERE session = ? AND number = ? AND
@@ -69,8 +73,8 @@ func (s *Store) LeaseEnvironment(ctx context.Context, id string, number int, key
 	return state, err
 }
 
-// EnvironmentOf returns the key of the environment that a command has asked for; "" if it has not.
-func (s *Store) EnvironmentOf(ctx context.Context, id string, number int) (key string, err error) {
+// Of returns the key of the environment that a command has asked for; "" if it has not.
+func (s Environments) Of(ctx context.Context, id string, number int) (key string, err error) {
 	err = s.reads.QueryRowContext(ctx, `SELECT environment FROM commands WHERE session = ? AND number = ?`, id,
 		number).Scan(&key)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -79,10 +83,10 @@ func (s *Store) EnvironmentOf(ctx context.Context, id string, number int) (key s
 	return key, err
 }
 
-// LastEnvironment returns the key of the environment of the last session that was made like this one: by its owner,
+// Last returns the key of the environment of the last session that was made like this one: by its owner,
 // with the same repository, commit, patch and request for an environment. It is the first command's environment, as
 // nothing had changed its workspace; "" without one.
-func (s *Store) LastEnvironment(ctx context.Context, like New) (key string, err error) {
+func (s Environments) Last(ctx context.Context, like New) (key string, err error) {
 	v := like.Session
 	err = s.reads.QueryRowContext(ctx, `SELECT c.environment FROM sessions AS s
 		JOIN commands AS c ON c.session = s.id AND c.number = 1 AND c.environment <> ''
@@ -94,34 +98,34 @@ func (s *Store) LastEnvironment(ctx context.Context, like New) (key string, err 
 	return key, err
 }
 
-// BeginEnvironment records that an environment is built.
-func (s *Store) BeginEnvironment(ctx context.Context, key, provider string, now time.Time) error {
+// Begin records that an environment is built.
+func (s Environments) Begin(ctx context.Context, key, provider string, now time.Time) error {
 	_, err := s.db.ExecContext(ctx, `INSERT INTO environments (key, provider, state, bytes, used) VALUES (?, ?, ?, 0, ?)
 		ON CONFLICT DO UPDATE SET provider = excluded.provider, state = excluded.state, bytes = 0, used = excluded.used`,
 		key, provider, EnvironmentBuilding, nanos(now))
 	return err
 }
 
-// EndEnvironment records that an environment is ready.
-func (s *Store) EndEnvironment(ctx context.Context, key string, bytes int64) error {
+// Ready records that an environment is ready.
+func (s Environments) Ready(ctx context.Context, key string, bytes int64) error {
 	return changed(s.db.ExecContext(ctx, `UPDATE environments SET state = ?, bytes = ? WHERE key = ?`, EnvironmentReady,
 		bytes, key))
 }
 
-// RemoveEnvironment records that an environment is removed. The error is ErrState if a command uses it.
-func (s *Store) RemoveEnvironment(ctx context.Context, key string) error {
-	return changed(s.db.ExecContext(ctx, `UPDATE environments SET state = ? WHERE key = ? AND NOT EXISTS
-		(SELECT 1 FROM commands WHERE environment <> '' AND environment = key AND commands.state <> 'ended')`, EnvironmentRemoving, key))
+// Remove records that an environment is removed. The error is ErrState if a command uses it.
+func (s Environments) Remove(ctx context.Context, key string) error {
+	return changed(s.db.ExecContext(ctx, `UPDATE environments SET state = ? WHERE key = ? AND NOT `+leased,
+		EnvironmentRemoving, key))
 }
 
-// ForgetEnvironment records that the disk has the environment no more.
-func (s *Store) ForgetEnvironment(ctx context.Context, key string) error {
+// Forget records that the disk has the environment no more.
+func (s Environments) Forget(ctx context.Context, key string) error {
 	_, err := s.db.ExecContext(ctx, `DELETE FROM environments WHERE key = ?`, key)
 	return err
 }
 
 // Facts returns the facts that commands of the owner reported last, as JSON; nil without any.
-func (s *Store) Facts(ctx context.Context, owner uint32) (facts []byte, err error) {
+func (s Environments) Facts(ctx context.Context, owner uint32) (facts []byte, err error) {
 	err = s.reads.QueryRowContext(ctx, `SELECT facts FROM facts WHERE owner = ?`, owner).Scan(&facts)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
@@ -130,7 +134,7 @@ func (s *Store) Facts(ctx context.Context, owner uint32) (facts []byte, err erro
 }
 
 // KeepFacts replaces the facts of the owner.
-func (s *Store) KeepFacts(ctx context.Context, owner uint32, facts []byte) error {
+func (s Environments) KeepFacts(ctx context.Context, owner uint32, facts []byte) error {
 	_, err := s.db.ExecContext(ctx, `INSERT INTO facts (owner, facts) VALUES (?, ?)
 		ON CONFLICT DO UPDATE SET facts = excluded.facts WHERE facts <> excluded.facts`, owner, string(facts))
 	return err

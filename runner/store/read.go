@@ -29,8 +29,8 @@ type Page struct {
 const selectSessions = `SELECT s.seq, s.id, s.owner, s.owner_name, s.state, s.created, s.used, s.repository, s.ref,
 	s.commit_id, s.patch, s.environment, s.network, s.secrets FROM sessions AS s `
 
-// Sessions returns a page of sessions, the newest first, each with its last command. The Viewer selects their owners.
-func (s *Store) Sessions(ctx context.Context, p Page) (wire.Sessions, error) {
+// List returns a page of sessions, the newest first, each with its last command. The Viewer selects their owners.
+func (s Sessions) List(ctx context.Context, p Page) (wire.Sessions, error) {
 	page := wire.Sessions{Sessions: []wire.Session{}}
 	before := int64(1)<<62 - 1
 	if p.Before != "" {
@@ -59,7 +59,7 @@ func (s *Store) Sessions(ctx context.Context, p Page) (wire.Sessions, error) {
 }
 
 // lastCommands adds the last command of each session. One statement reads them all.
-func (s *Store) lastCommands(ctx context.Context, sessions []wire.Session, oldest int64, where string,
+func (s Sessions) lastCommands(ctx context.Context, sessions []wire.Session, oldest int64, where string,
 	args []any) error {
 	rows, err := s.reads.QueryContext(ctx,
 		selectCommands+` JOIN sessions AS s ON s.id = c.session AND s.commands = c.number `+
@@ -148,8 +148,8 @@ func scanCommands(rows *sql.Rows, take func(session string, c wire.Command)) err
 	return rows.Err()
 }
 
-// Session returns a session with all its commands.
-func (s *Store) Session(ctx context.Context, v Viewer, id string) (wire.Session, error) {
+// Find returns a session with all its commands.
+func (s Sessions) Find(ctx context.Context, v Viewer, id string) (wire.Session, error) {
 	one, err := s.reads.BeginTx(ctx, &sql.TxOptions{ReadOnly: true}) // both statements see the same moment
 	if err != nil {
 		return wire.Session{}, err
@@ -181,7 +181,7 @@ type Idle struct {
 }
 
 // In returns the sessions in that state, the one that is longest in it first.
-func (s *Store) In(ctx context.Context, v Viewer, state wire.SessionState) ([]Idle, error) {
+func (s Sessions) In(ctx context.Context, v Viewer, state wire.SessionState) ([]Idle, error) {
 	rows, err := s.reads.QueryContext(ctx,
 		`SELECT id, used FROM sessions WHERE state = ? AND (owner = ? OR ?) ORDER BY used, seq`, state, v.UID, v.All)
 	if err != nil {

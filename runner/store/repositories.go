@@ -5,8 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"time"
-
-	"codex-proxy/runner/workspace"
 )
 
 // Repository is a mirror with its origin.
@@ -43,9 +41,9 @@ func scanRepository(row interface{ Scan(...any) error }) (r Repository, err erro
 	return r, err
 }
 
-// AddRepository stores a repository, unless there is one with its key. The URL of a local one may change.
-func (s *Store) AddRepository(ctx context.Context, r Repository) error {
-	known, err := s.Repository(ctx, r.Key)
+// Add stores a repository, unless there is one with its key. The URL of a local one may change.
+func (s Repositories) Add(ctx context.Context, r Repository) error {
+	known, err := s.Find(ctx, r.Key)
 	if err == nil && known.URL == r.URL || err != nil && !errors.Is(err, ErrNotFound) {
 		return err
 	}
@@ -54,13 +52,13 @@ func (s *Store) AddRepository(ctx context.Context, r Repository) error {
 	return err
 }
 
-// Repository returns the repository with the key.
-func (s *Store) Repository(ctx context.Context, key string) (Repository, error) {
+// Find returns the repository with the key.
+func (s Repositories) Find(ctx context.Context, key string) (Repository, error) {
 	return scanRepository(s.reads.QueryRowContext(ctx, selectRepositories+`WHERE key = ?`, key))
 }
 
-// Repositories returns the repositories that the viewer sees, the least recently used first.
-func (s *Store) Repositories(ctx context.Context, v Viewer) ([]Repository, error) {
+// List returns the repositories that the viewer sees, the least recently used first.
+func (s Repositories) List(ctx context.Context, v Viewer) ([]Repository, error) {
 	rows, err := s.reads.QueryContext(ctx, selectRepositories+`WHERE owner = ? OR ? ORDER BY used, key`, v.UID, v.All)
 	if err != nil {
 		return nil, err
@@ -81,7 +79,7 @@ func (s *Store) Repositories(ctx context.Context, v Viewer) ([]Repository, error
 const mostCommits = 1000
 
 // Fetched records that the mirror of a repository has a commit, and its size.
-func (s *Store) Fetched(ctx context.Context, key, commit string, bytes int64, now time.Time) error {
+func (s Repositories) Fetched(ctx context.Context, key, commit string, bytes int64, now time.Time) error {
 	return s.write(ctx, func(tx *sql.Tx) error {
 		err := changed(tx.ExecContext(ctx,
 			`UPDATE repositories SET fetched = ?, used = ?, bytes = ?, damaged = 0 WHERE key = ?`,
@@ -99,14 +97,14 @@ func (s *Store) Fetched(ctx context.Context, key, commit string, bytes int64, no
 }
 
 // Knows reports whether the mirror of the repository has the commit, as far as the store knows.
-func (s *Store) Knows(ctx context.Context, key, commit string) (known bool, err error) {
+func (s Repositories) Knows(ctx context.Context, key, commit string) (known bool, err error) {
 	err = s.reads.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM commits WHERE repository = ? AND commit_id = ?)`,
 		key, commit).Scan(&known)
 	return known, err
 }
 
 // Commits returns the commits of a repository that were fetched last, at most limit.
-func (s *Store) Commits(ctx context.Context, key string, limit int) ([]string, error) {
+func (s Repositories) Commits(ctx context.Context, key string, limit int) ([]string, error) {
 	rows, err := s.reads.QueryContext(ctx,
 		`SELECT commit_id FROM commits WHERE repository = ? ORDER BY seen DESC LIMIT ?`,
 		key, limit)
@@ -126,18 +124,18 @@ func (s *Store) Commits(ctx context.Context, key string, limit int) ([]string, e
 }
 
 // Damaged records that the mirror of a repository lacks something: no commit of it is known any more.
-func (s *Store) Damaged(ctx context.Context, key string) error {
+func (s Repositories) Damaged(ctx context.Context, key string) error {
 	return s.forget(ctx, key, `UPDATE repositories SET fetched = 0, damaged = 1 WHERE key = ?`)
 }
 
 // Abandon forgets all commits of a repository before its mirror is removed. The error is ErrState if a session that is
 // not closed uses it.
-func (s *Store) Abandon(ctx context.Context, key string) error {
+func (s Repositories) Abandon(ctx context.Context, key string) error {
 	return s.forget(ctx, key, `UPDATE repositories SET fetched = 0 WHERE key = ? AND NOT EXISTS
 		(SELECT 1 FROM sessions WHERE repository_key = key AND repository_key <> '' AND state <> 'closed')`)
 }
 
-func (s *Store) forget(ctx context.Context, key, update string) error {
+func (s Repositories) forget(ctx context.Context, key, update string) error {
 	return s.write(ctx, func(tx *sql.Tx) error {
 		err := changed(tx.ExecContext(ctx, update, key))
 		if err == nil {
@@ -147,23 +145,8 @@ func (s *Store) forget(ctx context.Context, key, update string) error {
 	})
 }
 
-// RemoveRepository forgets a repository after its mirror was removed.
-func (s *Store) RemoveRepository(ctx context.Context, key string) error {
+// Remove forgets a repository after its mirror was removed.
+func (s Repositories) Remove(ctx context.Context, key string) error {
 	_, err := s.db.ExecContext(ctx, `DELETE FROM repositories WHERE key = ? AND fetched = 0`, key)
 	return err
-}
-
-// Pool returns all workspaces.
-func (s *Store) Pool(ctx context.Context) (all workspace.Pool, err error) {
-	err = s.write(ctx, func(tx *sql.Tx) error {
-		all, err = pool(ctx, tx)
-		return err
-	})
-	return all, err
-}
-
-// RemoveWorkspace forgets a workspace after its files were removed. The error is ErrState if a session leases it.
-func (s *Store) RemoveWorkspace(ctx context.Context, number int) error {
-	return changed(s.db.ExecContext(ctx, `DELETE FROM workspaces WHERE number = ?1 AND NOT EXISTS
-		(SELECT 1 FROM leases WHERE workspace = ?1)`, number))
 }

@@ -26,8 +26,36 @@ var (
 // FileName is the name of the database in the state directory.
 const FileName = "runner.db"
 
-// Store is the file. Its methods are safe for concurrent use.
+// Store is the file, by the things that it has. All methods are safe for concurrent use: the database has the only
+// lock, which a transaction that writes holds.
 type Store struct {
+	*file
+
+	Sessions     Sessions
+	Commands     Commands
+	Artifacts    Artifacts
+	Workspaces   Workspaces
+	Repositories Repositories
+	Environments Environments
+}
+
+// The things in the file.
+type (
+	// Sessions are the sessions, and the homes of closed ones until they are removed.
+	Sessions struct{ *file }
+	// Commands are the commands of sessions.
+	Commands struct{ *file }
+	// Artifacts are the files that commands have left.
+	Artifacts struct{ *file }
+	// Workspaces are the workspaces and their leases.
+	Workspaces struct{ *file }
+	// Repositories are the mirrors with their origins.
+	Repositories struct{ *file }
+	// Environments are the environments, and the facts of the tools that they are made with.
+	Environments struct{ *file }
+)
+
+type file struct {
 	db    *sql.DB // writers wait for each other, and for no reader
 	reads *sql.DB
 }
@@ -42,20 +70,21 @@ func Open(ctx context.Context, path string) (*Store, error) {
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
-	return &Store{db: db, reads: reads}, nil
+	f := &file{db: db, reads: reads}
+	return &Store{f, Sessions{f}, Commands{f}, Artifacts{f}, Workspaces{f}, Repositories{f}, Environments{f}}, nil
 }
 
 // Close closes the file. The store must not be used after it.
 func (s *Store) Close() error { return errors.Join(s.reads.Close(), s.db.Close()) }
 
-// write runs f in a transaction that writes.
-func (s *Store) write(ctx context.Context, f func(*sql.Tx) error) error {
-	tx, err := s.db.BeginTx(ctx, nil)
+// write does something in a transaction that writes.
+func (f *file) write(ctx context.Context, do func(*sql.Tx) error) error {
+	tx, err := f.db.BeginTx(ctx, nil)
 	if err != nil {
 		return fmt.Errorf("cannot write to the store: %w", err)
 	}
 	defer tx.Rollback() //nolint:errcheck // after a commit there is nothing to roll back
-	if err := f(tx); err != nil {
+	if err := do(tx); err != nil {
 		return err
 	}
 	return tx.Commit()

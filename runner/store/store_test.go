@@ -32,7 +32,7 @@ func id(n int) string { return fmt.Sprintf("%016d", n) }
 
 func create(t testing.TB, s *Store, n int, owner uint32, commands ...wire.NewCommand) {
 	t.Helper()
-	require.NoError(t, s.Create(t.Context(), New{Session: wire.Session{
+	require.NoError(t, s.Sessions.Create(t.Context(), New{Session: wire.Session{
 		ID: id(n), Owner: wire.Owner{UID: owner, Name: "alice"}, Created: t0.Add(time.Duration(n)), Environment: "none",
 		Secrets: []string{"TOKEN"},
 	}, Commands: commands}))
@@ -50,7 +50,7 @@ var succeeded = Ending{
 func TestSession(t *testing.T) {
 	s, ctx := open(t), t.Context()
 	create(t, s, 1, 1000, command("a", "b"), wire.NewCommand{Args: []string{"c"}, Stdin: true})
-	got, err := s.Session(ctx, Viewer{UID: 1000}, id(1))
+	got, err := s.Sessions.Find(ctx, Viewer{UID: 1000}, id(1))
 	require.NoError(t, err)
 	limits := command().Limits
 	created := t0.Add(1)
@@ -63,38 +63,38 @@ func TestSession(t *testing.T) {
 		},
 	}
 	assert.Equal(t, want, got)
-	_, err = s.Session(ctx, Viewer{UID: 1001}, id(1))
+	_, err = s.Sessions.Find(ctx, Viewer{UID: 1001}, id(1))
 	assert.ErrorIs(t, err, ErrNotFound, "of another user")
-	_, err = s.Session(ctx, Viewer{All: true}, id(1))
+	_, err = s.Sessions.Find(ctx, Viewer{All: true}, id(1))
 	assert.NoError(t, err)
-	live, err := s.Live(ctx)
+	live, err := s.Commands.Live(ctx)
 	require.NoError(t, err)
 	require.Len(t, live, 2)
 	assert.Equal(t, Live{Session: id(1), Number: 1, Owner: 1000, State: wire.CommandQueued,
 		Environment: "none", Secrets: []string{"TOKEN"}, Command: command("a", "b")}, live[0])
-	one, err := s.Command(ctx, id(1), 1)
+	one, err := s.Commands.Find(ctx, id(1), 1)
 	require.NoError(t, err)
 	assert.Equal(t, live[0], one)
-	_, err = s.Command(ctx, id(1), 3)
+	_, err = s.Commands.Find(ctx, id(1), 3)
 	assert.ErrorIs(t, err, ErrNotFound)
 }
 
 func TestLifeOfASession(t *testing.T) {
 	s, ctx := open(t), t.Context()
 	create(t, s, 1, 1000, command("a"))
-	require.NoError(t, s.Move(ctx, id(1), 1, wire.CommandQueued, wire.CommandStarting))
-	assert.ErrorIs(t, s.Move(ctx, id(1), 1, wire.CommandQueued, wire.CommandStarting), ErrState)
-	require.NoError(t, s.Cancel(ctx, id(1), 1, "alice"))
-	require.NoError(t, s.Cancel(ctx, id(1), 1, "bob"))
-	one, err := s.Command(ctx, id(1), 1)
+	require.NoError(t, s.Commands.Move(ctx, id(1), 1, wire.CommandQueued, wire.CommandStarting))
+	assert.ErrorIs(t, s.Commands.Move(ctx, id(1), 1, wire.CommandQueued, wire.CommandStarting), ErrState)
+	require.NoError(t, s.Commands.Cancel(ctx, id(1), 1, "alice"))
+	require.NoError(t, s.Commands.Cancel(ctx, id(1), 1, "bob"))
+	one, err := s.Commands.Find(ctx, id(1), 1)
 	require.NoError(t, err)
 	assert.Equal(t, "alice", one.CancelledBy)
-	assert.ErrorIs(t, s.CloseSession(ctx, id(1), 0, t0), ErrState, "a command runs")
+	assert.ErrorIs(t, s.Sessions.Close(ctx, id(1), 0, t0), ErrState, "a command runs")
 
-	require.NoError(t, s.End(ctx, id(1), 1, succeeded, succeeded.Ended))
-	assert.ErrorIs(t, s.End(ctx, id(1), 1, succeeded, succeeded.Ended), ErrState)
-	assert.ErrorIs(t, s.Cancel(ctx, id(1), 1, "alice"), ErrState)
-	got, err := s.Session(ctx, Viewer{UID: 1000}, id(1))
+	require.NoError(t, s.Commands.End(ctx, id(1), 1, succeeded, succeeded.Ended))
+	assert.ErrorIs(t, s.Commands.End(ctx, id(1), 1, succeeded, succeeded.Ended), ErrState)
+	assert.ErrorIs(t, s.Commands.Cancel(ctx, id(1), 1, "alice"), ErrState)
+	got, err := s.Sessions.Find(ctx, Viewer{UID: 1000}, id(1))
 	require.NoError(t, err)
 	assert.Equal(t, wire.SessionIdle, got.State)
 	c := got.Commands[0]
@@ -102,23 +102,23 @@ func TestLifeOfASession(t *testing.T) {
 		Started: c.Started, Ended: c.Ended, Outcome: *c.Outcome, Usage: *c.Usage, Invocation: c.Invocation,
 	})
 
-	number, err := s.Add(ctx, id(1), command("b"), t0)
+	number, err := s.Commands.Add(ctx, id(1), command("b"), t0)
 	require.NoError(t, err)
 	assert.Equal(t, 2, number)
-	require.NoError(t, s.End(ctx, id(1), 2, succeeded, succeeded.Ended))
-	idle, err := s.In(ctx, Viewer{UID: 1000}, wire.SessionIdle)
+	require.NoError(t, s.Commands.End(ctx, id(1), 2, succeeded, succeeded.Ended))
+	idle, err := s.Sessions.In(ctx, Viewer{UID: 1000}, wire.SessionIdle)
 	require.NoError(t, err)
 	assert.Equal(t, []Idle{{id(1), succeeded.Ended}}, idle)
-	removed, err := s.Delete(ctx, []string{id(1), id(2)})
+	removed, err := s.Sessions.Delete(ctx, []string{id(1), id(2)})
 	require.NoError(t, err)
 	assert.Empty(t, removed, "not closed, not there")
-	require.NoError(t, s.CloseSession(ctx, id(1), 0, t0))
-	_, err = s.Add(ctx, id(1), command("c"), t0)
+	require.NoError(t, s.Sessions.Close(ctx, id(1), 0, t0))
+	_, err = s.Commands.Add(ctx, id(1), command("c"), t0)
 	assert.ErrorIs(t, err, ErrState)
-	removed, err = s.Delete(ctx, []string{id(1)})
+	removed, err = s.Sessions.Delete(ctx, []string{id(1)})
 	require.NoError(t, err)
 	assert.Equal(t, []string{id(1)}, removed)
-	_, err = s.Command(ctx, id(1), 1)
+	_, err = s.Commands.Find(ctx, id(1), 1)
 	assert.ErrorIs(t, err, ErrNotFound, "commands go with their session")
 }
 
@@ -129,7 +129,7 @@ func TestPages(t *testing.T) {
 	}
 	var ids []string
 	for page := (Page{Viewer: Viewer{UID: 0}, Limit: 3}); ; {
-		got, err := s.Sessions(ctx, page)
+		got, err := s.Sessions.List(ctx, page)
 		require.NoError(t, err)
 		for _, v := range got.Sessions {
 			ids = append(ids, v.ID)
@@ -141,13 +141,13 @@ func TestPages(t *testing.T) {
 		}
 	}
 	assert.Equal(t, []string{id(6), id(4), id(2), id(0)}, ids)
-	got, err := s.Sessions(ctx, Page{Viewer: Viewer{All: true}, Limit: 10, State: wire.SessionActive})
+	got, err := s.Sessions.List(ctx, Page{Viewer: Viewer{All: true}, Limit: 10, State: wire.SessionActive})
 	require.NoError(t, err)
 	assert.Len(t, got.Sessions, 7)
-	got, err = s.Sessions(ctx, Page{Viewer: Viewer{All: true}, Limit: 10, State: wire.SessionClosed})
+	got, err = s.Sessions.List(ctx, Page{Viewer: Viewer{All: true}, Limit: 10, State: wire.SessionClosed})
 	require.NoError(t, err)
 	assert.Empty(t, got.Sessions)
-	_, err = s.Sessions(ctx, Page{Before: "!", Limit: 1})
+	_, err = s.Sessions.List(ctx, Page{Before: "!", Limit: 1})
 	assert.ErrorIs(t, err, ErrNotFound)
 }
 
@@ -161,22 +161,22 @@ func TestLeases(t *testing.T) {
 		return func(p workspace.Pool) (int, error) { seen = p; return number, nil }
 	}
 	full := func(workspace.Pool) (int, error) { return 0, workspace.ErrPoolFull }
-	number, err := s.Lease(ctx, id(0), "repo", t0, choose(4))
+	number, err := s.Workspaces.Lease(ctx, id(0), "repo", t0, choose(4))
 	require.NoError(t, err)
 	assert.Equal(t, 4, number)
 	assert.Empty(t, seen)
-	number, err = s.Lease(ctx, id(0), "repo", t0.Add(1), full)
+	number, err = s.Workspaces.Lease(ctx, id(0), "repo", t0.Add(1), full)
 	require.NoError(t, err, "it keeps its workspace")
 	assert.Equal(t, 4, number)
-	_, err = s.Lease(ctx, id(1), "", t0, full)
+	_, err = s.Workspaces.Lease(ctx, id(1), "", t0, full)
 	assert.ErrorIs(t, err, workspace.ErrPoolFull)
-	_, err = s.Lease(ctx, id(1), "", t0, choose(4))
+	_, err = s.Workspaces.Lease(ctx, id(1), "", t0, choose(4))
 	assert.Error(t, err, "it is leased")
-	require.NoError(t, s.End(ctx, id(0), 1, succeeded, succeeded.Ended))
-	require.NoError(t, s.CloseSession(ctx, id(0), 5, t0.Add(2)))
-	_, err = s.Lease(ctx, id(1), "", t0, choose(1))
+	require.NoError(t, s.Commands.End(ctx, id(0), 1, succeeded, succeeded.Ended))
+	require.NoError(t, s.Sessions.Close(ctx, id(0), 5, t0.Add(2)))
+	_, err = s.Workspaces.Lease(ctx, id(1), "", t0, choose(1))
 	require.NoError(t, err)
-	_, err = s.Lease(ctx, id(2), "", t0.Add(3), choose(4))
+	_, err = s.Workspaces.Lease(ctx, id(2), "", t0.Add(3), choose(4))
 	require.NoError(t, err)
 	assert.Equal(t, workspace.Pool{
 		{Number: 1, Session: id(1), Heartbeat: t0}, {Number: 4, Repository: "repo", Heartbeat: t0.Add(2), Bytes: 5},
@@ -198,7 +198,7 @@ func TestMigration(t *testing.T) {
 		require.NoError(t, old.Close())
 		s, err := Open(t.Context(), path)
 		require.NoError(t, err)
-		got, err := s.Session(t.Context(), Viewer{UID: 1000}, id(1))
+		got, err := s.Sessions.Find(t.Context(), Viewer{UID: 1000}, id(1))
 		require.NoError(t, err)
 		assert.Equal(t, at(2), got.Closed)
 		require.NoError(t, s.Close())
@@ -234,25 +234,25 @@ func TestArtifacts(t *testing.T) {
 	ending := succeeded
 	ending.ArtifactsFault = "too many"
 	ending.Artifacts = []artifact.File{{Path: "b", Kind: artifact.Plain, Offset: 7, Bytes: 3, SHA256: "x"}, {Path: "a", Kind: artifact.JUnit}}
-	require.NoError(t, s.End(ctx, id(1), 1, ending, ending.Ended))
-	assert.ErrorIs(t, s.End(ctx, id(1), 1, ending, ending.Ended), ErrState)
-	all, err := s.Artifacts(ctx, id(1))
+	require.NoError(t, s.Commands.End(ctx, id(1), 1, ending, ending.Ended))
+	assert.ErrorIs(t, s.Commands.End(ctx, id(1), 1, ending, ending.Ended), ErrState)
+	all, err := s.Artifacts.List(ctx, id(1))
 	require.NoError(t, err)
 	require.Len(t, all, 2, "once")
 	assert.Equal(t, []string{"a", "b"}, []string{all[0].Path, all[1].Path})
-	b, offset, err := s.Artifact(ctx, id(1), all[1].ID)
+	b, offset, err := s.Artifacts.Find(ctx, id(1), all[1].ID)
 	require.NoError(t, err)
 	assert.Equal(t, wire.Artifact{ID: b.ID, Command: 1, Path: "b", Kind: "file", Bytes: 3, SHA256: "x", Created: ending.Ended}, b)
 	assert.EqualValues(t, 7, offset)
-	_, _, err = s.Artifact(ctx, id(2), b.ID)
+	_, _, err = s.Artifacts.Find(ctx, id(2), b.ID)
 	require.ErrorIs(t, err, ErrNotFound, "of another session")
-	got, err := s.Session(ctx, Viewer{All: true}, id(1))
+	got, err := s.Sessions.Find(ctx, Viewer{All: true}, id(1))
 	require.NoError(t, err)
 	assert.Equal(t, "too many", got.Commands[0].ArtifactsFault)
-	require.NoError(t, s.CloseSession(ctx, id(1), 0, t0))
-	_, err = s.Delete(ctx, []string{id(1)})
+	require.NoError(t, s.Sessions.Close(ctx, id(1), 0, t0))
+	_, err = s.Sessions.Delete(ctx, []string{id(1)})
 	require.NoError(t, err)
-	all, err = s.Artifacts(ctx, id(1))
+	all, err = s.Artifacts.List(ctx, id(1))
 	require.NoError(t, err)
 	assert.Empty(t, all)
 }
@@ -262,15 +262,32 @@ func BenchmarkSessions(b *testing.B) {
 	s := open(b)
 	for n := range 10_000 {
 		create(b, s, n, uint32(n%5), command("pytest", "-x"))
-		require.NoError(b, s.End(b.Context(), id(n), 1, succeeded, succeeded.Ended))
+		require.NoError(b, s.Commands.End(b.Context(), id(n), 1, succeeded, succeeded.Ended))
 	}
 	for _, limit := range []int{100, 10_000} {
 		b.Run(fmt.Sprint(limit), func(b *testing.B) {
 			for b.Loop() {
-				got, err := s.Sessions(b.Context(), Page{Viewer: Viewer{All: true}, Limit: limit})
+				got, err := s.Sessions.List(b.Context(), Page{Viewer: Viewer{All: true}, Limit: limit})
 				require.NoError(b, err)
 				require.Len(b, got.Sessions, limit)
 			}
 		})
 	}
+}
+
+// A command that runs has its start. It stays if the end has none, as the main process of the unit was killed.
+func TestStart(t *testing.T) {
+	s, ctx := open(t), t.Context()
+	create(t, s, 1, 1000, command("a"))
+	require.ErrorIs(t, s.Commands.Begin(ctx, id(1), 1, t0), ErrState, "it is queued")
+	require.NoError(t, s.Commands.Move(ctx, id(1), 1, wire.CommandQueued, wire.CommandStarting))
+	require.NoError(t, s.Commands.Begin(ctx, id(1), 1, t0))
+	got, err := s.Sessions.Find(ctx, Viewer{All: true}, id(1))
+	require.NoError(t, err)
+	assert.Equal(t, wire.CommandRunning, got.Commands[0].State)
+	assert.Equal(t, t0, got.Commands[0].Started)
+	require.NoError(t, s.Commands.End(ctx, id(1), 1, Ending{Ended: t0.Add(time.Minute)}, t0))
+	got, err = s.Sessions.Find(ctx, Viewer{All: true}, id(1))
+	require.NoError(t, err)
+	assert.Equal(t, t0, got.Commands[0].Started)
 }

@@ -2,6 +2,7 @@ package workspace
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,48 +16,96 @@ import (
 // bundled is the branch of a mirror that has the last commit of a local repository.
 const bundled = "bundled"
 
-// ErrNothingNew reports that the mirror has the commit already, so that there is nothing to send.
-var ErrNothingNew = errors.New("the mirror has this commit")
+// ErrNothingNew reports that the mirror has the commit and the tags already, so that there is nothing to send.
+var ErrNothingNew = errors.New("the mirror has this commit and these tags")
 
-// ErrShallow reports a local repository without its history.
-var ErrShallow = errors.New("the repository is shallow or partial, so a part of its history is missing: run git fetch --unshallow")
+// ErrPartial reports a local repository without all of its objects.
+var ErrPartial = errors.New("the repository is a partial clone, which lacks a part of its objects: " +
+	"run git fetch --refetch --no-filter")
 
-// WriteBundle writes the history of a commit of the local repository that has the work tree or git directory dir, less
-// the commits that the mirror has. It runs as a user that may read the repository, uses none of its configuration or
-// hooks, and writes nothing there. FetchBundle reads the bundle.
-func WriteBundle(ctx context.Context, dir, commit string, has []string, to io.Writer) error {
-	common, err := gitDirOf(ctx, dir)
+// boundary begins the names of the refs by which a bundle of a shallow repository has the commits whose parents are
+// missing (gitrepository-layout(5), shallow).
+const boundary = "refs/codex-runner/shallow/"
+
+// WriteBundle writes the history of a commit and of all tags of a local repository, and the names of the submodules
+// that are checked out there, less the commits that the mirror has. It runs as a user that may read the repository,
+// uses none of its configuration or hooks, and writes nothing there. FetchBundle reads the bundle. Of a shallow
+// repository the bundle has the commits that are there. knownTags names the tags that the mirror has.
+func WriteBundle(ctx context.Context, from Local, has []string, knownTags string, to io.Writer) error {
+	l, err := openLocal(ctx, from)
 	if err != nil {
 		return err
 	}
-	if _, err := os.Stat(filepath.Join(common, "shallow")); err == nil {
-		return ErrShallow
-	}
-	scratch, err := os.MkdirTemp("", "codex-runner-bundle-")
+	defer l.close()
+	tags, err := l.refs(ctx)
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(scratch)
-	m := module{source: Source{Mirror: common, Commit: commit}, git: git{dir: scratch}}
-	if err := m.writeGit(); err != nil {
-		return err
-	}
-	known, err := m.present(ctx, has)
+	known, err := l.present(ctx, has)
 	if err != nil {
 		return err
 	}
-	err = m.git.pipe(ctx, nil, to, append([]string{"bundle", "create", "--quiet", "-", "HEAD"}, known...)...)
-	var failed *GitError
-	switch {
-	case errors.As(err, &failed) && strings.Contains(failed.Stderr, "empty bundle"):
-		return ErrNothingNew
-	case errors.As(err, &failed) && strings.Contains(failed.Stderr, "missing"):
-		return fmt.Errorf("%w (%v)", ErrShallow, err)
+	if digest(tags) == knownTags {
+		if fresh, err := l.fresh(ctx, known); err != nil || !fresh {
+			return cmp.Or(err, ErrNothingNew)
+		}
+	}
+	if _, err := io.WriteString(to, l.header(known, tags)); err != nil {
+		return err
+	}
+	wanted := from.Commit + "\n"
+	for _, t := range tags {
+		wanted += t.object + "\n"
+	}
+	for _, k := range known {
+		wanted += "^" + k + "\n"
+	}
+	err = l.git.pipe(ctx, []byte(wanted), to, "pack-objects", "--revs", "--thin", "--stdout", "--delta-base-offset",
+		"--quiet")
+	if failed, ok := errors.AsType[*GitError](err); ok && lacks(failed.Stderr) {
+		return fmt.Errorf("%w (%v)", ErrPartial, err)
 	}
 	return err
 }
 
-// present returns the commits that the repository has too, each with a ^ before it.
+// fresh reports whether the history of the commit has one that is not known.
+func (l *local) fresh(ctx context.Context, known []string) (bool, error) {
+	wanted := l.source.Commit + "\n"
+	for _, k := range known {
+		wanted += "^" + k + "\n"
+	}
+	out, err := l.git.run(ctx, []byte(wanted), "rev-list", "--max-count=1", "--stdin")
+	return len(out) > 0, err
+}
+
+// lacks reports whether git has missed an object.
+func lacks(stderr string) bool {
+	return strings.Contains(stderr, "missing") || strings.Contains(stderr, "unable to read") ||
+		strings.Contains(stderr, "bad object")
+}
+
+// header begins a bundle (gitformat-bundle(5)). git bundle create would leave out the tags of commits that are known.
+func (l *local) header(known []string, tags []tag) string {
+	var b strings.Builder
+	if b.WriteString("# v2 git bundle\n"); len(l.source.Commit) == 64 {
+		b.Reset()
+		b.WriteString("# v3 git bundle\n@object-format=sha256\n")
+	}
+	for _, commit := range known {
+		fmt.Fprintf(&b, "-%s \n", commit)
+	}
+	fmt.Fprintf(&b, "%s HEAD\n", l.source.Commit)
+	for _, commit := range l.shallow {
+		fmt.Fprintf(&b, "%s %s%[1]s\n", commit, boundary)
+	}
+	for _, t := range tags {
+		fmt.Fprintf(&b, "%s %s\n", t.object, t.ref)
+	}
+	b.WriteString("\n")
+	return b.String()
+}
+
+// present returns the commits that the repository has too.
 func (m module) present(ctx context.Context, commits []string) ([]string, error) {
 	if len(commits) == 0 {
 		return nil, nil
@@ -69,7 +118,7 @@ func (m module) present(ctx context.Context, commits []string) ([]string, error)
 	var known []string
 	for line := range bytes.Lines(out) {
 		if name, ok := bytes.CutPrefix(bytes.TrimSpace(line), []byte("commit ")); ok {
-			known = append(known, "^"+string(name))
+			known = append(known, string(name))
 		}
 	}
 	return known, nil

@@ -10,9 +10,9 @@ import (
 )
 
 // Changed reports whether the work tree of a local repository has changes that HEAD does not have: new files too,
-// unless the repository ignores them. A bare repository has none. It runs as a user that may read the repository, uses
-// none of its configuration, which may name programs of another user (filters), and writes nothing there. Of submodules
-// it looks at the commits alone.
+// unless the repository ignores them, but no files in Git LFS. A bare repository has none. It runs as a user that may
+// read the repository, uses none of its configuration, which may name programs of another user (filters), and writes
+// nothing there. Of submodules it looks at the commits alone.
 func Changed(ctx context.Context, dir string) (bool, error) {
 	g := git{dir: filepath.Join(dir, ".git")}
 	head, err := g.run(ctx, nil, "rev-parse", "--verify", "--quiet", "HEAD")
@@ -47,6 +47,34 @@ func Changed(ctx context.Context, dir string) (bool, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, err
 	}
-	out, err = m.git.run(ctx, nil, "status", "--porcelain", "--untracked-files=normal", "--ignore-submodules=dirty")
-	return len(out) > 0, err
+	out, err = m.git.run(ctx, nil, "status", "--porcelain", "-z", "--no-renames", "--untracked-files=normal",
+		"--ignore-submodules=dirty")
+	if err != nil || len(out) == 0 {
+		return false, err
+	}
+	return m.plain(ctx, out)
+}
+
+// plain reports whether a list of git status has a file that is not in Git LFS: without its filter, which this package
+// does not run, each of those looks changed.
+func (m module) plain(ctx context.Context, list []byte) (bool, error) {
+	var names strings.Builder
+	for entry := range records(list) {
+		names.WriteString(entry[min(len("XY "), len(entry)):] + "\x00")
+	}
+	out, err := m.git.run(ctx, []byte(names.String()), "check-attr", "-z", "--stdin", "filter")
+	all, lfs := strings.Count(names.String(), "\x00"), strings.Count(string(out), "\x00filter\x00lfs\x00")
+	return all > lfs, err
+}
+
+// HasLFS reports whether a commit of a local repository has files in Git LFS, of which its workspace gets the pointers
+// alone.
+func HasLFS(ctx context.Context, from Local) bool {
+	l, err := openLocal(ctx, from)
+	if err != nil {
+		return false
+	}
+	defer l.close()
+	_, err = l.git.run(ctx, nil, "grep", "--quiet", "-e", "filter=lfs", from.Commit, "--", ":(glob)**/.gitattributes")
+	return err == nil
 }

@@ -72,10 +72,27 @@ func TestLocalRepositoriesRunNothing(t *testing.T) {
 	put(t, filepath.Join(partial.dir, ".git", "refs", "heads", "theirs"), commit+"\n")
 	_, err = Resolve(t.Context(), filepath.Join(partial.dir, ".git"), "theirs")
 	require.Error(t, err)
-	require.Error(t, WriteBundle(t.Context(), partial.dir, commit, nil, io.Discard))
+	require.Error(t, WriteBundle(t.Context(), Local{Dir: partial.dir, Commit: commit}, nil, "", io.Discard))
 	_, err = Changed(t.Context(), partial.dir)
 	require.NoError(t, err)
 	assert.NoFileExists(t, ran)
+}
+
+// Files in Git LFS are not looked at: without the filter each looks changed.
+func TestChangedWithLFS(t *testing.T) {
+	o := newOrigin(t)
+	first := o.commit(map[string]string{"a": "1"})
+	assert.False(t, HasLFS(t.Context(), Local{Dir: o.dir, Commit: first}))
+	commit := o.commit(map[string]string{"d/.gitattributes": "*.bin filter=lfs diff=lfs merge=lfs -text\n", "d/a.bin": "pointer", "b": "1"})
+	assert.True(t, HasLFS(t.Context(), Local{Dir: o.dir, Commit: commit}))
+	put(t, filepath.Join(o.dir, "d/a.bin"), "content")
+	changed, err := Changed(t.Context(), o.dir)
+	require.NoError(t, err)
+	assert.False(t, changed)
+	put(t, filepath.Join(o.dir, "b"), "22")
+	changed, err = Changed(t.Context(), o.dir)
+	require.NoError(t, err)
+	assert.True(t, changed)
 }
 
 func TestOriginHasNoCredential(t *testing.T) {

@@ -42,7 +42,9 @@ type Checkout struct {
 	Record *os.File // the record of the last checkout, read and then replaced; empty at first
 	// Previous is the tree of the record if that is not Tree, else nil. It is only read.
 	Previous *os.File
-	Mirrors  func(url string) (string, error) // the mirror of a submodule, or ErrNoMirror
+	// Leave keeps files that neither the record nor the commit has: a set-up has added them.
+	Leave   bool
+	Mirrors func(url string) (string, error) // the mirror of a submodule, or ErrNoMirror
 }
 
 // Report has the counts of a checkout.
@@ -92,11 +94,17 @@ func (c Checkout) attempt(ctx context.Context, top *os.Root, known record) (Repo
 		return Report{}, err
 	}
 	s := sweep{record: known, wanted: map[string]entry{}, dirs: map[string]bool{}}
+	if c.Leave {
+		s.left = map[string]bool{}
+		for at := range known {
+			above(s.left, at)
+		}
+	}
 	for _, m := range modules {
 		s.want(m)
 	}
 	if !known.sameAttributes(s.wanted) {
-		s.record = nil
+		s.record = known.without(c.Leave)
 	}
 	if err := s.run(top); err != nil {
 		return Report{}, fmt.Errorf("cannot clear the workspace: %w", err)
@@ -110,6 +118,9 @@ func (c Checkout) attempt(ctx context.Context, top *os.Root, known record) (Repo
 		if err := m.checkOut(ctx, top, s.kept); err != nil {
 			return Report{}, err
 		}
+	}
+	if err := modules[0].uncommit(ctx); err != nil {
+		return Report{}, err
 	}
 	report := Report{Kept: len(s.kept), Written: len(s.wanted) - len(s.kept), Removed: s.removed}
 	now, err := recordOf(top, s.wanted, s.kept)
@@ -241,14 +252,7 @@ func (m module) checkOut(ctx context.Context, top *os.Root, kept record) error {
 	if !some {
 		return nil
 	}
-	// The index learns the times of the kept files. Status 1: a commit may have files that git finds changed from the
-	// start.
-	_, err := m.git.run(ctx, nil, "update-index", "-q", "--refresh")
-	var failed *GitError
-	if errors.As(err, &failed) && failed.Status() == 1 {
-		return nil
-	}
-	return err
+	return m.refresh(ctx) // of the kept files
 }
 
 // orDiskFull adds the reason that git checkout-index leaves out: on a full disk it reports only "unable to write file".

@@ -57,6 +57,39 @@ func TestReuse(t *testing.T) {
 	s.sameAsClone(t)
 }
 
+// The copy of a tree in which a set-up has made files keeps these, and gets another commit.
+func TestLeave(t *testing.T) {
+	o := newOrigin(t)
+	first := o.commit(map[string]string{
+		"a": "1", "b": "1", "d/c": "1", "gone/f": "1", "x": "1", ".gitattributes": "*.id ident\n", "v.id": "$Id$\n",
+	})
+	for _, name := range []string{"gone", "x"} {
+		require.NoError(t, os.RemoveAll(filepath.Join(o.dir, name)))
+	}
+	second := o.commit(map[string]string{"b": "2", "x/y": "1", "made": "of the commit"})
+	require.NoError(t, os.Remove(filepath.Join(o.dir, ".gitattributes")))
+	third := o.commit(map[string]string{"b": "3"})
+	s := slot(t, Source{o.mirror(), o.url(), first})
+	s.must(t)
+	before, err := os.Stat(filepath.Join(s.Tree, "a"))
+	require.NoError(t, err)
+	for name, content := range map[string]string{
+		"node_modules/m": "m", "d/made": "m", "gone/made": "m", "made": "of the set-up", "d/c": "of the set-up",
+	} {
+		put(t, filepath.Join(s.Tree, name), content)
+	}
+	s.Leave, s.Commit = true, second
+	assert.Equal(t, Report{Kept: 3, Written: 4, Removed: 5}, s.must(t))
+	assert.Equal(t, "?? d/made\n?? gone/\n?? node_modules/", origin{t, s.Tree}.git("status", "--porcelain"))
+	info, err := os.Stat(filepath.Join(s.Tree, "a"))
+	require.NoError(t, err)
+	assert.Equal(t, before.ModTime(), info.ModTime(), "programs that build compare times")
+
+	s.Commit = third
+	assert.Zero(t, s.must(t).Kept, "with other attributes")
+	assert.Equal(t, "?? d/made\n?? gone/\n?? node_modules/", origin{t, s.Tree}.git("status", "--porcelain"))
+}
+
 func TestReuseWithOtherAttributes(t *testing.T) {
 	o := newOrigin(t)
 	first := o.commit(map[string]string{"w.bat": "x\n", "a": "1"})

@@ -10,7 +10,7 @@ import (
 
 // writeGit makes the repository of a module anew, below the directory .git that this package has just made. It has the
 // commit as a detached HEAD, the branches of the mirror as branches of the remote origin, its tags, and borrows all
-// objects from the mirror. It has no hooks.
+// objects from the mirror. It is shallow if the mirror is. It has no hooks.
 func (m module) writeGit() error {
 	dir := m.git.dir
 	for _, sub := range []string{"objects/info", "refs/heads", "refs/tags", "info"} {
@@ -22,7 +22,7 @@ func (m module) writeGit() error {
 	if err != nil {
 		return err
 	}
-	for _, f := range []struct {
+	files := []struct {
 		name string
 		data []byte
 	}{
@@ -30,7 +30,14 @@ func (m module) writeGit() error {
 		{"objects/info/alternates", []byte(filepath.Join(m.source.Mirror, "objects") + "\n")},
 		{"config", []byte(m.config())},
 		{"packed-refs", refs},
-	} {
+	}
+	if shallow, err := os.ReadFile(filepath.Join(m.source.Mirror, "shallow")); err == nil {
+		files = append(files, struct {
+			name string
+			data []byte
+		}{"shallow", shallow})
+	}
+	for _, f := range files {
 		if err := os.WriteFile(filepath.Join(dir, f.name), f.data, 0o644); err != nil {
 			return err
 		}

@@ -93,7 +93,8 @@ func (m Mirror) Fetch(ctx context.Context) error {
 }
 
 // FetchBundle takes the refs and objects of a bundle, an absolute path, which WriteBundle made from a local repository.
-// The commit becomes the branch bundled, and HEAD. It has the same bounds and errors as Fetch.
+// The commit becomes the branch bundled, and HEAD; its tags become the only ones. It has the same bounds and errors as
+// Fetch.
 func (m Mirror) FetchBundle(ctx context.Context, bundle string) error {
 	format, err := formatOf(bundle)
 	if err != nil {
@@ -101,14 +102,36 @@ func (m Mirror) FetchBundle(ctx context.Context, bundle string) error {
 	}
 	return m.bounded(ctx, func(ctx context.Context) error {
 		return m.into(ctx, format, func(g git) error {
-			_, err := g.run(ctx, nil, "fetch", "--quiet", "--force", "--no-write-fetch-head", "--no-auto-maintenance",
-				"--no-recurse-submodules", "--", bundle, "+HEAD:refs/heads/"+bundled)
+			err := g.cutOff(ctx, bundle)
+			if err == nil {
+				_, err = g.run(ctx, nil, "fetch", "--quiet", "--force", "--prune", "--no-write-fetch-head",
+					"--no-auto-maintenance", "--no-recurse-submodules", "--", bundle, "+HEAD:refs/heads/"+bundled,
+					"+refs/tags/*:refs/tags/*", "+"+moduleRefs+"*:"+moduleRefs+"*")
+			}
 			if err == nil {
 				_, err = g.run(ctx, nil, "symbolic-ref", "HEAD", "refs/heads/"+bundled)
 			}
 			return err
 		})
 	})
+}
+
+// cutOff has git know where the history of a bundle ends, if it is of a shallow repository.
+func (g git) cutOff(ctx context.Context, bundle string) error {
+	heads, err := g.run(ctx, nil, "bundle", "list-heads", bundle)
+	if err != nil {
+		return err
+	}
+	var shallow strings.Builder
+	for line := range strings.Lines(string(heads)) {
+		if commit, ref, _ := strings.Cut(strings.TrimSpace(line), " "); ref == boundary+commit {
+			shallow.WriteString(commit + "\n")
+		}
+	}
+	if shallow.Len() == 0 {
+		return nil
+	}
+	return os.WriteFile(filepath.Join(g.dir, "shallow"), []byte(shallow.String()), 0o644)
 }
 
 // remoteHead describes the HEAD of the origin.

@@ -185,13 +185,7 @@ func TestBundle(t *testing.T) {
 	m := mirrorOf(t, "")
 	send := func(dir, commit string, has ...string) error {
 		t.Helper()
-		file, err := os.Create(filepath.Join(t.TempDir(), "bundle"))
-		require.NoError(t, err)
-		defer file.Close()
-		if err := WriteBundle(t.Context(), dir, commit, has, file); err != nil {
-			return err
-		}
-		return m.FetchBundle(t.Context(), file.Name())
+		return sendBundle(t, m, dir, commit, has...)
 	}
 	require.NoError(t, send(o.dir, first))
 	assert.Equal(t, first, resolved(t, m, ""))
@@ -207,13 +201,103 @@ func TestBundle(t *testing.T) {
 	require.NoError(t, send(filepath.Join(o.dir, ".git"), first), "back")
 	require.ErrorContains(t, send(t.TempDir(), first), "is no git repository that this user can read")
 
-	shallow := t.TempDir()
-	o.git("clone", "-q", "--depth=1", o.url(), shallow)
-	require.ErrorIs(t, send(shallow, second), ErrShallow)
-
 	s := slot(t, Source{m.Dir, "", first})
 	s.must(t)
 	s.sameAsClone(t)
+}
+
+// sendBundle sends a commit of a local repository to a mirror.
+func sendBundle(t *testing.T, m Mirror, dir, commit string, has ...string) error {
+	t.Helper()
+	file, err := os.Create(filepath.Join(t.TempDir(), "bundle"))
+	require.NoError(t, err)
+	defer file.Close()
+	if err := WriteBundle(t.Context(), Local{Dir: dir, Commit: commit}, has, "", file); err != nil {
+		return err
+	}
+	return m.FetchBundle(t.Context(), file.Name())
+}
+
+// The mirror has the tags of the repository and no others, also tags of commits that it has already, and of side lines.
+func TestBundleOfTags(t *testing.T) {
+	o, m := newOrigin(t), mirrorOf(t, "")
+	first := o.commit(map[string]string{"a": "1"})
+	o.git("tag", "v1")
+	o.git("tag", "--annotate", "-m", "v1.1", "v1.1")
+	o.git("checkout", "-q", "-b", "side")
+	o.commit(map[string]string{"b": "2"})
+	o.git("tag", "side-1")
+	o.git("tag", "tree", o.git("rev-parse", "HEAD^{tree}"))
+	o.git("checkout", "-q", "main")
+	second := o.commit(map[string]string{"c": "3"})
+	same := func(commit string) {
+		t.Helper()
+		want, err := LocalTags(t.Context(), Local{Dir: o.dir, Commit: commit})
+		require.NoError(t, err)
+		got, err := Tags(t.Context(), m.Dir)
+		require.NoError(t, err)
+		assert.Equal(t, want, got)
+	}
+	require.NoError(t, sendBundle(t, m, o.dir, second))
+	same(second)
+	s := slot(t, Source{m.Dir, "", second})
+	s.must(t)
+	tree := origin{t, s.Tree}
+	assert.Equal(t, "side-1\nv1\nv1.1", tree.git("tag"))
+	assert.Equal(t, "v1.1-1-g"+second[:7], tree.git("describe", "--abbrev=7"))
+	assert.Equal(t, first, tree.git("rev-parse", "v1.1^{commit}"))
+
+	o.git("tag", "v2")
+	o.git("tag", "--force", "v1", second)
+	o.git("tag", "--delete", "v1.1", "side-1")
+	require.NoError(t, sendBundle(t, m, o.dir, second, second))
+	same(second)
+	s.must(t)
+	assert.Equal(t, "v1\nv2", tree.git("tag"))
+	assert.Equal(t, second, tree.git("rev-parse", "v1"))
+	o.git("tag", "--delete", "v1", "v2")
+	require.NoError(t, sendBundle(t, m, o.dir, second))
+	same(second)
+	names, err := LocalTags(t.Context(), Local{Dir: o.dir, Commit: second})
+	require.NoError(t, err)
+	assert.Empty(t, names)
+}
+
+// What CI systems check out is shallow: its workspace has the history that is there.
+func TestBundleOfAShallowRepository(t *testing.T) {
+	o, m := newOrigin(t), mirrorOf(t, "")
+	o.commit(map[string]string{"a": "1"})
+	o.commit(map[string]string{"b": "2"})
+	third := o.commit(map[string]string{"c": "3"})
+	o.git("tag", "v3")
+	whole, err := Boundary(t.Context(), o.dir)
+	require.NoError(t, err)
+	assert.Empty(t, whole)
+	shallow := origin{t, t.TempDir()}
+	o.git("clone", "-q", "--depth=2", o.url(), shallow.dir)
+	cut, err := Boundary(t.Context(), shallow.dir)
+	require.NoError(t, err)
+	assert.Len(t, cut, 8)
+	require.NoError(t, sendBundle(t, m, shallow.dir, third))
+	s := slot(t, Source{m.Dir, "", third})
+	s.must(t)
+	s.sameAsClone(t)
+	tree := origin{t, s.Tree}
+	assert.Equal(t, "2 true v3", tree.git("rev-list", "--count", "HEAD")+" "+tree.git("rev-parse", "--is-shallow-repository")+" "+tree.git("describe", "--tags"))
+	fourth := shallow.commit(map[string]string{"d": "4"})
+	require.NoError(t, sendBundle(t, m, shallow.dir, fourth, third))
+	s.Commit = fourth
+	s.must(t)
+	assert.Equal(t, "3", tree.git("rev-list", "--count", "HEAD"))
+	tree.git("fsck", "--no-dangling")
+
+	// The remedy for a partial clone is right.
+	o.git("config", "uploadpack.allowFilter", "true")
+	partial := origin{t, t.TempDir()}
+	o.git("clone", "-q", "--filter=blob:none", "--no-checkout", o.url(), partial.dir)
+	require.ErrorIs(t, sendBundle(t, mirrorOf(t, ""), partial.dir, third), ErrPartial)
+	partial.git("fetch", "-q", "--refetch", "--no-filter")
+	require.NoError(t, sendBundle(t, mirrorOf(t, ""), partial.dir, third))
 }
 
 // The state directory of a dynamic user is a link.

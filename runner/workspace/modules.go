@@ -3,6 +3,7 @@ package workspace
 import (
 	"bytes"
 	"context"
+	"encoding/hex"
 	"fmt"
 	"path"
 	"strings"
@@ -48,27 +49,59 @@ type module struct {
 	entries []entry
 }
 
-// Submodules returns the submodules of the commit of a mirror, those without a URL left out. The repository itself has
+// Submodules returns the submodules of the commit of a mirror, those without a URL left out, and of a local repository
+// those that are not checked out there. The repository itself has
 // the URL url. It takes no lock and may run during a fetch.
 func Submodules(ctx context.Context, mirror, url, commit string) ([]Submodule, error) {
 	g := git{dir: mirror}
-	out, err := g.run(ctx, nil, "ls-tree", "-r", "-z", "--full-tree", commit)
+	entries, err := g.entries(ctx, commit)
 	if err != nil {
 		return nil, err
 	}
-	var entries []entry
+	return submodules(ctx, g, Source{Mirror: mirror, URL: url, Commit: commit}, entries)
+}
+
+// entries lists the files of a commit.
+func (g git) entries(ctx context.Context, commit string) (all []entry, err error) {
+	out, err := g.run(ctx, nil, "ls-tree", "-r", "-z", "--full-tree", commit)
 	for line := range records(out) {
 		info, name, _ := strings.Cut(line, "\t")
 		if f := strings.Fields(info); len(f) == 3 {
-			entries = append(entries, entry{f[0], f[2], name})
+			all = append(all, entry{f[0], f[2], name})
 		}
 	}
-	return submodules(ctx, g, Source{URL: url, Commit: commit}, entries)
+	return all, err
 }
 
-// submodules pairs the commits among the entries with the sections of .gitmodules. As in git, a commit without a
-// section is an empty directory.
+// submodules are the submodules that a workspace gets, with absolute URLs.
 func submodules(ctx context.Context, g git, s Source, entries []entry) ([]Submodule, error) {
+	declared, err := declaredModules(ctx, g, entries)
+	if err != nil || len(declared) == 0 {
+		return nil, err
+	}
+	wanted, err := wantedModules(ctx, s.Mirror)
+	if err != nil {
+		return nil, err
+	}
+	var all []Submodule
+	for _, m := range declared {
+		if !wanted(m.Name) {
+			continue
+		}
+		if m.URL, err = resolve(s.URL, m.URL); err == nil {
+			err = checkName(m.Name)
+		}
+		if err != nil {
+			return nil, &SubmoduleError{Path: m.Path, Err: err}
+		}
+		all = append(all, m)
+	}
+	return all, nil
+}
+
+// declaredModules pairs the commits among the entries with the sections of .gitmodules, whose URLs may be relative. As
+// in git, a commit without a section is an empty directory.
+func declaredModules(ctx context.Context, g git, entries []entry) ([]Submodule, error) {
 	commits, file := map[string]string{}, ""
 	for _, e := range entries {
 		switch {
@@ -88,18 +121,31 @@ func submodules(ctx context.Context, g git, s Source, entries []entry) ([]Submod
 	var all []Submodule
 	for name, section := range sections(out) {
 		m := Submodule{Name: name, Path: path.Clean(section["path"]), URL: section["url"]}
-		if m.Commit = commits[m.Path]; m.Commit == "" || m.URL == "" {
-			continue
+		if m.Commit = commits[m.Path]; m.Commit != "" && m.URL != "" {
+			all = append(all, m)
 		}
-		if m.URL, err = resolve(s.URL, m.URL); err == nil {
-			err = checkName(name)
-		}
-		if err != nil {
-			return nil, &SubmoduleError{Path: m.Path, Err: err}
-		}
-		all = append(all, m)
 	}
 	return all, nil
+}
+
+// moduleRefs begins the names of the refs by which a bundle has the names of the submodules, in hexadecimal digits,
+// that are checked out in the local repository.
+const moduleRefs = "refs/codex-runner/submodules/"
+
+// someModules is the one of moduleRefs that says that the others are all.
+const someModules = moduleRefs + "-"
+
+func moduleRef(name string) string { return moduleRefs + hex.EncodeToString([]byte(name)) }
+
+// wantedModules decides by the name of a submodule. Of the mirror of a local repository the submodules are wanted that
+// are checked out there, as git leaves out those that the user has not initialised.
+func wantedModules(ctx context.Context, mirror string) (func(name string) bool, error) {
+	refs, err := refsOf(ctx, mirror, moduleRefs)
+	names := map[string]bool{}
+	for _, r := range refs {
+		names[r.ref] = true
+	}
+	return func(name string) bool { return !names[someModules] || names[moduleRef(name)] }, err
 }
 
 // sections returns the values of .gitmodules by the names of its sections and their keys.

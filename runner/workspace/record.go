@@ -96,6 +96,17 @@ func (r record) write(to *os.File) error {
 	return nil
 }
 
+// without returns a record by which no file is kept. With paths, it has the paths of all.
+func (r record) without(paths bool) record {
+	none := record{}
+	for at := range r {
+		if paths {
+			none[at] = file{}
+		}
+	}
+	return none
+}
+
 // sameAttributes reports whether the record and wanted have the same .gitattributes. If not, files may differ on the
 // disk although git has the same content for them.
 func (r record) sameAttributes(wanted map[string]entry) bool {

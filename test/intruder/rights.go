@@ -72,6 +72,12 @@ func rights() []attempt {
 		{"a file capability", func() error { return unix.Setxattr("/workspace", "security.capability", make([]byte, 20), 0) }},
 		{"become root", func() error { return call(unix.SYS_SETUID, 0) }},
 		{"become another user", func() error { return call(unix.SYS_SETRESUID, 65534, 65534, 65534) }},
+		{"become root by the real user", func() error { return call(unix.SYS_SETREUID, 0, 0) }},
+		{"the group of root", func() error { return call(unix.SYS_SETRESGID, 0, 0, 0) }},
+		{"give a file to the group of root", func() error { return unix.Chown("/workspace", -1, 0) }},
+		{"give a file of root to oneself", func() error {
+			return unix.Fchownat(unix.AT_FDCWD, "/etc/passwd", os.Getuid(), -1, unix.AT_SYMLINK_NOFOLLOW)
+		}},
 		{"other groups", func() error { return call(unix.SYS_SETGROUPS, 0, 0) }},
 		{"another host name", func() error { return unix.Sethostname([]byte("intruder")) }},
 		{"the clock", func() error { return unix.Settimeofday(&unix.Timeval{Sec: 1}) }},

@@ -30,6 +30,9 @@ func Boot(t testing.TB, root Root, options Options) *Machine {
 		if t.Failed() {
 			m.dump(t)
 		}
+		if used, err := m.CPU(); err == nil {
+			t.Logf("the machine used %.1f s of CPU", used.Seconds()) // make test lists the most
+		}
 		if err := m.Close(); err != nil {
 			t.Errorf("cannot close the machine: %v", err)
 		}

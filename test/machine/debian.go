@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -58,6 +59,9 @@ func (d debian) recipe() []string {
 	if len(d.packages) > 0 {
 		recipe = append(recipe, "--include="+strings.Join(d.packages, ","),
 			`--customize-hook=find "$1"/etc/systemd/system -path '*.wants/*' -delete`)
+	}
+	if slices.Contains(d.packages, "default-jdk-headless") { // its alternatives have links there
+		recipe = append(recipe, `--essential-hook=mkdir -p "$1"/usr/share/man/man1`)
 	}
 	return append(recipe, d.suite)
 }

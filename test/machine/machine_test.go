@@ -46,6 +46,9 @@ func TestDebian(t *testing.T) {
 				Data: []byte("[Socket]\nListenStream=" + server.Listener.Addr().String() + "\n")}
 			m := Boot(t, Debian(suite), Options{Files: append([]File{port}, hello...), Units: []string{"hello.socket"}})
 			assert.Equal(t, "running\n", m.MustRun(t, "systemctl", "is-system-running"))
+			before := must(m.CPU())(t)
+			m.MustRun(t, "sh", "-c", "i=0; while [ $i -lt 10000 ]; do i=$((i + 1)); done")
+			assert.Greater(t, must(m.CPU())(t), before)
 			assert.Contains(t, string(must(m.ReadFile("/etc/os-release"))(t)), "VERSION_CODENAME="+suite)
 			assert.NotContains(t, m.MustRun(t, "cat", "/proc/self/mountinfo"), "/proc/sys")
 

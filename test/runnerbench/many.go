@@ -67,17 +67,17 @@ func fill(ctx context.Context) error {
 	now := time.Now()
 	for n := range stored {
 		id := fmt.Sprintf("aaaaaaaaaaaa%c%c%c%c", letter(n>>12), letter(n>>8), letter(n>>4), letter(n))
-		err := s.Create(ctx, store.New{
+		err := s.Sessions.Create(ctx, store.New{
 			Session:  wire.Session{ID: id, Owner: wire.Owner{Name: "root"}, Created: now, Environment: "none"},
 			Commands: []wire.NewCommand{{Args: []string{"make", "test"}}},
 		})
 		if err == nil {
-			err = s.End(ctx, id, 1, store.Ending{
+			err = s.Commands.End(ctx, id, 1, store.Ending{
 				Started: now, Ended: now, Outcome: outcome.Outcome{Word: outcome.Succeeded, Text: "The command succeeded."},
 			}, now)
 		}
 		if err == nil {
-			err = s.CloseSession(ctx, id, 0, now)
+			err = s.Sessions.Close(ctx, id, 0, now)
 		}
 		if err != nil {
 			return err

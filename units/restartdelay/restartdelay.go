@@ -11,8 +11,11 @@ import (
 	"syscall"
 	"time"
 
+	"codex-proxy/internal/cli"
 	"codex-proxy/notify"
 	"codex-proxy/units"
+	"codex-proxy/units/bus"
+	"codex-proxy/units/properties"
 )
 
 // stops are the signals that a unit may have as KillSignal=.
@@ -30,14 +33,12 @@ func Await(ctx context.Context, n *notify.Notifier, logger *slog.Logger) error {
 	}
 	ctx, stop := signal.NotifyContext(ctx, stops...)
 	defer stop()
-	manager := units.NewManager()
-	defer manager.Close()
 	w := wait{notifier: n, logger: logger}
-	err := manager.HoldBack(ctx, w.goOn)
+	err := holdBack(ctx, w.goOn)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if err != nil && !errors.Is(err, units.ErrNoBus) {
+	if err != nil && !errors.Is(err, bus.ErrNoBus) {
 		logger.Warn("the restart delay is not waited for", "error", err)
 	}
 	if w.begun {
@@ -54,12 +55,47 @@ type wait struct {
 
 // goOn extends the start timeout repeatedly: systemd drops the extension at a
 // daemon-reload.
-func (w *wait) goOn(h units.Holdback) {
+func (w *wait) goOn(h holdback) {
 	if !w.begun {
 		w.begun = true
-		w.notifier.Status(h.Status(time.Now().Add(h.Wait)))
+		w.notifier.Status(properties.HeldStatus(h.Restart, time.Now().Add(h.Wait)))
 		w.logger.Info("restart waits: this systemd has no growing delays",
 			"n_restarts", h.Restart, "wait", h.Wait.Round(time.Millisecond).String())
 	}
 	w.notifier.ExtendTimeout(h.Wait + h.StartTimeout)
+}
+
+// stopBound is for one question to systemd.
+const stopBound = 5 * time.Second
+
+// AwaitOf is Await for a program of ExecStartPre= of the unit. It calls stopped if the unit is stopped meanwhile:
+// systemd runs the next program of a start that is stopped if the one before it has succeeded. The error is then the
+// error of stopped, with the exit status of the program.
+func AwaitOf(ctx context.Context, unit string, logger *slog.Logger, stopped func() error) error {
+	notifier, err := notify.FromEnv(logger)
+	if err != nil {
+		return err
+	}
+	if Await(ctx, notifier, logger) == nil {
+		return nil
+	}
+	status := stoppedStatus(ctx, unit)
+	if status == cli.OK {
+		err = stopped()
+	}
+	return cli.Exit(status, err)
+}
+
+// stoppedStatus is the exit status after a signal during the wait for a restart: a
+// stop of the unit is no failure, and after any other signal the start fails.
+func stoppedStatus(ctx context.Context, name string) int {
+	ctx, cancel := context.WithTimeout(ctx, stopBound)
+	defer cancel()
+	manager := units.NewManager()
+	defer manager.Close()
+	unit, err := manager.Describe(ctx, name)
+	if err == nil && unit.ActiveState == "deactivating" {
+		return cli.OK
+	}
+	return cli.TempFail
 }

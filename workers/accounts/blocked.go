@@ -43,7 +43,7 @@ func blocked(views []View) bool {
 }
 
 // Blocked reports whether no account has quota, and for how long that has been so, in all.
-func (b *Book) Blocked(now time.Time) (blocked bool, total time.Duration) {
+func (b *Store) Blocked(now time.Time) (blocked bool, total time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return !b.blocked.since.IsZero(), b.blocked.elapsed(now)

@@ -12,7 +12,7 @@ import (
 
 // Time counts as blocked while an account is exhausted and none that is not paused serves.
 func TestBlocked(t *testing.T) {
-	b := NewBook(policy, []string{"a", "b", "c"}, func() {})
+	b := NewStore(policy, []string{"a", "b", "c"}, func() {})
 	step := func(n int, want bool, total time.Duration, do func(at time.Time)) {
 		t.Helper()
 		at := noon.Add(time.Duration(n) * time.Minute)
@@ -34,7 +34,7 @@ func TestBlocked(t *testing.T) {
 	step(10, true, 3*time.Minute, func(at time.Time) { b.Refuse("a", time.Time{}, at); b.Refuse("b", time.Time{}, at) })
 	step(11, true, 4*time.Minute, func(time.Time) {})
 
-	b = NewBook(policy, []string{"a"}, func() {})
+	b = NewStore(policy, []string{"a"}, func() {})
 	step(0, false, 0, func(at time.Time) { b.Invalidate("a", at) }) // it is not for want of quota
 	step(1, false, 0, func(time.Time) {})
 }

@@ -5,19 +5,6 @@ package accounts
 // available, or else unknown, or else low. Without one that serves it is current. Views are
 // in order.
 func Next(views []View, current string) string {
-	return after(views, current, false)
-}
-
-// Successor is the account that will be in use once current is low; empty if no other
-// account serves.
-func Successor(views []View, current string) string {
-	if next := after(views, current, true); next != current {
-		return next
-	}
-	return ""
-}
-
-func after(views []View, current string, others bool) string {
 	start := 0
 	for i := range views {
 		if views[i].Name == current {
@@ -27,9 +14,6 @@ func after(views []View, current string, others bool) string {
 	for rank := range lastRank + 1 {
 		for i := range views {
 			v := &views[(start+i)%len(views)]
-			if v.Name == current && others {
-				continue
-			}
 			if v.rank(current) == rank {
 				return v.Name
 			}

@@ -2,7 +2,7 @@ package accounts
 
 import "time"
 
-// Saved is the state that a Book keeps across the end of its process.
+// Saved is the state that a Store keeps across the end of its process.
 type Saved struct {
 	Accounts map[string]SavedAccount `json:"accounts"`
 	InUse    string                  `json:"in_use,omitempty"`
@@ -19,10 +19,10 @@ type SavedAccount struct {
 }
 
 // Save returns the state for Restore in the next process.
-func (b *Book) Save() Saved {
+func (b *Store) Save() Saved {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	saved := Saved{Accounts: map[string]SavedAccount{}, InUse: b.inUse, Rotations: b.savedRotations()}
+	saved := Saved{Accounts: map[string]SavedAccount{}, InUse: b.inUse, Rotations: b.Rotations.saved(b.now)}
 	for name, e := range b.entries {
 		saved.Accounts[name] = SavedAccount{e.quotaID, e.login, b.quota(name), e.paused}
 	}
@@ -31,7 +31,7 @@ func (b *Book) Save() Saved {
 
 // Restore takes over the saved state of another process, except accounts that this one does not
 // have. Of each quota and each login, the newer one stays.
-func (b *Book) Restore(saved Saved, now time.Time) {
+func (b *Store) Restore(saved Saved, now time.Time) {
 	b.mu.Lock()
 	b.now = later(b.now, now)
 	for _, name := range b.order {
@@ -39,7 +39,7 @@ func (b *Book) Restore(saved Saved, now time.Time) {
 			b.restore(name, before.observed(now))
 		}
 	}
-	b.restoreRotations(saved.Rotations, now)
+	b.Rotations.restore(saved.Rotations, now)
 	if b.entries[saved.InUse] != nil {
 		b.inUse = saved.InUse
 	}
@@ -59,13 +59,13 @@ func (s SavedAccount) observed(now time.Time) SavedAccount {
 	return s
 }
 
-func (b *Book) restore(name string, before SavedAccount) {
-	e := b.entries[name]
+func (l *ledger) restore(name string, before SavedAccount) {
+	e := l.entries[name]
 	e.paused = before.Paused
 	if before.Login.At.After(e.login.At) {
 		e.login = before.Login
 	}
-	own := b.quota(name)
+	own := l.quota(name)
 	if e.quotaID == "" && own.At.IsZero() {
 		e.quotaID = before.QuotaID
 	}
@@ -80,7 +80,7 @@ func (b *Book) restore(name string, before SavedAccount) {
 		e.invalidAt = q.InvalidAt
 	}
 	q.InvalidAt = time.Time{}
-	b.quotas[e.key(name)] = q.joined(b.quotas[e.key(name)])
+	l.quotas[e.key(name)] = q.joined(l.quotas[e.key(name)])
 }
 
 // joined is the newer of two quotas of one account.

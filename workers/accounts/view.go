@@ -28,7 +28,7 @@ func (v View) similar(o View) bool {
 }
 
 // Views are the accounts in order.
-func (b *Book) Views(now time.Time) []View {
+func (b *Store) Views(now time.Time) []View {
 	if b == nil {
 		return nil
 	}
@@ -38,47 +38,11 @@ func (b *Book) Views(now time.Time) []View {
 }
 
 // View is one account; false means that none has the name.
-func (b *Book) View(name string, now time.Time) (View, bool) {
+func (b *Store) View(name string, now time.Time) (View, bool) {
 	for _, v := range b.Views(now) {
 		if v.Name == name {
 			return v, true
 		}
 	}
 	return View{}, false
-}
-
-// look returns the views. While nothing has changed, it makes none anew: time alone changes
-// only the few that aged names.
-func (b *Book) look(now time.Time) []View {
-	if b.views == nil {
-		b.views = make([]View, 0, len(b.order))
-		for _, name := range b.order {
-			b.views = append(b.views, b.view(name, now))
-		}
-		return b.views
-	}
-	for i, v := range b.views {
-		if aged := v.Quota.State(b.policy, now); aged != v.State || !v.Until.IsZero() && !v.Until.After(now) {
-			b.views = append([]View(nil), b.views...) // callers have the old ones
-			b.views[i] = b.view(v.Name, now)
-		}
-	}
-	return b.views
-}
-
-func (b *Book) view(name string, now time.Time) View {
-	e, q := b.entries[name], b.quota(name)
-	v := View{
-		Name: name, QuotaID: e.quotaID, Login: e.login, Quota: q, State: q.State(b.policy, now),
-		Left: q.Left(), Paused: e.paused, InUse: name == b.inUse && b.policy.Rotation == Ordered,
-	}
-	if v.State == Exhausted {
-		v.Until = q.Until(now)
-	}
-	for _, other := range b.order {
-		if other != name && e.quotaID != "" && b.entries[other].quotaID == e.quotaID {
-			v.Shared = append(v.Shared, other)
-		}
-	}
-	return v
 }

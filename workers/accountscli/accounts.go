@@ -63,9 +63,7 @@ func (a *Accounts) describe(ctx context.Context, unit string) (units.Description
 }
 
 // program is the codex of a worker, to be run as a user that owns nothing.
-func (a *Accounts) program(
-	w *codexhome.Worker, unit units.Description,
-) (*codexhome.Program, codexhome.Account, error) {
+func program(w *codexhome.Worker, unit units.Description) (*codexhome.Program, codexhome.Account, error) {
 	user, err := reach.Lookup(paths.WorkerUser)
 	if err != nil {
 		return nil, codexhome.Account{}, fmt.Errorf("cannot run codex as %s: %w", paths.WorkerUser, err)

@@ -15,7 +15,6 @@ import (
 	"codex-proxy/packaging/etc"
 	"codex-proxy/units"
 	"codex-proxy/units/unitstest"
-	"codex-proxy/workers"
 	"codex-proxy/workers/accounts"
 	"codex-proxy/workers/codexhome"
 )
@@ -42,7 +41,7 @@ func off() (accounts.Policy, error) {
 }
 
 func TestWordsOfLogins(t *testing.T) {
-	for want, a := range map[string]workers.Account{
+	for want, a := range map[string]accounts.Account{
 		"chatgpt": {Login: "chatgpt"}, "api_key": {Login: "apiKey"}, "other": {Login: "amazonBedrock"}, "missing": {Required: true}, "not_needed": {},
 	} {
 		assert.Equal(t, want, loginOf(a))

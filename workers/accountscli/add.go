@@ -88,7 +88,7 @@ func (a *Accounts) reloadProxy(ctx context.Context, hint func(names []string) st
 		a.print("%s", text)
 		return
 	}
-	ctx, stop := a.interruptible(ctx)
+	ctx, stop := interruptible(ctx)
 	defer stop()
 	proxy, err := a.started(ctx)
 	if err == nil && !proxy.Active() {

@@ -12,7 +12,6 @@ import (
 	"codex-proxy/internal/listing"
 	"codex-proxy/internal/paths"
 	"codex-proxy/units"
-	"codex-proxy/workers"
 	"codex-proxy/workers/accounts"
 	"codex-proxy/workers/codexhome"
 	"codex-proxy/workers/control"
@@ -33,15 +32,15 @@ type accountList struct {
 
 // accountRow is one worker and its account.
 type accountRow struct {
-	Name        string          `json:"name"`
-	Unit        string          `json:"unit"`
-	ActiveState string          `json:"active_state"`
-	SubState    string          `json:"sub_state"`
-	Login       string          `json:"login"`
-	Plan        string          `json:"plan,omitempty"`
-	Email       string          `json:"email,omitempty"`
-	Limits      []workers.Limit `json:"limits"`
-	Error       string          `json:"error,omitempty"` // why the login is unknown
+	Name        string           `json:"name"`
+	Unit        string           `json:"unit"`
+	ActiveState string           `json:"active_state"`
+	SubState    string           `json:"sub_state"`
+	Login       string           `json:"login"`
+	Plan        string           `json:"plan,omitempty"`
+	Email       string           `json:"email,omitempty"`
+	Limits      []accounts.Limit `json:"limits"`
+	Error       string           `json:"error,omitempty"` // why the login is unknown
 
 	// State is empty for a worker that needs no login.
 	State accounts.State `json:"state,omitempty"`
@@ -77,7 +76,7 @@ func (a *Accounts) collect(ctx context.Context) (accountList, error) {
 	if err != nil {
 		return list, err
 	}
-	known := a.known(ctx, names)
+	known := a.state(ctx, names)
 	list.Rotation = known.Rotation
 	for _, name := range names {
 		unit, err := a.describe(ctx, units.Worker(name))
@@ -108,7 +107,7 @@ func WorkerNames() ([]string, error) {
 // worker's home.
 func rowOf(name string, unit units.Description, known control.Accounts) accountRow {
 	row := accountRow{
-		Name: name, Unit: unit.Unit, ActiveState: unit.ActiveState, SubState: unit.SubState, Limits: []workers.Limit{},
+		Name: name, Unit: unit.Unit, ActiveState: unit.ActiveState, SubState: unit.SubState, Limits: []accounts.Limit{},
 	}
 	w, err := codexhome.Load(workerFileOf(name))
 	switch {
@@ -139,7 +138,7 @@ func accountOf(known control.Accounts, name string) control.Account {
 			return account
 		}
 	}
-	return control.Account{Account: workers.Account{State: accounts.Unknown, Limits: []workers.Limit{}}}
+	return control.Account{Account: accounts.Account{State: accounts.Unknown, Limits: []accounts.Limit{}}}
 }
 
 // changedSince reports whether a worker that does not run has got another login since.
@@ -157,7 +156,7 @@ func (r *accountRow) fill(account control.Account) {
 }
 
 // loginOf translates codex's word for a login.
-func loginOf(a workers.Account) string {
+func loginOf(a accounts.Account) string {
 	switch a.Login {
 	case "chatgpt":
 		return string(codexhome.ChatGPT)

@@ -16,15 +16,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"codex-proxy/internal/listing"
-	"codex-proxy/workers"
 	"codex-proxy/workers/accounts"
 	"codex-proxy/workers/control"
 )
 
 // someAccounts are one of each kind at now.
 func someAccounts(now time.Time) accountList {
-	window := func(name string, used float64, resets time.Duration) workers.Limit {
-		return workers.Limit{Window: name, UsedRatio: used, ResetsAt: now.Add(resets)}
+	window := func(name string, used float64, resets time.Duration) accounts.Limit {
+		return accounts.Limit{Window: name, UsedRatio: used, ResetsAt: now.Add(resets)}
 	}
 	running := func(r accountRow) accountRow {
 		r.ActiveState, r.SubState = "active", "running"
@@ -32,13 +31,13 @@ func someAccounts(now time.Time) accountList {
 	}
 	return accountList{Rotation: accounts.Ordered, Accounts: []accountRow{
 		running(accountRow{Name: "a", Login: "chatgpt", Plan: "pro", State: accounts.Low, InUse: true,
-			Limits:  []workers.Limit{window("5h", 0.96, 72*time.Minute), window("7d", 0.42, 80*time.Hour), {Window: "30d"}},
+			Limits:  []accounts.Limit{window("5h", 0.96, 72*time.Minute), window("7d", 0.42, 80*time.Hour), {Window: "30d"}},
 			Credits: &accounts.Credits{Has: true, Balance: "12.5"}, KnownFrom: accounts.Update, KnownAt: now.Add(-40 * time.Second)}),
 		running(accountRow{Name: "b", Login: "chatgpt", Plan: "plus", State: accounts.Available, Next: true, SharedWith: []string{"c"},
-			Limits: []workers.Limit{window("5h", 0, 5*time.Hour)}, KnownFrom: accounts.Reading, KnownAt: now.Add(-4 * time.Minute),
+			Limits: []accounts.Limit{window("5h", 0, 5*time.Hour)}, KnownFrom: accounts.Reading, KnownAt: now.Add(-4 * time.Minute),
 			Why: "the next in order once a is low"}),
 		{Name: "c", ActiveState: "inactive", SubState: "dead", Login: "chatgpt", State: accounts.Exhausted, Until: now.Add(15 * time.Hour),
-			Paused: true, Limits: []workers.Limit{window("5h", 1, 15*time.Hour)}, KnownFrom: accounts.Reading, KnownAt: now.Add(-3 * time.Hour),
+			Paused: true, Limits: []accounts.Limit{window("5h", 1, 15*time.Hour)}, KnownFrom: accounts.Reading, KnownAt: now.Add(-3 * time.Hour),
 			RefusedAt: now.Add(-10 * time.Second)},
 		running(accountRow{Name: "d", Login: "chatgpt", State: accounts.LoginInvalid, InvalidAt: now.Add(-time.Hour)}),
 		running(accountRow{Name: "key", Login: "api_key", State: accounts.Available}),
@@ -50,8 +49,8 @@ func someAccounts(now time.Time) accountList {
 
 func TestAccountsPage(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.FixedZone("CET", 3600))
-	var page bytes.Buffer
-	require.NoError(t, paper{listing.Paper{Width: 100}}.write(&page, someAccounts(now), now))
+	var out bytes.Buffer
+	require.NoError(t, page{listing.Paper{Width: 100}}.write(&out, someAccounts(now), now))
 	assert.Equal(t, `rotation: ordered
 
 a  low; in use
@@ -96,32 +95,32 @@ odd  unknown
 
 local  needs no login
   unit    active (running)
-`, page.String())
+`, out.String())
 }
 
 // A narrow terminal has shorter bars, and then the reset in a line of its own.
 func TestAccountsPageIsAsWideAsTheTerminal(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	for _, width := range []int{200, 100, 80, 72, 71, 60, 48} {
-		var page bytes.Buffer
-		require.NoError(t, paper{listing.Paper{Width: width}}.write(&page, someAccounts(now), now))
-		for line := range strings.Lines(page.String()) {
+		var out bytes.Buffer
+		require.NoError(t, page{listing.Paper{Width: width}}.write(&out, someAccounts(now), now))
+		for line := range strings.Lines(out.String()) {
 			if !strings.Contains(line, "known") && !strings.Contains(line, "exhausted") { // words, which may wrap
 				assert.LessOrEqual(t, utf8.RuneCountInString(strings.TrimSuffix(line, "\n")), width, line)
 			}
 		}
-		assert.Contains(t, page.String(), "96 % used")
-		assert.Contains(t, page.String(), "resets in 3 days, at Wed 4 Mar 20:00")
+		assert.Contains(t, out.String(), "96 % used")
+		assert.Contains(t, out.String(), "resets in 3 days, at Wed 4 Mar 20:00")
 	}
 }
 
 func TestAccountsPageInColour(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	var page bytes.Buffer
-	require.NoError(t, paper{listing.Paper{Width: 80, Colour: true}}.write(&page, someAccounts(now), now))
+	var out bytes.Buffer
+	require.NoError(t, page{listing.Paper{Width: 80, Colour: true}}.write(&out, someAccounts(now), now))
 	for _, want := range []string{"\x1b[33mlow\x1b[0m", "\x1b[31mexhausted\x1b[0m until", "\x1b[32mavailable\x1b[0m",
 		"[\x1b[31m#################\x1b[0m-]  96 % used"} {
-		assert.Contains(t, page.String(), want)
+		assert.Contains(t, out.String(), want)
 	}
 }
 
@@ -130,9 +129,9 @@ func TestAccountsPageInColour(t *testing.T) {
 func TestAccountsPageHasNoControlCharacters(t *testing.T) {
 	list := accountList{Accounts: []accountRow{{Name: "a", Login: "chatgpt", Plan: "pro\x1b[2J\n",
 		Credits: &accounts.Credits{Has: true, Balance: "1\x07\u202e"}}}}
-	var page bytes.Buffer
-	require.NoError(t, paper{listing.Paper{Width: 100}}.write(&page, list, time.Now()))
-	assert.Equal(t, "a  unknown\n  credits 1\n  login   ChatGPT, pro[2J\n  unit    unknown\n", page.String())
+	var out bytes.Buffer
+	require.NoError(t, page{listing.Paper{Width: 100}}.write(&out, list, time.Now()))
+	assert.Equal(t, "a  unknown\n  credits 1\n  login   ChatGPT, pro[2J\n  unit    unknown\n", out.String())
 }
 
 func TestAccountsAsJSON(t *testing.T) {
@@ -157,12 +156,12 @@ func TestAccountsAsJSON(t *testing.T) {
 func TestAccountsAreKnownWithoutADaemon(t *testing.T) {
 	now := time.Now()
 	file := filepath.Join(t.TempDir(), accounts.FileName)
-	book := accounts.NewBook(accounts.Policy{Rotation: accounts.Off, RotateAt: 0.05}, []string{"default"}, func() {})
-	book.Identify("default", accounts.Login{Type: "chatgpt", Plan: "pro", At: now})
-	book.Read("default", "id", accounts.Quota{Source: accounts.Reading, At: now, Windows: []accounts.Window{
+	store := accounts.NewStore(accounts.Policy{Rotation: accounts.Off, RotateAt: 0.05}, []string{"default"}, func() {})
+	store.Identify("default", accounts.Login{Type: "chatgpt", Plan: "pro", At: now})
+	store.Read("default", "id", accounts.Quota{Source: accounts.Reading, At: now, Windows: []accounts.Window{
 		{Name: "5h", Length: 5 * time.Hour, UsedRatio: 0.97, ResetsAt: now.Add(time.Hour)}}})
-	require.NoError(t, book.Pause("default", true))
-	require.NoError(t, accounts.WriteFile(file, book.Save()))
+	require.NoError(t, store.Pause("default", true))
+	require.NoError(t, accounts.WriteFile(file, store.Save()))
 
 	var stderr bytes.Buffer
 	a := &Accounts{Policy: off, Socket: filepath.Join(t.TempDir(), "none"), Stderr: &stderr}
@@ -183,7 +182,7 @@ func TestAccountsAreKnownWithoutADaemon(t *testing.T) {
 type table struct{ orders []control.AccountOrder }
 
 func (f *table) Accounts() control.Accounts {
-	account := control.Account{Account: workers.Account{Worker: "a", State: accounts.Available}}
+	account := control.Account{Account: accounts.Account{Worker: "a", State: accounts.Available}}
 	for _, order := range f.orders {
 		account.Paused = order.Do == control.PauseAccount
 	}
@@ -200,7 +199,7 @@ func TestOrders(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "socket")
 	l, err := control.Listen(socket)
 	require.NoError(t, err)
-	server := control.New(nil, nil, nil, nil, daemon, slog.New(slog.DiscardHandler))
+	server := control.New(nil, nil, control.NewChanges(), nil, nil, daemon, slog.New(slog.DiscardHandler))
 	go func() { _ = server.Serve(l) }()
 	t.Cleanup(func() { assert.NoError(t, server.Shutdown(context.Background())) })
 	var stderr bytes.Buffer

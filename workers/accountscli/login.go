@@ -33,52 +33,71 @@ func (a *Accounts) Login(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	p, as, err := a.program(w, unit)
+	p, as, err := program(w, unit)
 	if err != nil {
 		return err
 	}
 	if _, err := p.Version(ctx); err != nil { // the error explains why the user cannot run codex
 		return err
 	}
-	return a.renew(ctx, name, p, as)
+	l := login{a, name, p, as}
+	return l.renew(ctx)
+}
+
+// login is one login of a worker.
+type login struct {
+	*Accounts
+	worker  string
+	program *codexhome.Program
+	as      codexhome.Account // which runs codex
 }
 
 // renew logs in next to the worker's home, so that the old login holds until there is
 // a new one, and then ends the old one. Stopped at any point, it leaves the worker with
 // one of the two.
-func (a *Accounts) renew(ctx context.Context, name string, p *codexhome.Program, as codexhome.Account) error {
-	dir, err := openAside(ctx, name, as)
+func (l *login) renew(ctx context.Context) error {
+	dir, err := openLoginHome(ctx, l.worker, l.as)
 	if err != nil {
 		return fmt.Errorf("cannot prepare the login: %w", err)
 	}
 	defer dir.remove()
-	if err := a.runLogin(ctx, p, dir.path); err != nil {
+	if err := l.run(ctx, dir.path); err != nil {
 		return err
 	}
-	home := workerHomeOf(name)
+	home := workerHomeOf(l.worker)
 	if err := makeHome(home); err != nil {
 		return err
 	}
 	if err := codexhome.Offer(dir.path, home); err != nil {
 		return err
 	}
-	a.print("The worker %s is logged in.", name)
-	if err := a.takeUp(ctx, name); err != nil {
+	l.print("The worker %s is logged in.", l.worker)
+	if err := l.takeUp(ctx, l.worker); err != nil {
 		return err
 	}
-	before, err := codexhome.TakeBefore(home, dir.path, as)
+	before, err := codexhome.TakeBefore(home, dir.path, l.as)
 	if err == nil && before {
-		err = p.LogOut(ctx, dir.path)
+		err = l.program.LogOut(ctx, dir.path)
 	}
 	if err != nil {
-		a.print("The login of before may still hold at OpenAI: %v", err)
+		l.print("The login of before may still hold at OpenAI: %v", err)
 	}
 	return nil
 }
 
+// run gives the terminal to codex. It returns nil after a login.
+func (l *login) run(ctx context.Context, dir string) error {
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
+	defer signal.Stop(signals)
+	mask := syscall.Umask(0o077)
+	defer syscall.Umask(mask)
+	return l.program.LogIn(ctx, dir, l.APIKey, l.Stdin, l.Stdout, l.Stderr, signals)
+}
+
 // adopt makes a stopped worker's new login its login. Another worker does that at its
 // next start.
-func (a *Accounts) adopt(ctx context.Context, name string) error {
+func adopt(ctx context.Context, name string) error {
 	home := workerHomeOf(name)
 	lock, err := homelock.Take(ctx, home, holder("login"))
 	var held *homelock.HeldError
@@ -116,16 +135,6 @@ func makeHome(dir string) error {
 	return nil
 }
 
-// runLogin gives the terminal to codex. It returns nil after a login.
-func (a *Accounts) runLogin(ctx context.Context, p *codexhome.Program, dir string) error {
-	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
-	defer signal.Stop(signals)
-	mask := syscall.Umask(0o077)
-	defer syscall.Umask(mask)
-	return p.LogIn(ctx, dir, a.APIKey, a.Stdin, a.Stdout, a.Stderr, signals)
-}
-
 // takeUp makes the worker use its new login, which codex reads only when it starts.
 // Turns in flight are finished first, as in every restart.
 func (a *Accounts) takeUp(ctx context.Context, name string) error {
@@ -138,7 +147,7 @@ func (a *Accounts) takeUp(ctx context.Context, name string) error {
 		return err
 	}
 	if stopped(unit) {
-		if err := a.adopt(ctx, name); err != nil {
+		if err := adopt(ctx, name); err != nil {
 			return err
 		}
 	}
@@ -146,7 +155,7 @@ func (a *Accounts) takeUp(ctx context.Context, name string) error {
 		a.print("There is no unit %s to start.", unit.Unit)
 		return nil
 	}
-	ctx, stop := a.interruptible(ctx)
+	ctx, stop := interruptible(ctx)
 	defer stop()
 	for _, failed := range []string{units.WorkerSocket(name), unit.Unit} { // a unit without a login may have failed
 		if err := a.Systemd.ResetFailed(ctx, failed); err != nil {
@@ -184,7 +193,7 @@ func down(unit units.Description) bool {
 }
 
 // interruptible bounds the wait for jobs of systemd. The jobs go on after it.
-func (a *Accounts) interruptible(ctx context.Context) (context.Context, func()) {
+func interruptible(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithTimeout(ctx, jobBound)
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	return ctx, func() { stop(); cancel() }

@@ -58,7 +58,7 @@ func removeHome(ctx context.Context, name string) error {
 	}
 	// Without systemd, or before the first start, the home is no link but the directory. A
 	// login that was killed has left its own home.
-	for _, path := range []string{filepath.Join(paths.PrivateHomes, name), workerHomeOf(name), asideOf(name)} {
+	for _, path := range []string{filepath.Join(paths.PrivateHomes, name), workerHomeOf(name), loginHomeOf(name)} {
 		if err := os.RemoveAll(path); err != nil {
 			return err
 		}
@@ -77,7 +77,7 @@ func (a *Accounts) takeDown(ctx context.Context, name string) error {
 	if d.Active() {
 		a.print("Stopping %s; its turns in flight are finished first.", unit)
 	}
-	ctx, stop := a.interruptible(ctx)
+	ctx, stop := interruptible(ctx)
 	defer stop()
 	for _, step := range []func() error{
 		func() error { return a.Systemd.Stop(ctx, unit) },

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"codex-proxy/internal/listing"
-	"codex-proxy/workers"
 	"codex-proxy/workers/accounts"
 	"codex-proxy/workers/codexhome"
 )
@@ -36,12 +35,12 @@ var (
 
 // writeList is write for a Listing.
 func writeList(p listing.Paper, w io.Writer, list accountList, now time.Time) error {
-	return paper{p}.write(w, list, now)
+	return page{p}.write(w, list, now)
 }
 
 // write writes the list at now, with times in the zone of now: for each account a line with
 // its state, and indented lines with all else.
-func (p paper) write(w io.Writer, list accountList, now time.Time) error {
+func (p page) write(w io.Writer, list accountList, now time.Time) error {
 	var text strings.Builder
 	if list.Rotation != "" {
 		fmt.Fprintf(&text, "rotation: %s\n", list.Rotation)
@@ -57,7 +56,7 @@ func (p paper) write(w io.Writer, list accountList, now time.Time) error {
 }
 
 // headline is "available, in use" or "exhausted until 13:12, in 1h12m; paused".
-func (p paper) headline(r accountRow, now time.Time) string {
+func (p page) headline(r accountRow, now time.Time) string {
 	state := p.In(stateColours[r.State], stateWords[r.State])
 	switch {
 	case r.Login == loginMissing:
@@ -80,7 +79,7 @@ func (p paper) headline(r accountRow, now time.Time) string {
 }
 
 // details are the lines below the headline, each with its label.
-func (p paper) details(r accountRow, now time.Time) (lines [][2]string) {
+func (p page) details(r accountRow, now time.Time) (lines [][2]string) {
 	add := func(label, text string) {
 		if text != "" {
 			lines = append(lines, [2]string{label, text})
@@ -106,7 +105,7 @@ func (p paper) details(r accountRow, now time.Time) (lines [][2]string) {
 }
 
 // window is "[####------]  42 % used".
-func (p paper) window(l workers.Limit) string {
+func (p page) window(l accounts.Limit) string {
 	colour := listing.Green
 	switch {
 	case l.UsedRatio >= 0.95:
@@ -120,7 +119,7 @@ func (p paper) window(l workers.Limit) string {
 }
 
 // resetWords is "resets in 1h12m, at 13:12".
-func resetWords(l workers.Limit, now time.Time) string {
+func resetWords(l accounts.Limit, now time.Time) string {
 	if l.ResetsAt.IsZero() {
 		return ""
 	}

@@ -15,12 +15,6 @@ import (
 	"time"
 )
 
-// oldest is the first minor version of codex 0.x with an app-server that this project supports.
-const oldest = 140
-
-// OldestAttended is the oldest for remotes: the first one with own clients that reconnect after a cut.
-const OldestAttended = 153
-
 // stopped is the error of a run that was cut short. It is no evidence about the home.
 type stopped struct{ error }
 

@@ -49,7 +49,7 @@ func TestConfigsAreGolden(t *testing.T) {
 			}
 			h := Home{File: w.File, Dir: "/var/lib/codex-worker/w", Runtime: "/run/codex-worker/w"}
 			program := codex{path: "/usr/bin/codex", dir: h.Dir + "/workspace"}
-			got, err := render(w.File, w.config(h.confined(w, program, w.base(catalogue, keyFile)), nil))
+			got, err := render(w.File, w.config((&preparation{&h, w, program}).confined(w.base(catalogue, keyFile)), nil))
 			require.NoError(t, err)
 			got = bytes.ReplaceAll(got, fmt.Appendf(nil, "daemon-%d", os.Getuid()), []byte("daemon-UID"))
 			golden(t, name+".toml", got)

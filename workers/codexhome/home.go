@@ -6,9 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
-
-	"codex-proxy/internal/strict"
 )
 
 // Home is the home of one worker, and the inputs of its preparation.
@@ -50,15 +47,20 @@ func (h *Home) Prepare(ctx context.Context) error {
 	}
 	program, workspace, err := h.prepare(ctx)
 	if err != nil {
-		if gone := removeFiles(h.stampFile(), h.configFile()); gone != nil {
-			return fmt.Errorf("%w (and %w)", err, gone)
-		}
-		return err
+		return h.discard(err)
 	}
 	if err := link(workspace, filepath.Join(h.Runtime, "workspace")); err != nil {
 		return err
 	}
 	return link(program, filepath.Join(h.Runtime, "codex"))
+}
+
+// discard removes the files by which codex would start, because of err, which it returns.
+func (h *Home) discard(err error) error {
+	if gone := removeFiles(h.stampFile(), h.configFile()); gone != nil {
+		return fmt.Errorf("%w (and %w)", err, gone)
+	}
+	return err
 }
 
 func (h *Home) prepare(ctx context.Context) (program, workspace string, err error) {
@@ -82,12 +84,12 @@ func (h *Home) prepare(ctx context.Context) (program, workspace string, err erro
 	if err = h.noTools(w); err != nil {
 		return "", "", err
 	}
-	c := codex{path: program, home: h.Dir, dir: workspace}
+	p := preparation{h, w, codex{path: program, home: h.Dir, dir: workspace}}
 	if inputs := h.inputs(doc, program, workspace); !h.fresh(inputs) {
-		err = h.renew(ctx, w, c, inputs)
+		err = p.renew(ctx, inputs)
 	}
 	if err == nil {
-		h.noTraces(ctx, w, c)
+		p.noTraces(ctx)
 	}
 	return program, workspace, err
 }
@@ -118,126 +120,4 @@ func (h *Home) workspace(w *Worker) (string, error) {
 		return "", fmt.Errorf("cannot make the workspace: %w", err)
 	}
 	return dir, nil
-}
-
-// renew writes the home anew and makes codex read it. It writes the stamp last.
-func (h *Home) renew(ctx context.Context, w *Worker, c codex, inputs string) error {
-	if err := removeFiles(h.stampFile(), h.configFile()); err != nil {
-		return err
-	}
-	from := oldest
-	if w.remote != nil {
-		from = OldestAttended
-	}
-	version, err := c.version(ctx, from)
-	if err != nil {
-		return err
-	}
-	keyFile, err := h.keyFile(w)
-	if err != nil {
-		return err
-	}
-	base, err := h.base(ctx, w, c, keyFile)
-	if err != nil {
-		return err
-	}
-	written, err := h.settle(ctx, w, c, base, version)
-	if err != nil {
-		return err
-	}
-	if w.sandbox != nil {
-		if err := h.requireHidden(ctx, w, c, written, keyFile); err != nil {
-			return err
-		}
-	}
-	if w.remote == nil && needsLogin(written) {
-		if err := h.requireLogin(ctx, c); err != nil {
-			return err
-		}
-	}
-	files := []string{h.configFile()}
-	if w.hasCatalogue() {
-		files = append(files, h.catalogueFile())
-	}
-	// codex may have changed the login meanwhile; a stamp of older inputs only causes one more run.
-	return h.stamp(inputs, files...)
-}
-
-// base writes the model catalogue, if the worker has one, and returns the settings around it.
-func (h *Home) base(ctx context.Context, w *Worker, c codex, keyFile string) (settings, error) {
-	if !w.hasCatalogue() {
-		return h.confined(w, c, w.base("", keyFile)), removeFiles(h.catalogueFile())
-	}
-	bundled, err := c.models(ctx)
-	if err != nil {
-		return nil, err
-	}
-	catalogue, err := w.catalogue(bundled)
-	if err != nil {
-		return nil, err
-	}
-	return h.confined(w, c, w.base(h.catalogueFile(), keyFile)), writeFile(h.catalogueFile(), catalogue)
-}
-
-// keyFile is the path of the provider's key, a credential of systemd.
-func (h *Home) keyFile(w *Worker) (string, error) {
-	if w.Provider == nil || w.Provider.Credential == "" {
-		return "", nil
-	}
-	name := w.Provider.Credential
-	path := filepath.Join(h.Credentials, name)
-	if _, err := os.Stat(path); h.Credentials == "" || err != nil {
-		return "", w.problem("provider.credential", fmt.Sprintf("the unit has no credential %q", name),
-			fmt.Sprintf("`systemctl edit codex-worker@%s` and add [Service] LoadCredential=%s:/path/to/key",
-				h.Worker, name))
-	}
-	return path, nil
-}
-
-// settle writes config.toml and makes codex read it, without the settings of ours that this codex lacks, until
-// codex accepts it. It returns the accepted settings.
-func (h *Home) settle(ctx context.Context, w *Worker, c codex, base settings, version string) (settings, error) {
-	var unknown []string
-	for {
-		config := w.config(base, unknown)
-		doc, err := render(h.File, config)
-		if err != nil {
-			return nil, err
-		}
-		if err := writeFile(h.configFile(), doc); err != nil {
-			return nil, err
-		}
-		refused, err := c.check(ctx)
-		if err != nil {
-			return nil, err
-		}
-		if refused == nil {
-			h.noteUnknown(version, unknown)
-			return config, nil
-		}
-		if codexPath, err := filepath.EvalSymlinks(h.configFile()); err == nil && refused.File == codexPath {
-			refused.File = h.configFile() // codex resolves links, and the home of a dynamic user is one
-		}
-		key := refused.key(strict.LinesOf(doc))
-		if refused.File != h.configFile() || !w.dispensable(key) || !has(config, key) {
-			return nil, w.explain(refused, h.configFile(), key, version)
-		}
-		unknown = append(unknown, key) // the loop ends, since each key leaves the config
-	}
-}
-
-func (h *Home) noteUnknown(version string, unknown []string) {
-	if len(unknown) > 0 {
-		h.Note(fmt.Sprintf("codex %s is too old to turn off all that it adds (it lacks %s); "+
-			"the worker starts, a newer codex would do better", version, strings.Join(unknown, ", ")))
-	}
-}
-
-func (h *Home) requireLogin(ctx context.Context, c codex) error {
-	in, err := c.loggedIn(ctx)
-	if err != nil || in {
-		return err
-	}
-	return &Problem{File: h.File, Text: "codex is not logged in",
-		Hint: fmt.Sprintf("run `codex-proxy accounts login %s`", h.Worker)}
 }

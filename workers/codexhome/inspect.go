@@ -9,6 +9,9 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"codex-proxy/codex/versions"
+	"codex-proxy/internal/checkup"
 )
 
 // systemdPath is PATH of a unit that does not set its own (systemd.exec(5)).
@@ -27,8 +30,8 @@ type Program struct {
 // Account is the user that runs codex.
 type Account struct{ UID, GID uint32 }
 
-// inspectLimit bounds each run of a Program: a person waits for it.
-const inspectLimit = 5 * time.Second
+// inspectLimit bounds each run of a Program: a check of the doctor runs it twice, and has checkup.Limit for both.
+const inspectLimit = checkup.Limit/2 - time.Second
 
 // Program finds the codex of the worker. env is Environment= of its unit. Each run of it is bounded by 5 s. Errors
 // are Problems.
@@ -62,7 +65,9 @@ func searchPath(env []string) string {
 func (p *Program) Path() string { return p.path }
 
 // Version is codex's, if this project works with it. It fails if that user may not run it.
-func (p *Program) Version(ctx context.Context) (string, error) { return p.version(ctx, oldest) }
+func (p *Program) Version(ctx context.Context) (string, error) {
+	return p.version(ctx, versions.Oldest)
+}
 
 // SandboxTest is a command that succeeds if codex's sandbox hides the worker's home.
 func SandboxTest(home string) []string {

@@ -49,14 +49,14 @@ func (p *Program) LogIn(ctx context.Context, dir string, apiKey bool, in io.Read
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("cannot run codex: %w", err)
 	}
-	if err := attend(cmd, signals); err != nil {
+	if err := waitForwarding(cmd, signals); err != nil {
 		return fmt.Errorf("codex has not logged in (%w)", err)
 	}
 	return nil
 }
 
-// attend waits for cmd, and passes signals on to it.
-func attend(cmd *exec.Cmd, signals <-chan os.Signal) error {
+// waitForwarding waits for cmd, and passes signals on to it.
+func waitForwarding(cmd *exec.Cmd, signals <-chan os.Signal) error {
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	for {

@@ -20,17 +20,17 @@ const toolsHome = "/tmp"
 // programs and settings of the system, such as /usr and /etc.
 var shownToTools = []string{":minimal", "/opt", "/srv", "/tmp"}
 
-// profile are the settings that hide every login from the tools. codex's sandbox mounts only what the profile names;
+// profile are the settings that hide every login from the tools. codex's sandbox mounts only the paths of the profile;
 // so the home is absent from it even when the workspace lies in the home.
-func (h *Home) profile(w *Worker, program, workspace string) settings {
+func (p *preparation) profile(program, workspace string) settings {
 	files := settings{workspace: "read"}
 	for _, path := range slices.Concat(shownToTools, partsOf(program)) {
 		files[path] = "read"
 	}
-	for _, dir := range w.sandbox.writable(workspace) {
+	for _, dir := range p.worker.sandbox.writable(workspace) {
 		files[dir] = "write"
 	}
-	for _, path := range h.secrets() {
+	for _, path := range p.secrets() {
 		if shown(files, path) {
 			files[path] = "deny"
 		}
@@ -38,7 +38,7 @@ func (h *Home) profile(w *Worker, program, workspace string) settings {
 	return settings{
 		"default_permissions": profileName,
 		"permissions": settings{profileName: settings{
-			"filesystem": files, "network": settings{"enabled": w.sandbox.network}}},
+			"filesystem": files, "network": settings{"enabled": p.worker.sandbox.network}}},
 		"shell_environment_policy": settings{"inherit": "core", "set": settings{"HOME": toolsHome}},
 		"features":                 settings{"shell_snapshot": false}, // it is a file in the home
 	}
@@ -63,9 +63,9 @@ func shown(files settings, path string) bool {
 }
 
 // confined is base with the profile, for a worker with tools.
-func (h *Home) confined(w *Worker, c codex, base settings) settings {
-	if w.sandbox != nil {
-		merge(base, h.profile(w, c.path, resolved(c.dir)))
+func (p *preparation) confined(base settings) settings {
+	if p.worker.sandbox != nil {
+		merge(base, p.profile(p.codex.path, resolved(p.codex.dir)))
 	}
 	return base
 }
@@ -107,26 +107,26 @@ const lookFor = `for file; do if [ -e "$file" ]; then echo "$file"; fi; done`
 // requireHidden runs a command in codex's sandbox, under the accepted settings, and fails if it sees a secret: other
 // settings of the machine or of the operator may replace the profile. It fails, too, if the sandbox runs no command,
 // because then codex 0.169 starts no thread under a profile.
-func (h *Home) requireHidden(ctx context.Context, w *Worker, c codex, written settings, keyFile string) error {
-	args := []string{"sandbox", "--", "/bin/sh", "-c", lookFor, "sh", h.configFile()}
+func (p *preparation) requireHidden(ctx context.Context, written settings, keyFile string) error {
+	args := []string{"sandbox", "--", "/bin/sh", "-c", lookFor, "sh", p.configFile()}
 	if keyFile != "" {
 		args = append(args, keyFile)
 	}
 	if mayConnect(written) { // without a network, codex's sandbox forbids connect(2)
-		args = append(args, h.Runtime)
+		args = append(args, p.Runtime)
 	}
-	seen, talk, err := c.run(ctx, args...)
+	seen, talk, err := p.codex.run(ctx, args...)
 	switch {
 	case wasStopped(err):
 		return err
 	case err != nil:
-		return w.problem("mode", noSandbox(err.Error(), talk), sandboxHint)
+		return p.worker.problem("mode", noSandbox(err.Error(), talk), sandboxHint)
 	case seen == "":
 		return nil
 	}
 	text := "codex's tools could reach " + strings.Fields(seen)[0] + ", and so the worker's login"
-	return w.problem(w.opener(), text, "name another workspace, take default_permissions and the permissions that "+
-		"open it out of [codex], and sandbox_mode out of "+systemSettings+"/config.toml")
+	return p.worker.problem(p.worker.opener(), text, "name another workspace, take default_permissions and the "+
+		"permissions that open it out of [codex], and sandbox_mode out of "+systemSettings+"/config.toml")
 }
 
 // mayConnect reports whether a profile has a network.
@@ -145,7 +145,7 @@ func mayConnect(written settings) bool {
 // opener is the key of the worker file that may have opened the sandbox.
 func (w *Worker) opener() string {
 	for _, key := range []string{"permissions", "default_permissions"} {
-		if w.wrote(key) {
+		if has(w.Extra, key) {
 			return "codex." + key
 		}
 	}

@@ -19,7 +19,7 @@ func filesOf(t *testing.T, doc, program, workspace string) (rules map[string][]s
 	w, err := parse("/etc/codex-proxy/workers/w.toml", []byte(doc))
 	require.NoError(t, err)
 	h := Home{File: w.File, Dir: "/var/lib/codex-worker/w", Runtime: "/run/codex-worker/w"}
-	c := w.config(h.confined(w, codex{path: program, dir: workspace}, w.base("", "")), nil)
+	c := w.config((&preparation{&h, w, codex{path: program, dir: workspace}}).confined(w.base("", "")), nil)
 	assert.NotContains(t, c, "sandbox_mode", "codex would ignore the profile")
 	assert.NotContains(t, c, "sandbox_workspace_write")
 	profile := c["permissions"].(settings)["worker"].(settings)

@@ -46,14 +46,12 @@ func (h *Home) PrepareRemote(ctx context.Context, r Remote) error {
 	if err == nil {
 		inputs := h.inputs(r.Text, program, r.Directory)
 		if !h.fresh(inputs) {
-			err = h.renew(ctx, w, codex{path: program, home: h.Dir, dir: r.Directory}, inputs)
+			p := preparation{h, w, codex{path: program, home: h.Dir, dir: r.Directory}}
+			err = p.renew(ctx, inputs)
 		}
 	}
 	if err != nil {
-		if gone := removeFiles(h.stampFile(), h.configFile()); gone != nil {
-			return fmt.Errorf("%w (and %w)", err, gone)
-		}
-		return err
+		return h.discard(err)
 	}
 	if err := os.MkdirAll(h.Runtime, 0o700); err != nil {
 		return fmt.Errorf("cannot make the runtime directory: %w", err)
@@ -61,8 +59,8 @@ func (h *Home) PrepareRemote(ctx context.Context, r Remote) error {
 	return link(program, filepath.Join(h.Runtime, "codex"))
 }
 
-// clear removes what is not a file and stands where this program reads one. A tool of a remote writes to the home: a
-// pipe in place of the configuration would hold up every start.
+// clear removes everything but regular files from the paths of files that this program reads. A tool of a remote writes
+// to the home: a pipe in place of the configuration would hold up every start.
 func (h *Home) clear() error {
 	for _, path := range []string{h.configFile(), h.catalogueFile(), h.authFile()} {
 		info, err := os.Lstat(path)
@@ -87,7 +85,7 @@ func (r Remote) worker() *Worker {
 }
 
 // OfAccounts is the name of the provider by which codex uses accounts. With the name OpenAI, codex would compress its
-// requests, which the lender reads, and have threads summed up in a form that no other account can read.
+// requests, which the model proxy reads, and have threads summed up in a form that no other account can read.
 const OfAccounts = "accounts"
 
 // settings are the configuration of codex before the [codex] table is merged over it.
@@ -131,7 +129,7 @@ func (r *Remote) provider(catalogue string) settings {
 			"name": OfAccounts, "base_url": r.BaseURL, "wire_api": "responses",
 			"requires_openai_auth": true, "supports_websockets": false,
 		}},
-		// Of the person who owns the account: the lender refuses what they would ask for.
+		// Of the person who owns the account: the model proxy refuses their requests.
 		"features": settings{"apps": false, "plugins": false, "remote_plugin": false},
 	}
 	if r.Model != "" {
@@ -140,8 +138,8 @@ func (r *Remote) provider(catalogue string) settings {
 	return c
 }
 
-// FindCodex returns the native program of codex: that of codexPath, or without it the one that a unit with this search
-// path finds.
+// FindCodex returns the native program of codex: the one of codexPath, or without it the one that a unit with this
+// search path finds.
 func FindCodex(codexPath, searchPath string) (string, error) {
 	return findCodex(&Worker{CodexPath: codexPath}, searchPath, npmPrefixes)
 }

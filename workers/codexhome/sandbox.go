@@ -9,8 +9,8 @@ import (
 	"codex-proxy/internal/strict"
 )
 
-// sandbox is what the operator allows the tools of a worker beyond reading: codex's sandbox_mode and its table, which
-// codex itself does not accept together with a permission profile.
+// sandbox has the rights that the operator gives the tools of a worker beyond reading: codex's sandbox_mode and its
+// table, which codex itself does not accept together with a permission profile.
 type sandbox struct {
 	write   bool
 	roots   []string // writable directories in addition to the workspace

@@ -29,30 +29,30 @@ const (
 
 // noTraces turns the trace log of codex off, and removes its content. Nothing else may use the home. A
 // failure does not prevent the start: the operator gets a note.
-func (h *Home) noTraces(ctx context.Context, w *Worker, c codex) {
-	dir := h.databases(w)
+func (p *preparation) noTraces(ctx context.Context) {
+	dir := p.databases()
 	files := TraceLogs(dir)
 	if len(files) > 0 && !slices.ContainsFunc(files, tracing) {
 		return
 	}
 	err := RemoveTraces(dir)
 	if err == nil {
-		err = c.makeDatabases(ctx)
+		err = p.codex.makeDatabases(ctx)
 	}
 	for _, file := range TraceLogs(dir) {
 		err = errors.Join(err, ignoreInserts(ctx, file))
 	}
 	if err != nil {
-		h.Note(fmt.Sprintf("cannot turn off codex's log of traces in %s, which grows with each turn: %s", dir, err))
+		p.Note(fmt.Sprintf("cannot turn off codex's log of traces in %s, which grows with each turn: %s", dir, err))
 	}
 }
 
 // databases is the directory of codex's databases: CODEX_HOME, or sqlite_home of the worker's [codex] table.
-func (h *Home) databases(w *Worker) string {
-	if dir, ok := w.effective()["sqlite_home"].(string); ok && dir != "" {
+func (p *preparation) databases() string {
+	if dir, ok := p.worker.effective()["sqlite_home"].(string); ok && dir != "" {
 		return dir
 	}
-	return h.Dir
+	return p.Dir
 }
 
 // TraceLogs are codex's files of traces in a directory. Only regular files count: a directory of that name

@@ -128,12 +128,6 @@ func undecodable(err error) error {
 	return p
 }
 
-// problem is a Problem with key, on its line if the file has it.
-func (w *Worker) problem(key, text, hint string) *Problem {
-	line, _ := w.lines.Find(key)
-	return &Problem{File: w.File, Line: line, Text: text, Hint: hint}
-}
-
 func (w *Worker) setMode(mode *string) error {
 	const choice = `choose "plain", "native" or "demo"`
 	if mode == nil {

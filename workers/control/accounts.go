@@ -6,7 +6,6 @@ import (
 	"errors"
 	"net/http"
 
-	"codex-proxy/workers"
 	"codex-proxy/workers/accounts"
 )
 
@@ -19,7 +18,7 @@ type Accounts struct {
 
 // Account is the known state of one account, and the plan for it.
 type Account struct {
-	workers.Account
+	accounts.Account
 	// Next means that the account serves once the one in use is low.
 	Next bool `json:"next,omitempty"`
 	// Why is the reason in words why the account's worker runs or does not.

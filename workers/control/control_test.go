@@ -23,6 +23,7 @@ import (
 	"codex-proxy/workers"
 	"codex-proxy/workers/accounts"
 	"codex-proxy/workers/control"
+	"codex-proxy/workers/dispatch"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -40,12 +41,13 @@ func bounded(t *testing.T) context.Context {
 // rig is a control server in front of a pool of one ready fake worker, a.
 type rig struct {
 	*control.Client
-	pool   *workers.Pool
-	server *control.Server
-	socket string
-	files  []string     // key files, in the order of their arrival
-	before atomic.Int32 // turns of the earlier process
-	moved  atomic.Int32 // that many commands are refused, as another process serves
+	pool    *workers.Pool
+	server  *control.Server
+	changes *control.Changes
+	socket  string
+	files   []string     // key files, in the order of their arrival
+	before  atomic.Int32 // turns of the earlier process
+	moved   atomic.Int32 // that many commands are refused, as another process serves
 }
 
 func (r *rig) InForce() control.Keys { return control.Keys{Count: 7, File: "/own", Digest: "d"} }
@@ -81,7 +83,7 @@ type accountTable struct{ *rig }
 
 func (r accountTable) Accounts() control.Accounts {
 	all := control.Accounts{Rotation: accounts.Ordered}
-	for _, a := range workers.AccountsOf(r.pool.Book(), time.Now()) {
+	for _, a := range accounts.Known(r.pool.AccountStore(), time.Now()) {
 		all.Accounts = append(all.Accounts, control.Account{Account: a, Next: true, Why: "so"})
 	}
 	return all
@@ -94,7 +96,7 @@ func (r accountTable) Order(o control.AccountOrder) error {
 	if o.Do != control.PauseAccount {
 		return errors.New("cannot: do that first")
 	}
-	return r.pool.Book().Pause(o.Account, true)
+	return r.pool.AccountStore().Pause(o.Account, true)
 }
 
 // awaitAccount waits until the account of the worker is known: the fake needs no login.
@@ -161,12 +163,10 @@ func newRig(t *testing.T) *rig {
 	dir, err := os.MkdirTemp("", "c") // not t.TempDir: a socket's path has at most 107 bytes
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
-	r := &rig{socket: filepath.Join(dir, "socket")}
+	r := &rig{socket: filepath.Join(dir, "socket"), changes: control.NewChanges()}
 	changed := make(chan struct{}, 1)
 	onChange := func() {
-		if r.server != nil {
-			r.server.Changed()
-		}
+		r.changes.Changed()
 		select {
 		case changed <- struct{}{}:
 		default:
@@ -176,10 +176,10 @@ func newRig(t *testing.T) *rig {
 	a := workers.New("a", appservertest.Start(t, &appservertest.Server{}), workers.Settings{
 		MaxInflight: 4, HandshakeTimeout: bound, ResetAfter: time.Hour, OnChange: onChange, Logger: logger,
 	})
-	r.pool = workers.NewPool([]*workers.Worker{a}, workers.Queue{Limit: 4, Timeout: bound, ReadyTimeout: bound}, onChange)
+	r.pool = workers.NewPool([]*workers.Worker{a}, dispatch.Queue{Limit: 4, Timeout: bound, ReadyTimeout: bound}, onChange)
 	tracker := probes.NewTracker(time.Now(), func(probes.Flip) {})
 	report := func() probes.Report { return tracker.Observe(r.pool.Snapshot()) }
-	r.server = control.New(r.pool, report, r, drains{r}, accountTable{r}, logger)
+	r.server = control.New(r.pool, report, r.changes, r, drains{r}, accountTable{r}, logger)
 	l, err := control.Listen(r.socket)
 	require.NoError(t, err)
 	r.Client = control.NewClient(r.socket)
@@ -204,9 +204,9 @@ func newRig(t *testing.T) *rig {
 	return r
 }
 
-func (r *rig) lease(t *testing.T) *workers.Lease {
+func (r *rig) lease(t *testing.T) *dispatch.Lease {
 	t.Helper()
-	lease, err := r.pool.Acquire(t.Context(), workers.Ask{Model: r.pool.Models()[0]})
+	lease, err := r.pool.Acquire(t.Context(), dispatch.Ask{Model: r.pool.Models()[0]})
 	require.NoError(t, err)
 	return lease
 }
@@ -273,7 +273,7 @@ func TestDrainWaitsForTheEarlierProcess(t *testing.T) {
 		answers <- report
 	}()
 	r.before.Store(0)
-	r.server.Changed()
+	r.changes.Changed()
 	assert.Zero(t, (<-answers).Workers[0].Inflight)
 }
 
@@ -294,7 +294,7 @@ func TestWatchSendsEveryChangeOnce(t *testing.T) {
 		})
 	}()
 	assert.True(t, (<-seen).OK)
-	r.server.Changed() // although nothing has changed
+	r.changes.Changed() // although nothing has changed
 	require.NoError(t, r.pool.DrainWorker("a"))
 	assert.False(t, (<-seen).OK)
 	cancel()

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"sync"
 	"time"
 
 	"codex-proxy/probes"
@@ -30,20 +29,17 @@ type Server struct {
 	accounts AccountTable
 	http     http.Server
 	stop     context.CancelFunc // ends the requests that wait
-
-	mu      sync.Mutex
-	changed chan struct{} // closed and replaced by Changed
+	changes  *Changes
 }
 
 // New builds a server. report is the report that all probes share.
 func New(
-	pool *workers.Pool, report func() probes.Report, keys KeyTable, drains DrainTable, accounts AccountTable,
-	logger *slog.Logger,
+	pool *workers.Pool, report func() probes.Report, changes *Changes, keys KeyTable, drains DrainTable,
+	accounts AccountTable, logger *slog.Logger,
 ) *Server {
 	base, stop := context.WithCancel(context.Background())
 	s := &Server{
-		pool: pool, report: report, keys: keys, drains: drains, accounts: accounts, stop: stop,
-		changed: make(chan struct{}),
+		pool: pool, report: report, changes: changes, keys: keys, drains: drains, accounts: accounts, stop: stop,
 	}
 	s.http = http.Server{
 		Handler:           s.routes(),
@@ -76,20 +72,6 @@ func (s *Server) Serve(l net.Listener) error {
 		return fmt.Errorf("cannot accept on the control socket: %w", err)
 	}
 	return nil
-}
-
-// Changed notes that the report may have changed. It never blocks.
-func (s *Server) Changed() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	close(s.changed)
-	s.changed = make(chan struct{})
-}
-
-func (s *Server) changes() <-chan struct{} {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.changed
 }
 
 // Shutdown answers the requests that wait with the current state, and closes the

@@ -28,7 +28,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request) {
 	flush := http.NewResponseController(w)
 	var sent []byte
 	for r.Context().Err() == nil {
-		changed := s.changes()
+		changed := s.changes.wait()
 		line, err := json.Marshal(s.report())
 		if err != nil {
 			return // the types of a report can be marshalled

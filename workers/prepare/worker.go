@@ -50,7 +50,7 @@ func Worker(ctx context.Context, name string, stderr io.Writer) error {
 	notifier.Status("Starting: the configuration is written and checked")
 	home, err := workerHome(name, note)
 	if err == nil {
-		err = UntilCut(ctx, func(ctx context.Context) error { return prepareAlone(ctx, name, home) })
+		err = WithSignals(ctx, func(ctx context.Context) error { return prepareAlone(ctx, name, home) })
 	}
 	if err != nil {
 		note(err.Error())
@@ -58,7 +58,7 @@ func Worker(ctx context.Context, name string, stderr io.Writer) error {
 		// NotifyAccess=exec lets a command of ExecStartPre= do so.
 		notifier.Status("Not started: " + err.Error())
 	}
-	DieOfCut(err)
+	ExitBySignal(err)
 	return cli.Exit(Status(err), nil)
 }
 

@@ -9,7 +9,7 @@ import (
 	"sync"
 
 	"codex-proxy/probes/check"
-	"codex-proxy/workers"
+	"codex-proxy/workers/annotations"
 )
 
 const (
@@ -39,9 +39,9 @@ func (r *requests) read(conn net.Conn) {
 	for lines.Scan() {
 		thread, request, ok := strings.Cut(lines.Text(), " ")
 		switch {
-		case ok && thread == workers.Wedged:
+		case ok && thread == annotations.Wedged:
 			r.blame(request)
-		case ok && thread == workers.Rest:
+		case ok && thread == annotations.Rest:
 			r.rest()
 		case ok:
 			r.note(thread, request)

@@ -9,10 +9,10 @@ import (
 	"syscall"
 	"testing"
 
+	"codex-proxy/workers/annotations"
+
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"codex-proxy/workers"
 )
 
 func TestRequestsOfThreads(t *testing.T) {
@@ -58,7 +58,7 @@ func TestWedgedFailsTheProbe(t *testing.T) {
 	here, there := net.Pipe()
 	done := make(chan struct{})
 	go func() { defer close(done); r.read(here) }()
-	_, err = there.Write([]byte("t1 r1\n" + workers.Wedged + " codex has answered nothing\n"))
+	_, err = there.Write([]byte("t1 r1\n" + annotations.Wedged + " codex has answered nothing\n"))
 	require.NoError(t, err)
 	require.NoError(t, there.Close())
 	<-done
@@ -75,7 +75,7 @@ func TestRest(t *testing.T) {
 	go func() { defer close(read); r.read(ours) }()
 	assert.False(t, r.rests())
 	for range 2 {
-		_, err := theirs.Write([]byte(workers.Rest + " it is idle\n"))
+		_, err := theirs.Write([]byte(annotations.Rest + " it is idle\n"))
 		require.NoError(t, err)
 	}
 	require.NoError(t, theirs.Close())

@@ -49,7 +49,7 @@ type Shim struct {
 	ready    []string // the values of --ready
 	tracing  bool
 	requests *requests
-	loans    *loans // nil: codex has no home
+	tokens   *tokenSource // nil: codex has no home
 }
 
 // SetStderr reads the value of --stderr.
@@ -162,9 +162,9 @@ func (s *Shim) inherit(watchdog time.Duration) error {
 	}
 	s.Command.Relay = &notify.Relay{Listeners: listeners, Target: s.RelayTo, Limit: relayLimit}
 	if s.tracing {
-		s.Command.Relay.Aside, s.Command.Relay.AsidePrefix = s.aside, asidePrefix
+		s.Command.Relay.Aside, s.Command.Relay.AsidePrefix = s.intercept, asidePrefix
 		if home := os.Getenv("CODEX_HOME"); home != "" {
-			s.loans = &loans{home: home, socket: s.RelayTo, version: s.Probe.Version}
+			s.tokens = &tokenSource{home: home, socket: s.RelayTo, version: s.Probe.Version}
 		}
 		if s.Command.Alive != nil {
 			s.Command.Alive = s.requests.alive(s.Command.Alive)

@@ -17,6 +17,7 @@ import (
 	"codex-proxy/probes"
 	"codex-proxy/proxy/api"
 	"codex-proxy/workers"
+	"codex-proxy/workers/dispatch"
 )
 
 // Exchange sends raw bytes, ends its side, and reads the answer.
@@ -70,7 +71,7 @@ func Piped(t testing.TB, changes ...func(*api.Settings)) (client net.Conn, leave
 // PipedAPI is Piped, and the server itself.
 func PipedAPI(t testing.TB, changes ...func(*api.Settings)) (s *api.API, client net.Conn, leave func()) {
 	t.Helper()
-	pool := workers.NewPool(nil, workers.Queue{Limit: 1, Timeout: Bound, ReadyTimeout: Bound}, func() {})
+	pool := workers.NewPool(nil, dispatch.Queue{Limit: 1, Timeout: Bound, ReadyTimeout: Bound}, func() {})
 	settings := api.Settings{
 		Pool: pool, Report: func() probes.Report { return probes.Report{} }, BodyLimit: 1000, RequestMemory: 8000,
 		QueueTimeout: Bound, IdleTimeout: time.Hour, Keepalive: time.Hour,

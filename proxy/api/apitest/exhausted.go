@@ -27,8 +27,8 @@ func TwoAccounts(t testing.TB, change func(*accounts.Policy)) *Rig {
 
 // Exhaust uses up both accounts, a for longer than b; zero times: nothing is known of it.
 func Exhaust(r *Rig, a, b time.Time) {
-	r.Pool.Book().Refuse("a", a, time.Now())
-	r.Pool.Book().Refuse("b", b, time.Now())
+	r.Pool.AccountStore().Refuse("a", a, time.Now())
+	r.Pool.AccountStore().Refuse("b", b, time.Now())
 }
 
 // InAWhile is a reset that comes soon.

@@ -28,6 +28,7 @@ import (
 	"codex-proxy/units"
 	"codex-proxy/workers"
 	"codex-proxy/workers/accounts"
+	"codex-proxy/workers/dispatch"
 )
 
 // The values of the label reason of codex_turn_retries_total.
@@ -60,7 +61,7 @@ type Options struct {
 	Others map[string]*appservertest.Server // further workers, by name
 	Policy accounts.Policy
 	Max    int
-	Queue  workers.Queue
+	Queue  dispatch.Queue
 	Route  *proxy.Route
 	Probed func() // is called before a report
 }
@@ -68,7 +69,7 @@ type Options struct {
 // NewRig starts the server and waits for the worker, if there is one.
 func NewRig(t testing.TB, worker *appservertest.Server, changes ...func(*Options)) *Rig {
 	t.Helper()
-	queue := workers.Queue{Limit: 64, Timeout: Bound, ReadyTimeout: Bound}
+	queue := dispatch.Queue{Limit: 64, Timeout: Bound, ReadyTimeout: Bound}
 	o := Options{worker: worker, Max: 16, Queue: queue, Settings: api.Settings{
 		BodyLimit: 1 << 20, RequestMemory: 256 << 20, QueueTimeout: Bound, IdleTimeout: Bound,
 		Keepalive: Bound, Registry: prometheus.NewRegistry(),
@@ -118,11 +119,11 @@ func startPool(t testing.TB, o Options, onChange func()) *workers.Pool {
 	if o.worker != nil {
 		known = append([]string{"default"}, names...)
 	}
-	book := accounts.NewBook(o.Policy, known, func() { pool.AccountsChanged(); onChange() })
+	store := accounts.NewStore(o.Policy, known, func() { pool.AccountsChanged(); onChange() })
 	add := func(name string, worker *appservertest.Server) {
 		all = append(all, workers.New(name, appservertest.Start(t, worker), workers.Settings{
 			MaxInflight: o.Max, HandshakeTimeout: Bound, ResetAfter: time.Hour,
-			OnChange: onChange, Book: book, Logger: slog.New(slog.DiscardHandler),
+			OnChange: onChange, AccountStore: store, Logger: slog.New(slog.DiscardHandler),
 		}))
 	}
 	if o.worker != nil {

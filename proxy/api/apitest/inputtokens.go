@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"codex-proxy/proxy/openai"
+	"codex-proxy/proxy/responses/wire"
 	"codex-proxy/test/contract"
 )
 
@@ -27,7 +27,7 @@ func (r *Rig) Counted(t testing.TB, body string, header ...string) int {
 	schema, err := contract.Compile()
 	require.NoError(t, err)
 	require.NoError(t, schema.Check(contract.InputTokens, []byte(answer)))
-	var count openai.InputTokens
+	var count wire.InputTokens
 	require.NoError(t, json.Unmarshal([]byte(answer), &count))
 	return int(count.InputTokens)
 }

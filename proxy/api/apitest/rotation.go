@@ -91,7 +91,7 @@ func (r *Rig) HaveReadings(t testing.TB) {
 		case <-limit:
 			require.FailNow(t, "an account was never read")
 		}
-		read = !slices.ContainsFunc(r.Pool.Book().Views(time.Now()),
+		read = !slices.ContainsFunc(r.Pool.AccountStore().Views(time.Now()),
 			func(v accounts.View) bool { return v.Quota.At.IsZero() })
 	}
 }
@@ -105,7 +105,7 @@ func (r *Rig) Rotations(t testing.TB, from, reason string) string {
 // State is the state of an account.
 func (r *Rig) State(t testing.TB, account string) accounts.State {
 	t.Helper()
-	v, known := r.Pool.Book().View(account, time.Now())
+	v, known := r.Pool.AccountStore().View(account, time.Now())
 	require.True(t, known)
 	return v.State
 }

@@ -15,9 +15,9 @@ import (
 // Available makes an account the one in use.
 func (r *Rig) Available(b *testing.B, account string) {
 	windows := []accounts.Window{{Name: "5h", Length: 5 * time.Hour, UsedRatio: .1}}
-	r.Pool.Book().Read(account, "", accounts.Quota{At: time.Now(), Source: accounts.Reading, Windows: windows})
-	if r.Pool.Book().Policy().On() {
-		require.NoError(b, r.Pool.Book().Switch(account))
+	r.Pool.AccountStore().Read(account, "", accounts.Quota{At: time.Now(), Source: accounts.Reading, Windows: windows})
+	if r.Pool.AccountStore().Policy().On() {
+		require.NoError(b, r.Pool.AccountStore().Switch(account))
 	}
 }
 

@@ -40,6 +40,6 @@ var (
 // Sharing makes both workers one account.
 func Sharing(r *Rig) {
 	for _, name := range []string{"a", "b"} {
-		r.Pool.Book().Read(name, "one", accounts.Quota{At: time.Now(), Source: accounts.Reading})
+		r.Pool.AccountStore().Read(name, "one", accounts.Quota{At: time.Now(), Source: accounts.Reading})
 	}
 }

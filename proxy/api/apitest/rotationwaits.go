@@ -24,10 +24,10 @@ func (f *Fleet) Held(t testing.TB, gate <-chan struct{}) (r *Rig, busy, refused 
 	f.Let("b", Gated(gate, "", "I am b"))
 	f.Refuses("a", UsedUp)
 	r = f.Rig(t, func(o *Options) { o.Max = 1 })
-	require.NoError(t, r.Pool.Book().Switch("b"))
+	require.NoError(t, r.Pool.AccountStore().Switch("b"))
 	busy = r.Begin(t, Conversation("", "busy", 1))
 	Await(t, Tick(t), func() bool { return len(f.Got("b")) == 1 })
-	require.NoError(t, r.Pool.Book().Switch("a"))
+	require.NoError(t, r.Pool.AccountStore().Switch("a"))
 	ctx, cancel := context.WithCancel(t.Context())
 	resp := make(chan *http.Response, 1)
 	go func() {

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"codex-proxy/proxy/limits"
+	"codex-proxy/test/nightly"
 
 	"github.com/stretchr/testify/assert"
 )
@@ -308,14 +309,14 @@ func WorstBody(t *testing.T, generate func(*Genome) string, takeIn TakeIn) {
 		slices.SortFunc(best, func(a, b found) int { return int(1000 * (b.ratio - a.ratio)) })
 		best = best[:min(len(best), 10)]
 	}
-	for range 60 {
+	for range nightly.Or(60, 20) {
 		g := &Genome{numbers: make([]uint16, 48)}
 		for i := range g.numbers {
 			g.numbers[i] = uint16(random.Uint32())
 		}
 		keep(judge(g))
 	}
-	for range 100 {
+	for range nightly.Or(100, 40) {
 		keep(judge(best[random.IntN(len(best))].mutated(random)))
 	}
 	for _, f := range best {

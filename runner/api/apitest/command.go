@@ -44,6 +44,7 @@ type Command struct {
 	chunks    []logs.Chunk
 	size      int64
 	cancelled chan struct{}
+	typed     chan string
 }
 
 // Stdin is the standard input that the client sent.
@@ -56,6 +57,9 @@ func (c *Command) Write(stream logs.Stream, text string) {
 		c.size += int64(len(text))
 	})
 }
+
+// Typed is the input of the command's terminal, and changes of its size as ROWSxCOLUMNS.
+func (c *Command) Typed() <-chan string { return c.typed }
 
 // Cancelled is closed when a client cancels the command, or when the test ends.
 func (c *Command) Cancelled() <-chan struct{} { return c.cancelled }
@@ -108,7 +112,7 @@ func (d *Daemon) next(s *session) {
 func (d *Daemon) add(s *session, asked wire.NewCommand) *Command {
 	c := &Command{
 		Session: s.ID, Number: len(s.commands) + 1, Asked: asked, Of: s.asked, daemon: d, session: s,
-		cancelled: make(chan struct{}),
+		cancelled: make(chan struct{}), typed: make(chan string, 1000),
 	}
 	c.state = wire.Command{
 		Number: c.Number, State: wire.CommandQueued, Args: asked.Args, Directory: asked.Directory,

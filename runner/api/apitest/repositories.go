@@ -3,9 +3,11 @@ package apitest
 import (
 	"bufio"
 	"bytes"
+	"crypto/sha256"
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 
 	"codex-proxy/runner/api/wire"
@@ -44,7 +46,7 @@ func (d *Daemon) addRepository(w http.ResponseWriter, r *http.Request) {
 	reply(w, http.StatusOK, made)
 }
 
-// putBundle reads the header of a bundle (gitformat-bundle(5)): the mirror has its HEAD then.
+// putBundle reads the header of a bundle (gitformat-bundle(5)): the mirror has its HEAD and its tags then.
 func (d *Daemon) putBundle(w http.ResponseWriter, r *http.Request) {
 	bundle, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -57,10 +59,19 @@ func (d *Daemon) putBundle(w http.ResponseWriter, r *http.Request) {
 			continue
 		}
 		d.bundles[known.Key] = bundle
+		tags, tagged := sha256.New(), false
+		known.Has = slices.DeleteFunc(known.Has, func(entry string) bool { return strings.HasPrefix(entry, wire.TagsMark) })
 		for lines := bufio.NewScanner(bytes.NewReader(bundle)); lines.Scan() && lines.Text() != ""; {
 			if commit, ok := strings.CutSuffix(lines.Text(), " HEAD"); ok {
 				known.Has = append(known.Has, commit)
 			}
+			if strings.Contains(lines.Text(), " refs/tags/") {
+				fmt.Fprintln(tags, lines.Text())
+				tagged = true
+			}
+		}
+		if tagged {
+			known.Has = append(known.Has, fmt.Sprintf("%s%x", wire.TagsMark, tags.Sum(nil)))
 		}
 		reply(w, http.StatusOK, known)
 		return

@@ -22,9 +22,11 @@ func (d *Daemon) routes() http.Handler {
 	mux.HandleFunc("POST /v1/sessions/{id}/commands", d.addCommand)
 	mux.HandleFunc("PUT /v1/sessions/{id}/commands/{n}/stdin", d.putStdin)
 	mux.HandleFunc("GET /v1/sessions/{id}/commands/{n}/logs", d.logs)
+	mux.HandleFunc("POST /v1/sessions/{id}/commands/{n}/terminal", d.terminal)
 	mux.HandleFunc("POST /v1/sessions/{id}/cancel", d.cancel)
 	mux.HandleFunc("POST /v1/sessions/{id}/release", d.release)
 	mux.HandleFunc("POST /v1/sessions/{id}/shell", d.shell)
+	mux.HandleFunc("POST /v1/sessions/{id}/ports/{port}", d.port)
 	mux.HandleFunc("GET /v1/sessions/{id}/artifacts", d.artifacts)
 	mux.HandleFunc("GET /v1/sessions/{id}/artifacts/{artifact}", d.artifact)
 	mux.HandleFunc("POST /v1/repositories", d.addRepository)
@@ -67,8 +69,10 @@ func (d *Daemon) create(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if asked.DryRun {
-		reply(w, http.StatusOK, wire.Plan{Unit: "codex-session@%i.service", Properties: []string{"MemoryMax=1024"},
-			Workspace: "an empty directory", Environment: "none", Commands: asked.Commands})
+		reply(w, http.StatusOK, wire.Plan{Unit: "codex-session@.service", Properties: []string{"MemoryMax=1024"},
+			Workspace: "an empty directory", Environment: "none", Network: asked.Network, Commands: asked.Commands,
+			Sandbox: wire.PlanSandbox{Path: []string{"/opt/tools"}, Usual: []string{"/usr/bin", "/usr/local/go/bin"},
+				Toolchains: []string{"/opt/codex-runner-test"}, Variables: []string{"HTTPS_PROXY"}}})
 		return
 	}
 	d.change(func() {
@@ -77,6 +81,11 @@ func (d *Daemon) create(w http.ResponseWriter, r *http.Request) {
 			Repository: asked.Repository, Ref: asked.Ref, Environment: "none", Network: asked.Network,
 			State: wire.SessionActive,
 		}}
+		for _, known := range d.repositories {
+			if known.Key == asked.Repository && known.Path != "" { // its ref is a commit
+				s.Repository, s.Commit = known.Path, asked.Ref
+			}
+		}
 		d.sessions = append(d.sessions, s)
 		for _, c := range asked.Commands {
 			d.add(s, c)

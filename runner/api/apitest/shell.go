@@ -13,28 +13,14 @@ import (
 
 // shell is one that answers each input with itself, each size with ROWSxCOLUMNS, and ends at "exit STATUS\r".
 func (d *Daemon) shell(w http.ResponseWriter, r *http.Request) {
-	running := false
-	d.with(w, r, func(s *session) {
-		for _, c := range s.commands {
-			running = running || c.state.State == wire.CommandRunning || c.state.State == wire.CommandHeld
-		}
-		if !running {
-			refuse(w, wire.Conflict, "no command of the session runs", "run it with --hold-on-failure")
-		}
-	})
-	if !running {
-		return
-	}
-	conn, stream, err := http.NewResponseController(w).Hijack()
-	if err != nil {
-		d.t.Error(err)
+	conn, stream := d.upgrade(w, r)
+	if conn == nil {
 		return
 	}
 	defer conn.Close()
-	_, _ = fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n", r.Header.Get("Upgrade"))
 	_ = wire.WriteShellFrame(conn, wire.ShellData, // a client that is gone is found by the next read
 		fmt.Appendf(nil, "%s %sx%s\r\n", r.FormValue("term"), r.FormValue("rows"), r.FormValue("columns")))
-	serveShell(stream.Reader, conn)
+	serveShell(stream, conn)
 }
 
 func serveShell(from *bufio.Reader, to io.Writer) {

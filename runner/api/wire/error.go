@@ -1,6 +1,10 @@
 package wire
 
-import "net/http"
+import (
+	"fmt"
+	"net/http"
+	"strings"
+)
 
 // Code is the kind of an Error. The vocabulary is closed; clients decide by it, and by nothing else of an Error.
 type Code string
@@ -53,6 +57,17 @@ func (e *Error) Error() string {
 		return e.Message
 	}
 	return e.Message + ": " + e.Remedy
+}
+
+// Refuse returns the error of a request.
+func Refuse(code Code, remedy, format string, args ...any) error {
+	return &Error{Code: code, Message: fmt.Sprintf(format, args...), Remedy: remedy}
+}
+
+// RefuseAs is Refuse for an error with the text "fault: remedy".
+func RefuseAs(code Code, err error) error {
+	message, remedy, _ := strings.Cut(err.Error(), ": ")
+	return &Error{Code: code, Message: message, Remedy: remedy}
 }
 
 // Failure is the body of an answer with a status of 400 or more.

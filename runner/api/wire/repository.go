@@ -1,6 +1,9 @@
 package wire
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // NewRepository is the body of POST /v1/repositories.
 type NewRepository struct {
@@ -13,12 +16,27 @@ type NewRepository struct {
 
 // Repository is a mirror of the daemon. Each user has mirrors of their own.
 type Repository struct {
-	Key     string    `json:"key"`
-	URL     string    `json:"url,omitempty"`
-	Path    string    `json:"path,omitempty"`
-	Has     []string  `json:"has"` // commits at the ends of its refs: a bundle may leave out their histories
+	Key  string `json:"key"`
+	URL  string `json:"url,omitempty"`
+	Path string `json:"path,omitempty"`
+	// Has are commits at the ends of its refs, the newest first: a bundle may leave out their histories. The entry that
+	// begins with TagsMark names the tags and submodules of a local one.
+	Has     []string  `json:"has"`
 	Fetched time.Time `json:"fetched,omitzero"`
 	Bytes   int64     `json:"bytes"`
+}
+
+// TagsMark begins the entries of Repository.Has that name tags, as workspace.Tags does.
+const TagsMark = "tags:"
+
+// Tags names the tags and submodules that the last bundle brought.
+func (r Repository) Tags() string {
+	for _, entry := range r.Has {
+		if tags, ok := strings.CutPrefix(entry, TagsMark); ok {
+			return tags
+		}
+	}
+	return ""
 }
 
 // Repositories are the repositories of the caller.

@@ -8,7 +8,7 @@ type NewSession struct {
 	Repository string `json:"repository,omitempty"`
 	Ref        string `json:"ref,omitempty"` // branch, tag or commit; the default branch
 	Patch      string `json:"patch,omitempty"`
-	// Environment is auto, none, venv, uv, conda, micromamba or node: auto with a repository, none without.
+	// Environment is auto, none, setup, venv, uv, conda, micromamba or node: auto with a repository, none without.
 	Environment string `json:"environment,omitempty"`
 	Network     bool   `json:"network,omitempty"`
 	// Secrets are files in $CREDENTIALS_DIRECTORY, secrets_NAME, and are hidden in logs. No answer has their values.
@@ -31,6 +31,16 @@ type NewCommand struct {
 	// Journal has the output go to the journal in addition to the log of the command.
 	Journal   bool     `json:"journal,omitempty"`
 	Artifacts []string `json:"artifacts,omitempty"` // globs in the workspace, kept when the command has ended
+	// TTY gives the command a terminal in place of its three streams: its output is one stream, stdout. Its input is
+	// from POST …/terminal, and excludes Stdin.
+	TTY *TTY `json:"tty,omitempty"`
+}
+
+// TTY is the terminal of a command. Its zero values are the defaults: 24 rows, 80 columns, xterm-256color.
+type TTY struct {
+	Rows    uint16 `json:"rows,omitempty"`
+	Columns uint16 `json:"columns,omitempty"`
+	Term    string `json:"term,omitempty"` // $TERM of the command, unless Env has it
 }
 
 // Limits of a command. A zero is the default of runner.toml; more than the maximum there is an error.
@@ -86,12 +96,23 @@ type Sessions struct {
 
 // Plan is the answer to a dry run: the commands and settings of the session.
 type Plan struct {
-	Unit string `json:"unit"` // with %i instead of an ID
+	Unit string `json:"unit"` // the template, of which each session has an instance
 	// that the daemon sets on the unit, as systemctl set-property takes them
 	Properties  []string     `json:"properties"`
 	Workspace   string       `json:"workspace"` // for people: the source of the checkout
 	Commit      string       `json:"commit,omitempty"`
 	Environment string       `json:"environment"`
+	Network     bool         `json:"network"` // the host's; else none
+	Sandbox     PlanSandbox  `json:"sandbox"`
 	Commands    []NewCommand `json:"commands"` // with all limits
 	Position    int          `json:"position"` // in the queue; 0 starts at once
+}
+
+// PlanSandbox has the contents that the settings give to the sandboxes of commands.
+type PlanSandbox struct {
+	Path           []string `json:"path,omitempty"`       // the directories that are searched first
+	Usual          []string `json:"usual_path,omitempty"` // the directories that are searched last
+	Toolchains     []string `json:"toolchains,omitempty"` // on the host; their programs are searched between these
+	UserToolchains bool     `json:"user_toolchains,omitempty"`
+	Variables      []string `json:"variables,omitempty"` // their names
 }

@@ -45,10 +45,11 @@ func texts(v any) (list []string) {
 func TestTypesAreThoseOfTheDocument(t *testing.T) {
 	types := map[string]any{
 		"Error": Error{}, "Failure": Failure{}, "NewSession": NewSession{}, "NewCommand": NewCommand{}, "Limits": Limits{},
-		"Owner": Owner{}, "Session": Session{}, "Sessions": Sessions{}, "Plan": Plan{}, "Command": Command{},
+		"Owner": Owner{}, "Session": Session{}, "Sessions": Sessions{}, "Plan": Plan{}, "PlanSandbox": PlanSandbox{}, "Command": Command{},
 		"Outcome": outcome.Outcome{}, "Usage": Usage{}, "Cancel": Cancel{}, "Line": Line{}, "LogEnd": LogEnd{},
 		"Artifact": Artifact{}, "Artifacts": Artifacts{}, "NewRepository": NewRepository{}, "Repository": Repository{},
 		"Repositories": Repositories{}, "Prune": Prune{}, "Pruned": Pruned{}, "Status": Status{},
+		"TTY": TTY{},
 	}
 	for name, schema := range schemas(t) {
 		if schema["type"] != "object" {

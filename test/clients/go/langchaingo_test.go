@@ -152,6 +152,21 @@ func TestLangchaingoTools(t *testing.T) {
 	}
 }
 
+// A line of langchaingo's stream may have 64 KiB, and of aiohttp's 128: the arguments of a call come in pieces.
+func TestLangchaingoLongArguments(t *testing.T) {
+	city := strings.Repeat("Rome", 50_000)
+	script(t, []string{`call get_weather {"city":"` + city + `"}`})
+	answer, err := langchain(t).GenerateContent(t.Context(), human("langchaingo-long-arguments"),
+		llms.WithStreamingFunc(func(context.Context, []byte) error { return nil }),
+		llms.WithTools([]llms.Tool{{Type: "function", Function: &llms.FunctionDefinition{
+			Name: "get_weather", Parameters: map[string]any{"type": "object",
+				"properties": map[string]any{"city": map[string]any{"type": "string"}}},
+		}}}))
+	require.NoError(t, err)
+	require.Len(t, answer.Choices[0].ToolCalls, 1)
+	assert.JSONEq(t, `{"city":"`+city+`"}`, answer.Choices[0].ToolCalls[0].FunctionCall.Arguments)
+}
+
 func TestLangchaingoStructuredOutput(t *testing.T) {
 	format := &openai.ResponseFormat{Type: "json_schema", JSONSchema: &openai.ResponseFormatJSONSchema{
 		Name: "city", Strict: true, Schema: &openai.ResponseFormatJSONSchemaProperty{Type: "object",

@@ -1,7 +1,7 @@
 """The service under test, and the scripted model endpoint behind it.
 
 TestPython of test/integration runs each file test_NAME.py of this directory in the venvs
-that its table names for NAME: `go test ./test/integration -run 'TestPython/clients/openai'`.
+that its table names for NAME: `go test ./test/integration/api -run 'TestPython/clients/openai'`.
 pytest's names of the cases become names of Go's subtests.
 
 To add a case, write a function `def test_what_holds(word):` into the file of its client. `word` is
@@ -17,7 +17,7 @@ unique: a prompt with it is found again among the turns of the model endpoint.
 - Coroutines run with `run`. A skipped case fails.
 
 To add a client, write its name into NAME.in, run the command at the top of NAME.txt (uv is on PyPI),
-and add the row to pythonClients in test/integration/python_test.go.
+and add the row to pythonClients in test/integration/api/python_test.go.
 """
 
 import asyncio

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"codex-proxy/codex/appservertest"
+	"codex-proxy/internal/cli"
+	"codex-proxy/workers/prepare"
+)
+
+func workerPrepareCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "worker-prepare NAME", Short: "write a worker's codex configuration (codex-worker@.service)",
+		Long: `
+Makes the CODEX_HOME of the worker NAME from /etc/codex-proxy/workers/NAME.toml,
+has codex check it, and links RUNTIME_DIRECTORY/codex to the program to run. It is
+ExecStartPre of codex-worker@NAME.service and takes its directories from systemd:
+STATE_DIRECTORY or CODEX_HOME, RUNTIME_DIRECTORY, CREDENTIALS_DIRECTORY,
+CONFIGURATION_DIRECTORY.`,
+		RunE: func(c *cobra.Command, args []string) error {
+			return prepare.Worker(c.Context(), args[0], c.ErrOrStderr())
+		},
+	}
+}
+
+func workerWaitCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "worker-wait NAME", Short: "wait for a worker's restart delay (codex-worker@.service)",
+		Long: `
+Waits, where systemd has no growing restart delays (before 254), for what is left of
+the delay that RestartSteps= and RestartMaxDelaySec= ask for. Elsewhere it ends at
+once. It is the first ExecStartPre of codex-worker@NAME.service, and runs as root:
+dbus-daemon refuses the worker's user, which is in no file of users.`,
+		RunE: func(c *cobra.Command, args []string) error {
+			return prepare.Wait(c.Context(), args[0], c.ErrOrStderr())
+		},
+	}
+}
+
+func appServerCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use: "app-server", Short: "the demo worker, in place of codex app-server",
+		Long: `
+The demo worker: it speaks the protocol of codex app-server, needs no account
+and answers every prompt with a canned text, as the model "demo". It takes the
+options with which codex app-server is run, so that it can stand in for it.`,
+	}
+	path := ""
+	c.Flags().Var(cli.Parsed("unix://PATH", "", func(text string) (err error) {
+		var ok bool
+		if path, ok = strings.CutPrefix(text, "unix://"); !ok {
+			err = errors.New("want unix://PATH")
+		}
+		return err
+	}), "listen", "the socket to make")
+	_ = c.MarkFlagRequired("listen")
+	c.Flags().Bool("strict-config", false, "taken, and without effect: there is no configuration")
+	c.RunE = func(c *cobra.Command, _ []string) error { return serveDemo(c.Context(), path) }
+	return c
+}
+
+func serveDemo(ctx context.Context, path string) error {
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	defer stop()
+	// A killed predecessor leaves its socket behind.
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("cannot listen on %s: %w", path, err)
+	}
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		return fmt.Errorf("cannot listen on %s: %w", path, err)
+	}
+	return (&appservertest.Server{}).Serve(ctx, l)
+}

@@ -1,0 +1,30 @@
+// Package versions is the range of codex's versions that this project takes and that its tests run.
+package versions
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+const (
+	// Oldest is the first minor version of codex 0.x with an app-server that this project supports.
+	Oldest = 140
+	// OldestForRemotes is the oldest for remotes: the first one with own clients that reconnect after a cut.
+	OldestForRemotes = 153
+	// Tested is the newest minor version that the tests have run.
+	Tested = 171
+)
+
+// Standing says of a version such as 0.172.0 that it is newer than the tested ones; it is empty of those and of a text
+// that is no version.
+func Standing(version string) string {
+	major, rest, _ := strings.Cut(version, ".")
+	minor, _, _ := strings.Cut(rest, ".")
+	ma, err := strconv.Atoi(major)
+	mi, err2 := strconv.Atoi(minor)
+	if err != nil || err2 != nil || ma == 0 && mi <= Tested {
+		return ""
+	}
+	return fmt.Sprintf("newer than 0.%d, the newest that this release was tested with", Tested)
+}

@@ -1,0 +1,84 @@
+// Package operators changes the running service for people, over the control socket: the API keys, the drains of
+// workers and the order of the accounts.
+package operators
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"time"
+
+	"codex-proxy/daemon/reload"
+	"codex-proxy/probes"
+	"codex-proxy/proxy/auth"
+	"codex-proxy/workers"
+	"codex-proxy/workers/accounts"
+	"codex-proxy/workers/control"
+)
+
+// leaveBound is the longest that commands in progress have after a successor serves.
+const leaveBound = 2 * time.Second
+
+// Settings configure Operators.
+type Settings struct {
+	Pool         *workers.Pool
+	Report       func() probes.Report
+	Changes      *control.Changes // of the state that operators see
+	Keys         *auth.Keys
+	KeyFile      string   // api_keys in the settings; empty: the credential of the unit
+	KeysRevised  func()   // closes the links that the keys do not allow any more
+	Workers      []string // all names
+	AccountStore *accounts.Store
+	Plan         func() []accounts.Step
+	Lock         *reload.ChangeLock
+	Predecessor  *reload.Predecessor
+	Logger       *slog.Logger
+}
+
+// Operators serves the control socket.
+type Operators struct {
+	Keys   *KeyTable
+	Drains *DrainTable
+
+	server *control.Server
+	logger *slog.Logger
+}
+
+// New returns operators that nothing listens to yet.
+func New(s Settings) *Operators {
+	o := &Operators{
+		Keys: &KeyTable{
+			keys: s.Keys, accounts: s.Workers, named: s.KeyFile, lock: s.Lock, predecessor: s.Predecessor,
+			revised: s.KeysRevised, logger: s.Logger,
+		},
+		Drains: &DrainTable{lock: s.Lock, pool: s.Pool, predecessor: s.Predecessor},
+		logger: s.Logger,
+	}
+	orders := &accountTable{
+		accountStore: s.AccountStore, plan: s.Plan, lock: s.Lock, predecessor: s.Predecessor,
+		drained: s.Pool.Drained, changed: s.Pool.AccountsChanged, logger: s.Logger,
+	}
+	o.server = control.New(s.Pool, s.Report, s.Changes, o.Keys, o.Drains, orders, s.Logger)
+	return o
+}
+
+// Serve answers operators. A failure ends nothing else.
+func (o *Operators) Serve(l net.Listener) {
+	if err := o.server.Serve(l); err != nil {
+		o.logger.Error("codex-proxy status, drain and undrain do not work any more", "error", err)
+	}
+}
+
+// Leave leaves operators to the successor: from now on, drains apply to its workers.
+func (o *Operators) Leave(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveBound)
+	defer cancel()
+	o.Shutdown(ctx)
+}
+
+// Shutdown ends the answers in progress.
+func (o *Operators) Shutdown(ctx context.Context) {
+	if err := o.server.Shutdown(ctx); err != nil {
+		o.logger.Warn("commands were cut off", "error", err)
+	}
+}

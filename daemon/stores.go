@@ -1,0 +1,59 @@
+package daemon
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"codex-proxy/daemon/config"
+	"codex-proxy/proxy/stored"
+	"codex-proxy/proxy/usage"
+)
+
+const (
+	// storeBound is the longest that a start waits for a database.
+	storeBound = 5 * time.Second
+	// maxResponses bounds how many there are, whatever their size.
+	maxResponses = 100_000
+)
+
+// openResponses opens the responses in the unit's state directory (StateDirectory=,
+// systemd.exec(5)); without one it returns nil. The store tries a file that it cannot use
+// again; requests are served all the same.
+func openResponses(cfg *config.Config, registry prometheus.Registerer, logger *slog.Logger) *stored.Store {
+	dir := os.Getenv("STATE_DIRECTORY")
+	if dir == "" || cfg.ResponseRetention == 0 {
+		return nil
+	}
+	store := stored.New(stored.Settings{
+		Path: filepath.Join(dir, stored.FileName), Registry: registry, Logger: logger,
+		Limits: stored.Limits{Retention: cfg.ResponseRetention, Bytes: cfg.ResponseStorage, Count: maxResponses},
+	})
+	ctx, cancel := context.WithTimeout(context.Background(), storeBound)
+	defer cancel()
+	if err := store.Open(ctx); err != nil {
+		logger.Error("no response is kept for now: a client cannot come back to one, or continue it", "error", err)
+	}
+	return store
+}
+
+// newUsage opens the usage database in the unit's state directory (StateDirectory=,
+// systemd.exec(5)); without one, usage is counted in memory alone. Requests are served also
+// without a usable database.
+func newUsage(cfg *config.Config, registry prometheus.Registerer, logger *slog.Logger) *usage.Store {
+	path := ""
+	if dir := os.Getenv("STATE_DIRECTORY"); dir != "" {
+		path = filepath.Join(dir, usage.FileName)
+	}
+	store := usage.New(usage.Settings{Path: path, Retention: cfg.UsageRetention, Registry: registry, Logger: logger})
+	ctx, cancel := context.WithTimeout(context.Background(), storeBound)
+	defer cancel()
+	if err := store.Load(ctx); err != nil {
+		logger.Error("usage is not written for now, and what keys have used today is forgotten", "error", err)
+	}
+	return store
+}

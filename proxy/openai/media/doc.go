@@ -1,0 +1,2 @@
+// Package media has the images and the files in messages of requests.
+package media

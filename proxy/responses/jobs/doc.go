@@ -1,0 +1,3 @@
+// Package jobs finds everything that requests for responses refer to: earlier responses, conversations, items and
+// images.
+package jobs

@@ -1,0 +1,3 @@
+// Package queue has the background responses of this process in lanes: one response of a lane at a time waits for a
+// worker, and all of them have bounds.
+package queue

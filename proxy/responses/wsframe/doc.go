@@ -1,0 +1,2 @@
+// Package wsframe writes the frames of a WebSocket, and answers pings between them.
+package wsframe

@@ -1,0 +1,56 @@
+package authz
+
+import (
+	"fmt"
+	"slices"
+)
+
+// verdict is the decision about a message of a client.
+type verdict struct {
+	pass    []byte // these bytes go to codex; nil: none
+	refusal string // the words of the error that answers a request; empty: no answer
+}
+
+// authorize decides on a request or a notification. raw are its bytes.
+func (r Role) authorize(m message, raw []byte) verdict {
+	if m.id == nil {
+		if slices.Contains(notifications, m.method) {
+			return verdict{pass: raw}
+		}
+		return verdict{}
+	}
+	known, ok := rules[m.method]
+	switch {
+	case !ok:
+		return refuse("%s is not among the requests that a remote allows; a codex that is newer than this "+
+			"codex-proxy may send it: install the newest codex-proxy", m.method)
+	case known.access == refused:
+		return refuse("%s is refused: %s", m.method, known.why)
+	case known.access == owners && r == Viewer:
+		return refuse("%s is refused: this connection only reads (attach without --read-only)", m.method)
+	case r == Viewer && m.method == "thread/resume":
+		return viewersResume(m)
+	}
+	if name := override(m); name != "" {
+		return refuse("%s is refused: it sets %q, which the remote's own file sets "+
+			"(a setting of this client, by -c or its config.toml)", m.method, name)
+	}
+	return verdict{pass: raw}
+}
+
+func refuse(format string, args ...any) verdict {
+	return verdict{refusal: fmt.Sprintf(format, args...)}
+}
+
+// viewersResume lets a viewer watch a thread as it is: of its parameters only those pass that choose the view.
+func viewersResume(m message) verdict {
+	pass := fmt.Appendf(nil, `{"id":%s,"method":"thread/resume","params":{`, m.id)
+	comma := ""
+	for _, name := range []string{"threadId", "excludeTurns", "initialTurnsPage"} {
+		if value := member(m.params, name); value != nil {
+			pass = fmt.Appendf(pass, `%s%q:%s`, comma, name, value)
+			comma = ","
+		}
+	}
+	return verdict{pass: append(pass, "}}"...)}
+}

@@ -1,0 +1,56 @@
+package authz
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"time"
+)
+
+// ManagerPath begins the paths of the manager.
+const ManagerPath = "/keeper/"
+
+// askBound bounds the time in which a client sends the body of a request to the manager.
+const askBound = 30 * time.Second
+
+func (p *Proxy) forManager(head []byte) bool {
+	_, path, _ := bytes.Cut(head[:bytes.IndexByte(head, '\n')], []byte(" "))
+	return p.Manager != nil && bytes.HasPrefix(path, []byte(ManagerPath))
+}
+
+// serveManager serves one request to the manager.
+func (p *Proxy) serveManager(ctx context.Context, s *clientConn, client *net.UnixConn, in io.Reader) error {
+	defer context.AfterFunc(ctx, func() { _ = client.Close() })()
+	_ = client.SetReadDeadline(time.Now().Add(askBound)) // a closed connection fails at the next read
+	r, err := http.ReadRequest(bufio.NewReader(in))
+	if err != nil {
+		return nil // its client has made a mistake, or gone
+	}
+	a := answer{header: http.Header{}, status: http.StatusOK}
+	switch {
+	case s.rejection != "":
+		http.Error(&a, s.rejection, http.StatusForbidden)
+	case s.Role == Viewer && r.Method != http.MethodGet && r.Method != http.MethodHead:
+		http.Error(&a, "this socket only reads", http.StatusForbidden)
+	default:
+		p.Manager.ServeHTTP(&a, r.WithContext(ctx))
+	}
+	resp := http.Response{StatusCode: a.status, ProtoMajor: 1, ProtoMinor: 1, Header: a.header, Request: r, Close: true,
+		ContentLength: int64(a.body.Len()), Body: io.NopCloser(&a.body)}
+	_ = resp.Write(client) // it may have gone
+	return nil
+}
+
+// answer collects the answer of the manager.
+type answer struct {
+	header http.Header
+	status int
+	body   bytes.Buffer
+}
+
+func (a *answer) Header() http.Header         { return a.header }
+func (a *answer) WriteHeader(status int)      { a.status = status }
+func (a *answer) Write(b []byte) (int, error) { return a.body.Write(b) }

@@ -1,0 +1,137 @@
+package environments
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+	"unicode"
+
+	"codex-proxy/runner/environment"
+	"codex-proxy/runner/files"
+	"codex-proxy/runner/job"
+	"codex-proxy/runner/paths"
+	"codex-proxy/runner/store"
+	"codex-proxy/runner/systemd"
+)
+
+// builder has units build environments. It needs no lock: an environment has one task at a time.
+type builder struct {
+	config  Config
+	store   store.Environments
+	systemd *systemd.Client
+	state   string // the directory of the daemon's state
+}
+
+// build builds an environment, or waits for a build that an earlier daemon has started.
+func (b builder) build(ctx context.Context, t *task) error {
+	if t.order != nil || t.setUp != nil {
+		if err := errors.Join(b.store.Begin(ctx, t.key, t.provider, time.Now()), b.writeOrder(t)); err != nil {
+			return err
+		}
+	}
+	bounded, cancel := context.WithTimeout(ctx, b.config.Timeout)
+	defer cancel()
+	started := b.systemd.RunJob(bounded, t.unit)
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case bounded.Err() != nil:
+		return errors.Join(fmt.Errorf("the build of the environment %s took longer than %v: need fewer packages, or raise timeout "+
+			"of [environments] in runner.toml", t.provider, b.config.Timeout), b.systemd.InsistOnStop(ctx, t.unit))
+	}
+	built, err := b.built(t.key)
+	switch {
+	case err != nil:
+		return err
+	case built == nil:
+		return fmt.Errorf("the build of the environment %s was killed or did not start: `journalctl -u %s` has the reason (%w)",
+			t.provider, t.unit, errors.Join(started, errNoResult))
+	case built.Failure != nil:
+		return fmt.Errorf("cannot build the environment %s: %s%s", t.provider, built.Failure.Text, b.lastOutput(t.key))
+	}
+	t.built = *built
+	return b.ready(ctx, t)
+}
+
+// ready records that a build has succeeded.
+func (b builder) ready(ctx context.Context, t *task) error {
+	if t.provider == environment.Setup {
+		return b.finish(ctx, t)
+	}
+	return b.store.Ready(ctx, t.key, t.built.Bytes)
+}
+
+var errNoResult = errors.New("it left no result")
+
+// built is the result of the last build; nil without a whole one.
+func (b builder) built(key string) (*job.Built, error) {
+	return files.Read(b.file(key, paths.Result), job.Read[job.Built])
+}
+
+// maxShown bounds the output of a build that people see, in bytes.
+const maxShown = 4 << 10
+
+// lastOutput is the end of the output of a build, with a text before it. Foreign programs wrote it.
+func (b builder) lastOutput(key string) string {
+	file, err := os.Open(b.file(key, paths.Output))
+	if err != nil {
+		return ""
+	}
+	defer file.Close()
+	end, err := file.Seek(0, io.SeekEnd)
+	if err != nil {
+		return ""
+	}
+	text, _ := io.ReadAll(io.NewSectionReader(file, max(0, end-maxShown), maxShown))
+	shown := strings.TrimSpace(strings.Map(func(c rune) rune {
+		if unicode.IsPrint(c) || c == '\n' {
+			return c
+		}
+		return -1
+	}, string(text)))
+	if shown == "" {
+		return ""
+	}
+	return "; its output ends with:\n" + shown
+}
+
+// dir has the files of the last build of an environment.
+func (b builder) dir(key string) string { return filepath.Join(b.state, paths.EnvironmentDir(key)) }
+
+// forgetFiles removes the files of the last build of an environment.
+func (b builder) forgetFiles(key string) error { return os.RemoveAll(b.dir(key)) }
+
+// file is the path of a file of the last build of an environment.
+func (b builder) file(key, name string) string {
+	return filepath.Join(b.dir(key), name)
+}
+
+// writeOrder writes the files of a build that is about to start.
+func (b builder) writeOrder(t *task) error {
+	order := job.Build{
+		Version: job.Version, SetUp: t.setUp, Bytes: b.config.MaxBytes, Sandbox: b.config.Sandbox,
+	}
+	if t.order != nil {
+		order.Order = *t.order
+	}
+	text, err := json.Marshal(order)
+	if err == nil {
+		err = os.MkdirAll(b.dir(t.key), 0o700)
+	}
+	if err == nil {
+		err = os.RemoveAll(b.file(t.key, paths.Result)) // of an earlier build
+	}
+	if err == nil {
+		err = files.Replace(b.file(t.key, paths.Order), text)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot write the order of an environment: %w", err)
+	}
+	return nil
+}

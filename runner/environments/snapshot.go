@@ -1,0 +1,203 @@
+package environments
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"codex-proxy/runner/environment"
+	"codex-proxy/runner/paths"
+	"codex-proxy/runner/session"
+	"codex-proxy/runner/setup"
+	"codex-proxy/runner/store"
+)
+
+// BuildError is why there is no environment for a command: its build has failed.
+type BuildError struct{ error }
+
+// Unwrap returns the reason.
+func (e *BuildError) Unwrap() error { return e.error }
+
+// snapshots has what is known about the snapshots of set-ups.
+type snapshots struct {
+	keys    map[string]string // of snapshots, by those of their builds; "" if the commit has no set-up
+	missing map[string]bool   // keys of those that sessions have not found whole
+}
+
+// maxKnown bounds both maps. A build that is known no more finds out its key again.
+const maxKnown = 10_000
+
+func newSnapshots() snapshots {
+	return snapshots{keys: map[string]string{}, missing: map[string]bool{}}
+}
+
+// setups are the environments that set-ups of commits have left.
+type setups struct{ *Environments }
+
+// snapshotOf returns what the session of a command begins with, or nil: then its set-up runs in the session. The first
+// command waits for the build, and the later ones have the same snapshot.
+func (e setups) snapshotOf(ctx context.Context, c store.Live) (*session.Snapshot, error) {
+	// A build has no secrets, which its files could have.
+	if c.Environment != environment.Setup || c.Commit == "" || len(c.Secrets) > 0 {
+		return nil, nil
+	}
+	if c.Number > 1 {
+		first, err := e.Files.Spec(c.Session, 1)
+		if err != nil || first == nil || first.Environment == nil {
+			return nil, err
+		}
+		return first.Environment.Snapshot, nil
+	}
+	return e.obtain(ctx, c)
+}
+
+// obtain returns the snapshot of a commit, leased while the session is open.
+func (e setups) obtain(ctx context.Context, c store.Live) (*session.Snapshot, error) {
+	b := e.buildOf(c)
+	for range 2 { // it may be removed before the lease
+		key, built, err := e.find(ctx, b)
+		if err != nil || key == "" {
+			return nil, err
+		}
+		state, err := e.Store.Lease(ctx, c.Session, c.Number, key, time.Now())
+		if err != nil {
+			return nil, err
+		}
+		if state == store.EnvironmentReady {
+			if !built {
+				e.metrics.hits.Inc()
+			}
+			return &session.Snapshot{User: b.Scope.User, Key: key}, nil
+		}
+		e.forget(b)
+	}
+	return nil, nil
+}
+
+// buildOf is the build for the first command of a session. It has the commit without the patch of the session: no other
+// session gets what that patch does.
+func (e setups) buildOf(c store.Live) setup.Build {
+	return setup.Build{
+		Scope: setup.Scope{
+			User: strconv.FormatUint(uint64(c.Owner), 10), Repository: c.Repository, Online: e.online(c),
+			Env: c.Command.Env,
+		},
+		URL: c.URL, Commit: c.Commit, Store: e.Config.Store,
+	}
+}
+
+// online reports whether the build for a session has the network. It runs code of the user: if no session may have the
+// network, this code may not either.
+func (e setups) online(c store.Live) bool {
+	switch n := e.Config.Network; {
+	case e.Config.Store != "" || !e.Network:
+		return false
+	case n == BuildsForOnline:
+		return c.Network
+	default:
+		return n == BuildsForAll
+	}
+}
+
+// find returns the key of the snapshot of a build, and whether that was built now.
+func (e setups) find(ctx context.Context, b setup.Build) (key string, built bool, err error) {
+	key, t, err := e.joinSetUp(ctx, b)
+	if t == nil || err != nil {
+		return key, false, err
+	}
+	select {
+	case <-t.done:
+	case <-ctx.Done():
+		return "", false, ctx.Err()
+	}
+	if t.err != nil {
+		return "", false, &BuildError{t.err}
+	}
+	return t.built.Key, t.built.Made, nil
+}
+
+// joinSetUp returns the key that the build has had, or its task that has not ended, or else a new one.
+func (e setups) joinSetUp(ctx context.Context, b setup.Build) (key string, t *task, err error) {
+	all, err := e.Store.List(ctx)
+	if err != nil {
+		return "", nil, err
+	}
+	e.mu.Lock()
+	t = e.tasks[b.Key()]
+	key, joined := e.snapshots.keys[b.Key()], t != nil
+	if key != "" {
+		e.mu.Unlock()
+		return key, nil, nil
+	}
+	if !joined {
+		for _, one := range all {
+			if one.Provider == environment.Setup && one.State == store.EnvironmentReady && !e.snapshots.missing[one.Key] {
+				b.Ready = append(b.Ready, one.Key)
+			}
+		}
+		t = &task{key: b.Key(), provider: environment.Setup, unit: unitOf(b), setUp: &b}
+		e.begin(t)
+	}
+	e.mu.Unlock()
+	if !joined {
+		e.Announce()
+	}
+	return "", t, nil
+}
+
+func unitOf(b setup.Build) string {
+	if b.Scope.Online {
+		return paths.OnlineEnvironmentUnit(b.Key())
+	}
+	return paths.EnvironmentUnit(b.Key())
+}
+
+// remember keeps the key of a snapshot for later sessions of the commit. e.mu is locked.
+func (e setups) remember(t *task) {
+	if len(e.snapshots.keys) > maxKnown {
+		e.snapshots = newSnapshots()
+	}
+	e.snapshots.keys[t.key] = t.built.Key
+	delete(e.snapshots.missing, t.built.Key)
+}
+
+func (e setups) forget(b setup.Build) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.snapshots.keys, b.Key())
+}
+
+// Distrust has the next session of the commit not rely on what is known about its snapshot, as the set-up had to run in
+// a session.
+func (e *Environments) Distrust(ctx context.Context, c store.Live, fault session.SnapshotFault) error {
+	setups{e}.forget(setups{e}.buildOf(c))
+	if fault != session.SnapshotMissing {
+		return nil
+	}
+	key, err := e.Store.Of(ctx, c.Session, 1)
+	if err != nil {
+		return fmt.Errorf("cannot find out which snapshot is missing: %w", err)
+	}
+	e.mu.Lock()
+	e.snapshots.missing[key] = true
+	e.mu.Unlock()
+	e.Logger.Warn("the snapshot of a set-up is not there or not whole: the next session of its commit makes it anew",
+		"environment", key)
+	return nil
+}
+
+// finish records what the build of a set-up has made. It can be called again.
+func (b builder) finish(ctx context.Context, t *task) error {
+	if t.built.Made {
+		err := b.store.Begin(ctx, t.built.Key, environment.Setup, time.Now())
+		if err == nil {
+			err = b.store.Ready(ctx, t.built.Key, t.built.Bytes)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return errors.Join(b.forgetFiles(t.key), b.store.Forget(ctx, t.key))
+}

@@ -1,0 +1,248 @@
+package environments
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"codex-proxy/runner/api/wire"
+	"codex-proxy/runner/environment"
+	"codex-proxy/runner/files"
+	"codex-proxy/runner/job"
+	"codex-proxy/runner/paths"
+	"codex-proxy/runner/runnertest"
+	"codex-proxy/runner/session"
+	"codex-proxy/runner/setup"
+	"codex-proxy/runner/store"
+	"codex-proxy/runner/systemd"
+)
+
+// setUpBed plays the units that run set-ups. The key of a snapshot is made of the scope and the commit's first letter.
+type setUpBed struct {
+	*Environments
+	t     *testing.T
+	store *store.Store
+	last  int           // session
+	begin chan struct{} // has a value for each build that may end
+
+	mu     sync.Mutex
+	orders []setup.Build
+	units  []string
+	fail   bool
+}
+
+func newSetUpBed(t *testing.T) *setUpBed {
+	dir := t.TempDir()
+	s, err := store.Open(t.Context(), filepath.Join(dir, store.FileName))
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, s.Close()) })
+	b := &setUpBed{t: t, store: s, begin: make(chan struct{}, 100)}
+	fake := runnertest.New(t, dir, t.TempDir())
+	fake.Play(b.play)
+	logger := slog.New(slog.DiscardHandler)
+	b.Environments = New(Settings{
+		Config: Config{MaxBytes: 1 << 20, Timeout: time.Minute, Network: BuildsForAll}, Network: true,
+		Store: s.Environments, Systemd: systemd.New(fake, logger, func() {}), Files: files.Files{StateDir: dir}, Logger: logger,
+		Announce: func() {
+			for _, do := range b.Due() {
+				go do(t.Context())
+			}
+		},
+	})
+	return b
+}
+
+func (b *setUpBed) play(unit string) error {
+	template, instance, _ := strings.Cut(strings.TrimSuffix(unit, ".service"), "@")
+	if template == "codex-sweep" {
+		return nil
+	}
+	<-b.begin
+	dir := filepath.Join(b.Files.StateDir, paths.EnvironmentDir(instance))
+	text, err := os.ReadFile(filepath.Join(dir, paths.Order))
+	var order job.Build
+	if err = errors.Join(err, json.Unmarshal(text, &order)); err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.orders, b.units = append(b.orders, *order.SetUp), append(b.units, unit)
+	built := job.Built{Version: job.Version, Key: keyOf(*order.SetUp)}
+	built.Made, built.Bytes = true, 5
+	for _, key := range order.SetUp.Ready {
+		if key == built.Key {
+			built.Made, built.Bytes = false, 0
+		}
+	}
+	if b.fail {
+		built = job.Built{Version: job.Version, Failure: &job.Failure{Code: job.Failed, Text: "the set-up failed"}}
+	}
+	text, err = json.Marshal(built)
+	return errors.Join(err, os.WriteFile(filepath.Join(dir, paths.Result), append(text, '\n'), 0o600))
+}
+
+func keyOf(b setup.Build) string { return setup.SnapshotKey(b.Scope.Sum(), b.Commit[:1]) }
+
+// session is the first command of a new session of a commit.
+func (b *setUpBed) session(owner uint32, repository, commit string) store.Live {
+	b.t.Helper()
+	b.last++
+	id := fmt.Sprintf("%016d", b.last)
+	require.NoError(b.t, b.store.Sessions.Create(b.t.Context(), store.New{Session: wire.Session{
+		ID: id, Owner: wire.Owner{UID: owner}, Created: time.Now(), Environment: environment.Setup,
+	}, Repository: repository, Commands: []wire.NewCommand{{Args: []string{"a"}}}}))
+	return store.Live{Session: id, Number: 1, Owner: owner, Repository: repository, Commit: commit, Environment: environment.Setup}
+}
+
+// snapshot is that of the command's specification.
+func (b *setUpBed) snapshot(c store.Live) *session.Snapshot {
+	b.t.Helper()
+	spec, err := b.Spec(b.t.Context(), c)
+	require.NoError(b.t, err)
+	return spec.Snapshot
+}
+
+// Eight sessions of a commit at the same time have one build, and later ones have none.
+func TestOneBuildForAllSessions(t *testing.T) {
+	b := newSetUpBed(t)
+	var all sync.WaitGroup
+	got := make(chan *session.Snapshot, 8)
+	for range 8 {
+		c := b.session(1000, "r", "a1")
+		all.Go(func() { got <- b.snapshot(c) })
+	}
+	b.begin <- struct{}{}
+	all.Wait()
+	want := &session.Snapshot{User: "1000", Key: keyOf(b.orders[0])}
+	for range 8 {
+		assert.Equal(t, want, <-got)
+	}
+	assert.Equal(t, want, b.snapshot(b.session(1000, "r", "a1")))
+	require.Len(t, b.orders, 1)
+	assert.Equal(t, setup.Scope{User: "1000", Repository: "r", Online: true}, b.orders[0].Scope)
+	assert.Equal(t, paths.OnlineEnvironmentUnit(b.orders[0].Key()), b.units[0])
+	left, err := b.Store.List(t.Context())
+	require.NoError(t, err)
+	require.Len(t, left, 1, "the build itself is no environment")
+	assert.Equal(t, store.Environment{
+		Key: want.Key, Provider: "setup", State: store.EnvironmentReady, Bytes: 5, Used: left[0].Used, Leased: true,
+	}, left[0])
+}
+
+// Another commit only finds out its key, if a snapshot of that is there. Another user or repository has a build of its
+// own, and so has a session with other variables.
+func TestWhoseSnapshotsAreShared(t *testing.T) {
+	b := newSetUpBed(t)
+	for range 10 {
+		b.begin <- struct{}{}
+	}
+	first := b.snapshot(b.session(1000, "r", "a1"))
+	assert.Equal(t, first, b.snapshot(b.session(1000, "r", "a2")))
+	assert.Equal(t, []string{first.Key}, b.orders[1].Ready)
+	variables := b.session(1000, "r", "a1")
+	variables.Command.Env = map[string]string{"A": "a"}
+	keys := map[string]bool{first.Key: true}
+	for _, c := range []store.Live{b.session(1001, "r", "a1"), b.session(1000, "q", "a1"), variables} {
+		keys[b.snapshot(c).Key] = true
+	}
+	assert.Len(t, keys, 4)
+
+	secret, empty, patched := b.session(1000, "r", "b1"), b.session(1000, "r", ""), b.session(1000, "r", "a1")
+	secret.Secrets, patched.Patch = []string{"TOKEN"}, "sum"
+	assert.Nil(t, b.snapshot(secret), "no build has a secret")
+	assert.Nil(t, b.snapshot(empty), "there is no commit")
+	assert.Equal(t, first, b.snapshot(patched), "the build is without the patch")
+}
+
+// The later commands of a session have what the first one has, whatever their variables are.
+func TestLaterCommandsHaveTheSameSnapshot(t *testing.T) {
+	b := newSetUpBed(t)
+	b.begin <- struct{}{}
+	c := b.session(1000, "0123456789abcdef", "a1")
+	spec, err := b.Spec(t.Context(), c)
+	require.NoError(t, err)
+	require.NoError(t, os.MkdirAll(b.Files.Session(c.Session), 0o700))
+	require.NoError(t, b.Files.WriteCommand(c.Session, 1, &session.Spec{
+		Version: session.Version, Args: []string{"a"}, Timeout: 1, OutputLimit: 1, Slot: 1, Environment: spec,
+	}))
+	c.Number, c.Command.Env = 2, map[string]string{"A": "a"}
+	assert.Equal(t, spec.Snapshot, b.snapshot(c))
+	require.NoError(t, b.store.Commands.End(t.Context(), c.Session, 1, store.Ending{}, time.Now()))
+	assert.ErrorIs(t, b.Store.Remove(t.Context(), spec.Snapshot.Key), store.ErrState, "the session is open")
+}
+
+func TestFailedSetUp(t *testing.T) {
+	b := newSetUpBed(t)
+	b.fail = true
+	b.begin <- struct{}{}
+	_, err := b.Spec(t.Context(), b.session(1000, "r", "a1"))
+	failed, ok := errors.AsType[*BuildError](err)
+	require.True(t, ok)
+	assert.EqualError(t, failed, "cannot build the environment setup: the set-up failed")
+	left, err := b.Store.List(t.Context())
+	require.NoError(t, err)
+	assert.Empty(t, left)
+	b.fail = false
+	b.begin <- struct{}{}
+	assert.NotNil(t, b.snapshot(b.session(1000, "r", "a1")), "it is tried again")
+}
+
+// The end of a command's wait leaves the build to others.
+func TestEndOfTheWait(t *testing.T) {
+	b := newSetUpBed(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := b.Spec(ctx, b.session(1000, "r", "a1"))
+	require.ErrorIs(t, err, context.Canceled)
+	b.begin <- struct{}{}
+	assert.NotNil(t, b.snapshot(b.session(1000, "r", "a1")))
+	assert.Len(t, b.orders, 1)
+}
+
+// A session that had to run the set-up itself has the next one ask again, or has the snapshot made anew.
+func TestDistrust(t *testing.T) {
+	b := newSetUpBed(t)
+	for range 10 {
+		b.begin <- struct{}{}
+	}
+	c := b.session(1000, "r", "a1")
+	first := b.snapshot(c)
+	require.NoError(t, b.Distrust(t.Context(), c, session.SnapshotStale))
+	assert.Equal(t, first, b.snapshot(b.session(1000, "r", "a1")))
+	assert.Equal(t, []string{first.Key}, b.orders[1].Ready)
+	require.NoError(t, b.Distrust(t.Context(), c, session.SnapshotMissing))
+	assert.Equal(t, first, b.snapshot(b.session(1000, "r", "a1")))
+	require.Len(t, b.orders, 3)
+	assert.Empty(t, b.orders[2].Ready)
+	assert.Equal(t, first, b.snapshot(b.session(1000, "r", "a1")))
+	assert.Len(t, b.orders, 3)
+}
+
+// A build runs code of its user: it has the network where sessions may have it.
+func TestSetUpsWithTheNetwork(t *testing.T) {
+	for _, c := range []struct {
+		config   Config
+		sessions bool
+		want     string // whether a build has the network for a session without it, and for one with it
+	}{
+		{Config{Network: BuildsForAll}, true, "true true"},
+		{Config{Network: BuildsForOnline}, true, "false true"},
+		{Config{Network: BuildsForNone}, true, "false false"},
+		{Config{Network: BuildsForAll, Store: "/srv"}, true, "false false"},
+		{Config{Network: BuildsForAll}, false, "false false"},
+	} {
+		e := New(Settings{Config: c.config, Network: c.sessions})
+		assert.Equal(t, c.want, fmt.Sprint(setups{e}.buildOf(store.Live{}).Scope.Online, setups{e}.buildOf(store.Live{Network: true}).Scope.Online))
+	}
+}

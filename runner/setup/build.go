@@ -1,0 +1,48 @@
+package setup
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+)
+
+// Build makes a commit ready outside of any session. Its additions to the checkout and to HOME become a snapshot, which
+// sessions begin with.
+type Build struct {
+	Scope  Scope  `json:"scope"`
+	URL    string `json:"url,omitempty"` // of the repository: relative URLs of submodules begin here
+	Commit string `json:"commit"`
+	Store  string `json:"store,omitempty"` // the directory with the packages of a build without the network, or ""
+	// Ready are the keys of snapshots that are there: of those, none is made.
+	Ready []string `json:"ready,omitempty"`
+}
+
+// Scope bounds which sessions get a snapshot. Those of another user or repository do not: it has files of both.
+type Scope struct {
+	User       string `json:"user"`       // user ID
+	Repository string `json:"repository"` // key
+	Online     bool   `json:"online"`     // the build has the network
+	// Env has the variables of the command, which the script may use.
+	Env map[string]string `json:"env,omitempty"`
+}
+
+// Sum names the scope.
+func (s Scope) Sum() string { return sum(s) }
+
+// Key names the build: the SHA-256, in hexadecimal digits, of the fields that decide its result.
+func (b Build) Key() string {
+	b.Ready = nil
+	return sum(b)
+}
+
+// SnapshotKey names the snapshot of a script in a scope: by the scope's sum, and the key of the order.
+func SnapshotKey(scope, order string) string { return sum([]string{scope, order}) }
+
+func sum(v any) string {
+	data, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // strings and bytes have no error
+	}
+	digest := sha256.Sum256(data)
+	return hex.EncodeToString(digest[:])
+}

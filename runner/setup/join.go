@@ -1,0 +1,70 @@
+package setup
+
+import (
+	"maps"
+	"path"
+	"slices"
+	"strings"
+)
+
+// Join returns one script that makes all parts ready, in their order, or nil if there are none.
+func Join(parts []Part) *Script {
+	if len(parts) == 0 {
+		return nil
+	}
+	s := &Script{Name: parts[0].Way, Env: map[string]string{}}
+	if len(parts) > 1 {
+		s.Name = "several"
+	}
+	var run []string
+	for _, p := range parts {
+		run = append(run, p.script())
+		for _, pattern := range p.Inputs {
+			s.Inputs = append(s.Inputs, path.Join(escape(p.Dir), pattern))
+		}
+		for _, dir := range p.Path {
+			if !strings.HasPrefix(dir, "~/") {
+				dir = path.Join(p.Dir, dir)
+			}
+			s.Path = append(s.Path, dir)
+		}
+		maps.Copy(s.Env, p.Env)
+		s.Needs = append(s.Needs, p.Needs...)
+		s.Tools = append(s.Tools, p.Tools...)
+	}
+	s.Run = strings.Join(run, "\n") + "\n"
+	s.Inputs, s.Path, s.Needs, s.Tools = unique(s.Inputs), unique(s.Path), sorted(s.Needs), sorted(s.Tools)
+	return s
+}
+
+// script is the part's own one, in its directory.
+func (p Part) script() string {
+	if p.Run == "" {
+		return "# " + oneLine(p.Manifest) + ": nothing is installed beforehand"
+	}
+	if p.Dir == "." {
+		return "# " + oneLine(p.Manifest) + "\n" + p.Run
+	}
+	return "# " + oneLine(p.Manifest) + "\n(\ncd " + quote(p.Dir) + "\n" + p.Run + "\n)"
+}
+
+// oneLine keeps the name of a file from ending a comment.
+func oneLine(name string) string { return strings.ReplaceAll(name, "\n", "?") }
+
+// quote makes one word of a shell.
+func quote(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'" }
+
+// escape makes a pattern that matches the name alone.
+func escape(name string) string {
+	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(name)
+}
+
+func unique(all []string) []string {
+	seen := map[string]bool{}
+	return slices.DeleteFunc(all, func(s string) bool { defer func() { seen[s] = true }(); return seen[s] })
+}
+
+func sorted(all []string) []string {
+	slices.Sort(all)
+	return slices.Compact(all)
+}

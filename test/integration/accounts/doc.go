@@ -1,0 +1,2 @@
+// Package accounts tests the accounts of workers: their logins, their limits, and whose turn it is.
+package accounts

@@ -1,0 +1,2 @@
+// Package dependencies tests the servers beside codex-proxy that it runs as units.
+package dependencies

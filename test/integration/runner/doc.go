@@ -1,0 +1,2 @@
+// Package runner tests codex-runner: its sessions, environments and repositories.
+package runner

@@ -1,0 +1,3 @@
+module example.org/add
+
+go 1.21

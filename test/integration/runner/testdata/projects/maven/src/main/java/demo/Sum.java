@@ -1,0 +1,7 @@
+package demo;
+
+public class Sum {
+    public static int of(int a, int b) {
+        return a + b;
+    }
+}

@@ -1,0 +1,2 @@
+def two(a, b):
+    return a + b

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+)
+
+// row is what a project did.
+type row struct {
+	project
+	setUp    outcome    // on the host, of the set-up that codex-runner has for it
+	host     [2]outcome // the command without the runner, after it
+	sessions [2]outcome
+	fault    string
+}
+
+// worked reports whether a session ended as the command without the runner did. One that was ended for its time did not.
+func (r row) worked(i int) bool {
+	return r.fault == "" && r.sessions[i].status >= 0 && r.sessions[i].status == r.host[0].status &&
+		r.sessions[i].result() == r.host[0].result()
+}
+
+func (r row) atOnce() bool { return r.worked(0) && r.worked(1) }
+
+// detail is what somebody needs who looks for the reason.
+func (r row) detail() string {
+	var b strings.Builder
+	b.WriteString(r.String() + "\n")
+	if r.atOnce() {
+		return b.String()
+	}
+	for name, o := range map[string]outcome{"set-up": r.setUp, "host": r.host[0], "session": r.sessions[0]} {
+		lines := strings.Split(strings.TrimSpace(o.output), "\n")
+		fmt.Fprintf(&b, "-- %s: status %d in %.1f s: %s\n%s\n", name, o.status, o.took.Seconds(), o.result(),
+			strings.Join(lines[max(0, len(lines)-25):], "\n"))
+	}
+	return b.String()
+}
+
+// table has all rows.
+type table []row
+
+func (t table) String() string {
+	var b strings.Builder
+	b.WriteString("| project | command | at once | result | first session | second session | host, second | ratio |\n" +
+		"|---|---|---|---|---|---|---|---|\n")
+	for _, r := range t {
+		fmt.Fprintln(&b, r)
+	}
+	fmt.Fprintf(&b, "%d of %d worked at once\n", t.worked(), len(t))
+	return b.String()
+}
+
+// worked counts the projects that worked at once.
+func (t table) worked() (n int) {
+	for _, r := range t {
+		if r.atOnce() {
+			n++
+		}
+	}
+	return n
+}
+
+func (r row) String() string {
+	if r.fault != "" {
+		return fmt.Sprintf("| %s | `%s` | no | %s |  |  |  |  |", r.repository, r.command, r.fault)
+	}
+	atOnce, result := "yes", fmt.Sprintf("%d: %s", r.sessions[0].status, shortened(r.sessions[0].result()))
+	if !r.atOnce() {
+		atOnce = "no"
+		result += fmt.Sprintf("; host %d: %s", r.host[0].status, shortened(r.host[0].result()))
+	}
+	second, host := r.sessions[1].took.Seconds(), r.host[1].took.Seconds()
+	return fmt.Sprintf("| %s | `%s` | %s | %s | %.1f s | %.1f s | %.1f s | %.1f |", r.repository, r.command, atOnce,
+		result, r.sessions[0].took.Seconds(), second, host, second/max(host, 0.001))
+}
+
+func shortened(text string) string {
+	if runes := []rune(text); len(runes) > 60 {
+		return string(runes[:59]) + "…"
+	}
+	return text
+}
