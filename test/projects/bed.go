@@ -33,7 +33,7 @@ func outside(ctx context.Context, s settings) (err error) {
 	if err != nil {
 		return err
 	}
-	m, err := machine.Start(ctx, machine.Debian("trixie", packages...), options)
+	m, err := machine.Start(ctx, machine.Debian(s.suite, packages...), options)
 	if err != nil {
 		return err
 	}

@@ -2,7 +2,7 @@
 // booted machine with the network, beside the same command without the runner in the same machine. Its table has how
 // many worked at once, and what a second session costs.
 //
-//	projects -deb FILE.deb -uv FILE -tools DIR -node FILE [-only click,fd] [-mirrors DIR]
+//	projects -deb FILE.deb -uv FILE -tools DIR -node FILE [-suite bookworm] [-only click,fd] [-mirrors DIR]
 package main
 
 import (
@@ -23,6 +23,7 @@ const insideName = "inside"
 // settings are the flags.
 type settings struct {
 	deb, uv, tools, node string
+	suite                string // of Debian, which decides on the version of systemd
 	mirrors              string // a directory with OWNER/NAME, bare repositories, in place of the network
 	job
 }
@@ -53,6 +54,7 @@ func run(ctx context.Context) error {
 	flag.StringVar(&s.uv, "uv", "", "the program uv")
 	flag.StringVar(&s.tools, "tools", "", "a directory with npm and pnpm in node_modules")
 	flag.StringVar(&s.node, "node", "", "the program node")
+	flag.StringVar(&s.suite, "suite", "trixie", "the release of Debian: trixie has systemd 257, bookworm 252")
 	flag.StringVar(&s.mirrors, "mirrors", "", "a directory with bare repositories OWNER/NAME, in place of the network")
 	flag.DurationVar(&s.Bound, "bound", 20*time.Minute, "the longest time of a command")
 	only := flag.String("only", "", "the names of some projects, with commas between them")

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -48,6 +49,10 @@ func (t table) String() string {
 		fmt.Fprintln(&b, r)
 	}
 	fmt.Fprintf(&b, "%d of %d worked at once\n", t.worked(), len(t))
+	if ratios := t.ratios(); len(ratios) > 0 {
+		fmt.Fprintf(&b, "second session beside the second command without the runner: %.1f times at the median, %.1f at worst\n",
+			ratios[len(ratios)/2], ratios[len(ratios)-1])
+	}
 	return b.String()
 }
 
@@ -61,6 +66,20 @@ func (t table) worked() (n int) {
 	return n
 }
 
+// ratios are those of the projects that worked, the smallest first.
+func (t table) ratios() (all []float64) {
+	for _, r := range t {
+		if r.atOnce() {
+			all = append(all, r.ratio())
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// ratio is the time of the second session beside that of the second command without the runner.
+func (r row) ratio() float64 { return r.sessions[1].took.Seconds() / max(r.host[1].took.Seconds(), 0.001) }
+
 func (r row) String() string {
 	if r.fault != "" {
 		return fmt.Sprintf("| %s | `%s` | no | %s |  |  |  |  |", r.repository, r.command, r.fault)
@@ -72,7 +91,7 @@ func (r row) String() string {
 	}
 	second, host := r.sessions[1].took.Seconds(), r.host[1].took.Seconds()
 	return fmt.Sprintf("| %s | `%s` | %s | %s | %.1f s | %.1f s | %.1f s | %.1f |", r.repository, r.command, atOnce,
-		result, r.sessions[0].took.Seconds(), second, host, second/max(host, 0.001))
+		result, r.sessions[0].took.Seconds(), second, host, r.ratio())
 }
 
 func shortened(text string) string {
