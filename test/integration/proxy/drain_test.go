@@ -213,7 +213,7 @@ func testDrainCommands(t *testing.T, suite string) {
 }
 
 // Neither a command nor a worker's stop starts a stopped proxy.
-func TestStoppedProxyStaysStopped(t *testing.T) { bed.BothSuitesAlone(t, testStoppedProxyStaysStopped) }
+func TestStoppedProxyStaysStopped(t *testing.T) { bed.BothSuites(t, testStoppedProxyStaysStopped) }
 
 func testStoppedProxyStaysStopped(t *testing.T, suite string) {
 	b := bed.New(t, suite, bed.RealWorker, "")

@@ -21,7 +21,7 @@ import (
 
 // After kill -9 of codex the worker is not ready within milliseconds of the end of the
 // connection; systemd alone restarts it, and it is soon ready again.
-func TestKill(t *testing.T) { bed.BothSuitesAlone(t, testKill) }
+func TestKill(t *testing.T) { bed.BothSuites(t, testKill) }
 
 func testKill(t *testing.T, suite string) {
 	// Half a second of health is enough to reset the restart delay.
@@ -134,7 +134,7 @@ func assertChain(b *bed.Bed, w probes.Worker) {
 
 // A stopped codex answers nothing: the watchdog kills it and systemd starts it
 // again, with the shipped WatchdogSec.
-func TestHang(t *testing.T) { bed.BothSuitesAlone(t, testHang) }
+func TestHang(t *testing.T) { bed.BothSuites(t, testHang) }
 
 func testHang(t *testing.T, suite string) {
 	b := bed.New(t, suite, bed.RealWorker, "")

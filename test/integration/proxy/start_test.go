@@ -102,7 +102,7 @@ func testInstall(t *testing.T, suite string) {
 }
 
 // A stop of the idle service ends every process of it, cleanly and quickly.
-func TestStop(t *testing.T) { bed.BothSuitesAlone(t, testStop) }
+func TestStop(t *testing.T) { bed.BothSuites(t, testStop) }
 
 func testStop(t *testing.T, suite string) {
 	b := bed.New(t, suite, bed.RealWorker, "")

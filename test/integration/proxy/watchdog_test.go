@@ -16,6 +16,7 @@ import (
 
 	"codex-proxy/probes"
 	"codex-proxy/test/bed"
+	"codex-proxy/test/nightly"
 )
 
 // shortWatchdog keeps tests of hung processes short, if the shipped WatchdogSec= is
@@ -91,7 +92,7 @@ func testWatchdog(t *testing.T, suite string) {
 }
 
 // A panic outside any request ends the proxy, not the workers, and refuses no client.
-func TestPanic(t *testing.T) { bed.BothSuitesAlone(t, testPanic) }
+func TestPanic(t *testing.T) { bed.BothSuites(t, testPanic) }
 
 func testPanic(t *testing.T, suite string) {
 	b := bed.New(t, suite, bed.RealWorker, "")
@@ -102,7 +103,7 @@ func testPanic(t *testing.T, suite string) {
 	ctx, stop := context.WithCancel(t.Context())
 	opened := connecting(b, ctx)
 	var back bed.Sample
-	const panics = 5
+	panics := nightly.Or(5, 3)
 	for range panics {
 		proxy := b.OnlyProcess(bed.ProxyUnit)
 		b.Signal(proxy, unix.SIGUSR2)
