@@ -18,8 +18,8 @@ type Options struct {
 	// as account/rateLimits/updated. It runs on the reading goroutine, so it
 	// must not block and must not call back into the Conn. May be nil.
 	OnNotification func(Notification)
-	// WriteTimeout bounds the writing of one message, so that a stopped peer
-	// cannot block the connection. Zero means 10 s.
+	// WriteTimeout bounds the time in which the peer reads nothing of a message,
+	// so that a stopped one cannot block the connection. Zero means 10 s.
 	WriteTimeout time.Duration
 	// Prestart is how many threads may be started before their turns, for turns that begin like earlier ones. Each
 	// costs codex 0.169 about 2 MiB. Zero means none.

@@ -11,8 +11,8 @@ import (
 type Options struct {
 	// Logger receives the faults of the peer; nil discards them.
 	Logger *slog.Logger
-	// WriteTimeout bounds the writing of one message, so that a stopped peer cannot block the connection. Zero
-	// means 10 s.
+	// WriteTimeout bounds the time in which the peer reads nothing of a message, so that a stopped one cannot block the
+	// connection. Zero means 10 s.
 	WriteTimeout time.Duration
 	// Fields names the members that Message.Fields holds.
 	Fields FieldNames

@@ -54,8 +54,8 @@ func (w *writer) run(end func(cause error)) {
 }
 
 // writeAll sends b and the messages that are queued meanwhile in as few system calls as possible: each wakes up the
-// peer. The timeout ends the connection when one batch, or one long message, takes longer than the write timeout: then
-// the peer does not read and its socket buffer is full.
+// peer. The timeout ends the connection when one batch, or one fragment of a long message, takes longer than the write
+// timeout: then the peer does not read and its socket buffer is full.
 func (w *writer) writeAll(b [][]byte, timeout *time.Timer) (err error) {
 	timeout.Reset(w.timeout)
 	defer timeout.Stop()
@@ -65,7 +65,7 @@ func (w *writer) writeAll(b [][]byte, timeout *time.Timer) (err error) {
 			if len(message) > maxBuffered {
 				timeout.Reset(w.timeout)
 			}
-			if err := w.writeMessage(message); err != nil {
+			if err := w.writeMessage(message, timeout); err != nil {
 				return err
 			}
 			size += len(message)
@@ -98,7 +98,7 @@ func (w *writer) nextControl() (b []byte, ok bool) {
 	return b, ok
 }
 
-func (w *writer) writeMessage(b []byte) error {
+func (w *writer) writeMessage(b []byte, timeout *time.Timer) error {
 	ctx := context.Background()
 	if len(b) <= fragment {
 		return w.ws.Write(ctx, websocket.MessageText, b)
@@ -113,6 +113,7 @@ func (w *writer) writeMessage(b []byte) error {
 			return err
 		}
 		b = b[n:]
+		timeout.Reset(w.timeout)
 	}
 	return m.Close()
 }

@@ -120,7 +120,8 @@ func (h *Held) Acquire(ctx context.Context, n int64) error {
 	}
 	within, cancel := context.WithTimeout(ctx, h.patience())
 	defer cancel()
-	if h.share.Acquire(within, n) != nil {
+	// Acquire fails if the time is up, although there is room, and then the error would name the wrong limit.
+	if !h.share.TryAcquire(n) && h.share.Acquire(within, n) != nil {
 		return cause.Of(ctx, openai.TooMany(openai.TypeRateLimit, "concurrency_exceeded",
 			fmt.Sprintf("the requests in flight with this API key hold as much memory as they may, %d bytes "+
 				"(half of request_memory); send fewer at the same time", m.share()), time.Second))

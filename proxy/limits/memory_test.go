@@ -65,6 +65,15 @@ func TestMemory(t *testing.T) {
 	})
 }
 
+// The error of a wait that is too short for anything names the limit that is met.
+func TestMemoryWithoutAWait(t *testing.T) {
+	m := NewMemory(160, 1)
+	ann, bob, eve := m.Hold("ann"), m.Hold("bob"), m.Hold("eve")
+	require.NoError(t, ann.Acquire(t.Context(), 80))
+	require.NoError(t, bob.Acquire(t.Context(), 70))
+	assert.Equal(t, "overloaded", refusedBy(t, eve.Acquire(t.Context(), 40)))
+}
+
 // Small requests wait neither behind a large one nor for it, and have the room of all
 // others when their own is full.
 func TestMemoryOfSmallRequests(t *testing.T) {
