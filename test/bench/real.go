@@ -80,30 +80,34 @@ func serveModels(ctx context.Context, running *errgroup.Group, steps ...string) 
 	return nil
 }
 
-// startCodex runs codex as a worker that `codex-proxy worker-prepare` has made.
+// startCodex runs codex as a worker before the scripted endpoint.
 func (b *bench) startCodex(ctx context.Context, program string) (codex *process, socket string, err error) {
+	return b.startWorker(ctx, map[string]string{"workers/w0.toml": fmt.Sprintf("mode = \"plain\"\ncodex_path = %q\n"+
+		"model = \"demo\"\n[provider]\nname = \"scripted\"\nbase_url = \"http://%s/v1\"\n", program, endpointOfModels)})
+}
+
+// startWorker runs the codex of the worker w0 as `codex-proxy worker-prepare` makes it, with these files in its home.
+func (b *bench) startWorker(ctx context.Context, files map[string]string, variables ...string) (codex *process, socket string, err error) {
 	dir, err := os.MkdirTemp(b.dir, "codex-")
 	if err != nil {
 		return nil, "", err
 	}
-	worker := fmt.Sprintf("mode = \"plain\"\ncodex_path = %q\nmodel = \"demo\"\n[provider]\nname = \"scripted\"\n"+
-		"base_url = \"http://%s/v1\"\n", program, endpointOfModels)
+	for name, text := range files {
+		name = filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o700), os.WriteFile(name, []byte(text), 0o600)); err != nil {
+			return nil, "", err
+		}
+	}
 	env := []string{"CODEX_HOME=" + dir, "HOME=" + dir, "RUNTIME_DIRECTORY=" + dir, "STATE_DIRECTORY=" + dir,
 		"CONFIGURATION_DIRECTORY=" + dir, "TMPDIR=" + dir}
-	if err := os.Mkdir(filepath.Join(dir, "workers"), 0o700); err != nil {
-		return nil, "", err
-	}
-	if err := os.WriteFile(filepath.Join(dir, "workers", "w0.toml"), []byte(worker), 0o600); err != nil {
-		return nil, "", err
-	}
 	prepare := exec.CommandContext(ctx, b.program, "worker-prepare", "w0")
 	prepare.Env = append(os.Environ(), env...)
 	if out, err := prepare.CombinedOutput(); err != nil {
 		return nil, "", fmt.Errorf("cannot prepare the worker: %w: %s", err, out)
 	}
 	socket = filepath.Join(dir, "w0.sock")
-	env = append(env, "SSL_CERT_FILE="+filepath.Join(dir, "certificates.pem")) // as codex-worker@.service has it
-	codex, err = start(io.Discard, append(env, "RUST_LOG=error"), filepath.Join(dir, "codex"), "app-server",
+	env = append(env, "RUST_LOG=error", "SSL_CERT_FILE="+filepath.Join(dir, "certificates.pem")) // as codex-worker@.service has it
+	codex, err = start(io.Discard, append(env, variables...), filepath.Join(dir, "codex"), "app-server",
 		"--strict-config", "--listen", "unix://"+socket)
 	if err != nil {
 		return nil, "", err

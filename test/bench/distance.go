@@ -1,0 +1,320 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"codex-proxy/test/bench/line"
+)
+
+// lines are the ways to an endpoint, from one on the same machine to one on another continent.
+var lines = []struct {
+	name string
+	line.Options
+}{
+	{"0 ms", line.Options{}},
+	{"40 ms", line.Options{RoundTrip: 40 * time.Millisecond}},
+	{"40 ms, 20 Mbit/s up", line.Options{RoundTrip: 40 * time.Millisecond, Up: 20_000_000}},
+	{"40 ms, closed after 1 s", line.Options{RoundTrip: 40 * time.Millisecond, Idle: time.Second}},
+	{"150 ms", line.Options{RoundTrip: 150 * time.Millisecond}},
+}
+
+const (
+	// modelOfLine is a model that all codexes know.
+	modelOfLine = "gpt-5.4"
+	// betweenAsks is the time between two requests, in which a thread may be prepared for the next one.
+	betweenAsks = 400 * time.Millisecond
+	// largePrompt is the size of a long conversation, in bytes.
+	largePrompt = 400_000
+	atOnce      = 16
+)
+
+// distance measures what a user waits for the first text of the real codex whose endpoint is far away, beyond a client
+// of that endpoint that has a connection.
+func (b *bench) distance(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var running errgroup.Group
+	defer func() { cancel(); _ = running.Wait() }() // the error is the end of ctx
+	authority, err := line.NewAuthority(filepath.Join(b.dir, "authority.pem"))
+	if err != nil {
+		return err
+	}
+	for _, l := range lines {
+		for _, codex := range b.codexes() {
+			for _, provider := range []bool{false, true} {
+				endpoint, err := line.Start(ctx, &running, authority, l.Options)
+				if err != nil {
+					return err
+				}
+				name := fmt.Sprintf("%s, %s, %s: ", l.name, codex.name, map[bool]string{false: "built-in", true: "provider"}[provider])
+				if err := b.overLine(ctx, distant{name, codex.path, provider, endpoint, authority, l.Options}); err != nil {
+					return fmt.Errorf("%s%w", name, err)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// distant is one codex on one line.
+type distant struct {
+	name, codex string
+	provider    bool // of its own, and not the built-in one
+	*line.Endpoint
+	authority *line.Authority
+	over      line.Options
+}
+
+// worker are the files of a worker that asks the endpoint.
+func (l distant) worker() map[string]string {
+	text := fmt.Sprintf("mode = \"plain\"\ncodex_path = %q\nmodel = %q\n", l.codex, modelOfLine)
+	if l.provider {
+		return map[string]string{"workers/w0.toml": text +
+			fmt.Sprintf("[provider]\nname = \"distant\"\nbase_url = \"https://%s/v1\"\nca_file = %q\n", l.Address, l.authority.File)}
+	}
+	return map[string]string{
+		"workers/w0.toml": text + fmt.Sprintf("[codex]\nopenai_base_url = \"https://%[1]s/v1\"\nchatgpt_base_url = \"https://%[1]s/backend-api\"\n", l.Address),
+		"auth.json":       `{"auth_mode":"apikey","OPENAI_API_KEY":"sk-test-0000000000000000"}`,
+	}
+}
+
+// overLine adds the rows of one codex on one line.
+func (b *bench) overLine(ctx context.Context, l distant) error {
+	empty, err := os.MkdirTemp(b.dir, "none-")
+	if err != nil {
+		return err
+	}
+	codex, socket, err := b.startWorker(ctx, l.worker(), "SSL_CERT_FILE="+l.authority.File, "SSL_CERT_DIR="+empty)
+	if err != nil {
+		return err
+	}
+	defer codex.stop()
+	d, err := b.startBefore(ctx, socket, manyPlaces)
+	if d != nil {
+		defer d.stop()
+	}
+	if err != nil {
+		return err
+	}
+	a := &asker{bench: b, distant: l, daemon: d}
+	if err := a.warm(ctx); err != nil {
+		return err
+	}
+	before, spent := l.Counts(), time.Duration(0)
+	if spent, err = codex.spent(); err != nil {
+		return err
+	}
+	if err := a.rows(ctx); err != nil {
+		return err
+	}
+	came := l.Counts().Since(before)
+	now, err := codex.spent()
+	if err != nil {
+		return err
+	}
+	b.result.One(l.name+"connections for 100 turns", "", 0, 100*float64(came.Connections)/float64(a.asked.Load()))
+	b.result.One(l.name+"CPU of codex, a turn", "ms", 0, micros(now-spent)/1000/float64(a.asked.Load()))
+	return nil
+}
+
+// asker asks the daemon, and the endpoint directly.
+type asker struct {
+	*bench
+	distant
+	daemon *daemon
+	pooled *http.Client // of the endpoint
+	asked  atomic.Int64
+}
+
+// warm makes the first turns, and the connections of the direct client.
+func (a *asker) warm(ctx context.Context) error {
+	transport := &http.Transport{ForceAttemptHTTP2: true,
+		TLSClientConfig: &tls.Config{RootCAs: a.authority.Pool, MinVersion: tls.VersionTLS12}}
+	context.AfterFunc(ctx, transport.CloseIdleConnections)
+	a.pooled = &http.Client{Transport: transport}
+	for n := range 2 {
+		if _, err := a.ask(ctx, helper(question(n))); err != nil {
+			return err
+		}
+		if _, err := a.directly(ctx, 0); err != nil {
+			return err
+		}
+	}
+	return pause(ctx, betweenAsks)
+}
+
+// rows are the kinds of requests.
+func (a *asker) rows(ctx context.Context) error {
+	size := 0
+	if a.over.Up > 0 {
+		size = largePrompt
+	}
+	direct, err := a.inTurn(ctx, func(int) (time.Duration, error) { return a.directly(ctx, size) })
+	if err != nil {
+		return err
+	}
+	floor := quantile(direct, 0.5)
+	add := func(what string, times []time.Duration) {
+		a.result.One(a.name+what, "ms", 0, micros(quantile(times, 0.5)-floor)/1000)
+	}
+	a.result.One(a.name+"a client with a connection", "ms", 0, micros(floor)/1000)
+	if size == 0 {
+		for _, row := range []struct {
+			what string
+			of   func(n int) []message
+		}{
+			{"new, known start", func(n int) []message { return helper(question(n)) }},
+			{"new, own system prompt", func(n int) []message {
+				return []message{{"system", "You are the helper of " + question(n)}, {"user", "How is the weather?"}}
+			}},
+		} {
+			times, err := a.inTurn(ctx, func(n int) (time.Duration, error) { return a.ask(ctx, row.of(n)) })
+			if err != nil {
+				return err
+			}
+			add(row.what, times)
+		}
+		times, err := a.burst(ctx)
+		if err != nil {
+			return err
+		}
+		add(fmt.Sprintf("new, %d at once", atOnce), times)
+	}
+	times, err := a.continued(ctx, size)
+	if err != nil {
+		return err
+	}
+	add("continued", times)
+	return nil
+}
+
+// inTurn makes some requests, one after the other. With a line that closes idle connections, it has closed them.
+func (a *asker) inTurn(ctx context.Context, ask func(n int) (time.Duration, error)) (times []time.Duration, err error) {
+	for n := range 2 * a.rounds {
+		if err := pause(ctx, betweenAsks+a.over.Idle+a.over.Idle/2); err != nil {
+			return nil, err
+		}
+		took, err := ask(n)
+		if err != nil {
+			return nil, err
+		}
+		times = append(times, took)
+	}
+	return times, nil
+}
+
+// burst makes many requests at once, three times.
+func (a *asker) burst(ctx context.Context) (times []time.Duration, err error) {
+	for range 3 {
+		if err := pause(ctx, 2*time.Second); err != nil {
+			return nil, err
+		}
+		var g errgroup.Group
+		took := make([]time.Duration, atOnce)
+		for n := range took {
+			g.Go(func() (err error) {
+				took[n], err = a.ask(ctx, helper(question(n)))
+				return err
+			})
+		}
+		if err := g.Wait(); err != nil {
+			return nil, err
+		}
+		times = append(times, took...)
+	}
+	return times, nil
+}
+
+// continued makes the turns of one conversation, after the first.
+func (a *asker) continued(ctx context.Context, size int) ([]time.Duration, error) {
+	messages := helper(question(0) + strings.Repeat(" word", size/5))
+	if _, err := a.ask(ctx, messages); err != nil {
+		return nil, err
+	}
+	return a.inTurn(ctx, func(n int) (time.Duration, error) {
+		messages = append(messages, message{"assistant", line.Answer}, message{"user", question(n)})
+		return a.ask(ctx, messages)
+	})
+}
+
+// helper is a conversation that begins as others do.
+func helper(question string) []message {
+	return []message{{"system", "You are a helpful assistant."}, {"user", question}}
+}
+
+// ask returns how long the first text of an answer took.
+func (a *asker) ask(ctx context.Context, messages []message) (time.Duration, error) {
+	body, err := json.Marshal(map[string]any{"model": modelOfLine, "stream": true, "messages": messages})
+	if err != nil {
+		return 0, err
+	}
+	a.asked.Add(1)
+	return firstText(ctx, http.DefaultClient, "http://"+a.daemon.address+chatPath, a.daemon.key, body)
+}
+
+// directly is ask of the endpoint itself, with a prompt of so many bytes.
+func (a *asker) directly(ctx context.Context, size int) (time.Duration, error) {
+	body, err := json.Marshal(map[string]any{"model": modelOfLine, "stream": true, "input": strings.Repeat("word ", size/5)})
+	if err != nil {
+		return 0, err
+	}
+	return firstText(ctx, a.pooled, "https://"+a.Address+"/v1/responses", "sk-test", body)
+}
+
+// firstText sends a request, reads the whole answer, and returns when its text came.
+func firstText(ctx context.Context, client *http.Client, url, key string, body []byte) (took time.Duration, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
+	if err != nil {
+		return 0, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Authorization", "Bearer "+key)
+	began := time.Now()
+	res, err := client.Do(req)
+	if err != nil {
+		return 0, err
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		text, _ := io.ReadAll(io.LimitReader(res.Body, 500))
+		return 0, fmt.Errorf("%s answered %s: %s", url, res.Status, text)
+	}
+	events := bufio.NewScanner(res.Body)
+	events.Buffer(nil, 1<<20)
+	for events.Scan() {
+		if took == 0 && bytes.Contains(events.Bytes(), []byte(line.Answer[:5])) {
+			took = time.Since(began)
+		}
+	}
+	if err := events.Err(); err != nil {
+		return 0, err
+	}
+	if took == 0 {
+		return 0, errors.New("an answer had no text")
+	}
+	return took, nil
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
