@@ -92,6 +92,8 @@ type RemoteUse struct {
 	Continued int `json:"continued"`
 	GivenUp   int `json:"given_up"`
 	Switches  int `json:"switches"`
+	// Unknown are requests of clients that were refused because this codex-proxy does not know them.
+	Unknown []string `json:"unknown_requests,omitempty"`
 }
 
 // AtRest is the use of a remote that does not run: nobody is attached, and the counts stay.

@@ -87,7 +87,7 @@ func (l *codexConn) open(ctx context.Context) error {
 	l.opts.Logger.Info("the main process has readied codex", "codex", r.version(), "took", time.Since(began),
 		"turns", done)
 	l.update(func(s *state) {
-		s.link, s.lastErr = l, nil
+		s.link, s.lastErr, s.version = l, nil, r.version()
 		s.detail = fmt.Sprintf("codex %s, %s", r.version(), done)
 		s.since = time.Now()
 		s.signal()

@@ -2,6 +2,7 @@ package remotes
 
 import (
 	"bytes"
+	"fmt"
 	"log/slog"
 	"path/filepath"
 	"strings"
@@ -77,4 +78,27 @@ func TestRestsAt(t *testing.T) {
 	assert.Zero(t, m.Status().RestsAt, "somebody is attached")
 	detach()
 	assert.True(t, m.Status().RestsAt.After(since.Add(time.Minute)))
+}
+
+// An unknown request is logged once, under a name of codex alone, and within bounds that viewers do not exhaust.
+func TestUnknown(t *testing.T) {
+	m, log := logged(t, Options{})
+	m.update(func(s *state) { s.version = "0.999.0" })
+	for range 2 {
+		assert.Equal(t, "0.999.0", m.Unknown("thread/new/list", false))
+	}
+	for _, text := range []string{"", "/", "a//b", "a b", "a\nlevel=ERROR", "\x1b[2J", strings.Repeat("a", 65), strings.Repeat("a/", 9) + "a"} {
+		m.Unknown(text, false)
+	}
+	assert.Equal(t, `level=WARN msg="a client sent a request that is not known here" remote=build method=thread/new/list codex=0.999.0`+
+		"\n", log.String())
+	for n := range 2 * unknownLimit {
+		m.Unknown(fmt.Sprint("viewers/", n), true)
+	}
+	assert.Len(t, m.Status().Unknown, unknownLimit/2)
+	for n := range 2 * unknownLimit {
+		m.Unknown(fmt.Sprint("owners/", n), false)
+	}
+	assert.Len(t, m.Status().Unknown, unknownLimit)
+	assert.Equal(t, unknownLimit, strings.Count(log.String(), "\n"))
 }

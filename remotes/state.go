@@ -12,6 +12,8 @@ type state struct {
 	records
 	link    *codexConn // nil: not open, or not yet
 	detail  string     // for people, once open
+	version string     // of the codex that runs, or ran last
+	unknown []string   // requests of clients that no rule is on
 	lastErr error      // why it is not open
 
 	began   time.Time

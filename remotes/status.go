@@ -26,6 +26,8 @@ type Status struct {
 	// known.
 	NoAccount string    `json:"no_account,omitempty"`
 	QuotaAt   time.Time `json:"quota_at,omitzero"`
+	// Unknown are requests of clients that this codex-proxy does not know, since the remote has started.
+	Unknown []string `json:"unknown_requests,omitempty"`
 	// RestsAt is when the remote stops if nobody comes; zero: not soon. A question in that moment would start it again.
 	RestsAt time.Time `json:"rests_at,omitzero"`
 }
@@ -69,7 +71,7 @@ func ReadState(dir string) (Status, error) {
 func (s *state) status() Status {
 	st := Status{Last: s.journal.Last, Words: s.journal.Words, WordsAt: s.journal.WordsAt,
 		Continued: s.journal.Continued, GivenUp: s.journal.GivenUp, Account: s.journal.Account,
-		Switches: s.journal.Switches}
+		Switches: s.journal.Switches, Unknown: slices.Clone(s.unknown)}
 	if s.link != nil {
 		st.Codex = s.detail
 	}

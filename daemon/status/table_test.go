@@ -49,7 +49,8 @@ func TestStatusGolden(t *testing.T) {
 			Reason: reason, Ready: reason == probes.RemoteReady, Since: ago(time.Hour), Use: use}
 	}
 	works := remote("build", "active", "running", probes.RemoteReady, &probes.RemoteUse{Viewers: 2,
-		TurnSince: ago(90 * time.Second), AloneSince: ago(time.Minute), Account: "second", Continued: 3})
+		TurnSince: ago(90 * time.Second), AloneSince: ago(time.Minute), Account: "second", Continued: 3,
+		Unknown: []string{"thread/new/list", "x/do"}})
 	works.RestartsTotal = 3
 	invalid := remote("docs", "failed", "failed", probes.RemoteInvalid, nil)
 	invalid.StatusText = "Not started: docs.toml:3: unknown key"

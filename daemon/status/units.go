@@ -71,6 +71,10 @@ func writeRemotes(w io.Writer, all []probes.Remote, now time.Time) {
 		if text := r.Sentence(); text != "" {
 			t.sentences = append(t.sentences, text)
 		}
+		if u := r.Use; u != nil && len(u.Unknown) > 0 {
+			t.sentences = append(t.sentences, fmt.Sprintf("remote %s: refused requests that this codex-proxy does not know: %s",
+				r.Name, strings.Join(u.Unknown, ", ")))
+		}
 	}
 	t.write(w)
 }

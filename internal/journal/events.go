@@ -162,6 +162,8 @@ var remoteEvents = []event{
 	{"codex-notification", "3d72227d96d1458196037f147d2cb966", "codex sent a notification that does not parse"},
 	{"client-refused", "6a63a13e72b54e96a7e7307981d96cf3", "a client was refused"},
 	{"client-request-refused", "d2f56012472b4a0cbe2ab41e3f36e0e0", "refused a request of a client"},
+	{"remote-request-unknown", "b77f20db4f399acf705b3d6ce755aa38", "a client sent a request that is not known here"},
+	{"remote-schema-unread", "45b0286a6dfeb466377d25b8d010060c", "codex's schema is not kept"},
 	{"key-not-lent", "adcbd1ed81b8418cb4d2c6c9b4e7b796", "the server that lends codex its key or login does not run"},
 	{"provider-unreachable", "d8ced3a1a3754e758de6e001e2d1ac05", "the model endpoint of a remote cannot be reached"},
 	{"codex-socket", "ee76abe8c4174c1789d36afbc6bb1c24", "codex's socket cannot be opened"},

@@ -48,7 +48,7 @@ func TestDeepMessage(t *testing.T) {
 	deep := `{"id":1,"params":` + strings.Repeat(`{"a":`, 1<<20) + `1` + strings.Repeat(`}`, 1<<20) + `,"method":"account/logout"}`
 	m, err := parse([]byte(deep))
 	require.NoError(t, err)
-	assert.NotEmpty(t, Owner.authorize(m, []byte(deep)).refusal)
+	assert.NotEmpty(t, Owner.authorize(m, []byte(deep), nil).refusal)
 }
 
 // Viewers and strangers take neither the connections of owners nor the places of their large messages.

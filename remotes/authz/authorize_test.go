@@ -10,17 +10,17 @@ import (
 func TestJudge(t *testing.T) {
 	for _, c := range []struct {
 		message string
-		owner   string // "" passes as it is; "-" is dropped; else words of the refusal
+		owner   string // "" passes as it is; "-" is dropped; "?" is unknown; else words of the refusal
 		viewer  string
 	}{
 		{`{"id":1,"method":"thread/list","params":{}}`, "", ""},
 		{`{"method":"initialized"}`, "", ""},
 		{`{"method":"turn/interrupt","params":{}}`, "-", "-"}, // no notification of codex
-		{`{"id":1,"method":"initialized"}`, "not among", "not among"},
+		{`{"id":1,"method":"initialized"}`, "?", "?"},
 		{`{"id":1,"method":"turn/start","params":{}}`, "", "only reads"},
 		{`{"id":1,"method":"account/logout"}`, "login of a remote", "login of a remote"},
 		{`{"id":1,"method":"account/lo\u0067out"}`, "login of a remote", "login of a remote"},
-		{`{"id":1,"method":"account/logout2"}`, "not among", "not among"},
+		{`{"id":1,"method":"account/logout2"}`, "?", "?"},
 		{`{"id":1,"method":"config/batchWrite","params":{}}`, "/etc/codex-proxy/remotes", "/etc"},
 		{`{"id":1,"method":"thread/start","params":{"config":{}}}`, "", "only reads"},
 		{`{"id":1,"method":"thread/start","params":{"config":null}}`, "", "only reads"},
@@ -38,12 +38,14 @@ func TestJudge(t *testing.T) {
 		m, err := parse([]byte(c.message))
 		require.NoError(t, err, c.message)
 		for role, want := range map[Role]string{Owner: c.owner, Viewer: c.viewer} {
-			v := role.authorize(m, []byte(c.message))
+			v := role.authorize(m, []byte(c.message), nil)
 			switch want {
 			case "":
 				assert.NotNil(t, v.pass, "%v %s: %s", role, c.message, v.refusal)
 			case "-":
 				assert.Equal(t, verdict{}, v, c.message)
+			case "?":
+				assert.Equal(t, verdict{unknown: true}, v, c.message)
 			default:
 				assert.Nil(t, v.pass, "%v %s", role, c.message)
 				assert.Contains(t, v.refusal, want, c.message)
@@ -59,7 +61,7 @@ func TestJudgeViewersResume(t *testing.T) {
 	m, err := parse(raw)
 	require.NoError(t, err)
 	assert.JSONEq(t, `{"id":"x","method":"thread/resume","params":{"threadId":"t","excludeTurns":true}}`,
-		string(Viewer.authorize(m, raw).pass))
+		string(Viewer.authorize(m, raw, nil).pass))
 }
 
 func TestParseRefusesWhatTwoReadersUnderstandInTwoWays(t *testing.T) {

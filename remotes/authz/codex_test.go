@@ -160,7 +160,7 @@ func TestCodexBehindTheProxy(t *testing.T) {
 		"config/value/write":  "/etc/codex-proxy/remotes",
 		"process/spawn":       "command/exec",
 		"fs/writeFile":        "past the sandbox",
-		"no/suchMethod":       "newest codex-proxy",
+		"no/suchMethod":       "this is none of them",
 	} {
 		assert.Contains(t, one.call(method, `{}`).Error.Message, words)
 	}

@@ -251,7 +251,10 @@ func (i *inbound) decide(ctx context.Context, raw []byte) error {
 		}
 		return closeFor(codePolicy, "%s", i.session.rejection)
 	}
-	v := i.session.Role.authorize(m, raw)
+	v := i.session.Role.authorize(m, raw, i.session.proxy.Reads)
+	if v.unknown {
+		v.refusal = i.session.proxy.unknown(i.session.Session, m.method)
+	}
 	switch {
 	case v.pass != nil:
 		if m.method == "thread/unsubscribe" { // it ends one thread, as the end of a connection ends all

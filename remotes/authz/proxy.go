@@ -41,7 +41,12 @@ type Proxy struct {
 	Logger  *slog.Logger // nil discards
 	Viewers string       // path of the socket of viewers; the clients of all others are owners
 	Network string       // path of the socket on which codex-proxy connects clients of API keys; see NetworkHead
+	Version string       // of codex-proxy, for the same
 	Cgroup  string       // of the unit: its own processes may not attach, as a tool must not approve its own requests
+
+	// Reads has the requests of the codex that runs that only read, with the names of their parameters: those that no
+	// rule is on pass for owners, unless others of their family are refused. Nil: none.
+	Reads map[string][]string
 
 	// Admit refuses a client by an error, which is the answer to its first request.
 	Admit func(Peer, Role) error
@@ -57,6 +62,9 @@ type Proxy struct {
 	// Failed is called when codex answers a request of a client with an error, before the client reads it. The id is
 	// the request's. Of an error of more than 2 KiB it may not be.
 	Failed func(s Session, id string)
+	// Unknown is called for a request that no rule is on, and returns the version of the codex that runs; empty: not
+	// known.
+	Unknown func(s Session, method string) (codex string)
 	// Leaving is called when a client has gone and codex has answered all that it asked for, before codex learns of it,
 	// and before a thread/unsubscribe. codex learns when Leaving has returned, which must be soon after the end of ctx.
 	Leaving func(ctx context.Context)

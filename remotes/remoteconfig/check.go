@@ -54,6 +54,9 @@ func (s *Settings) checkChoices() error {
 	default:
 		return settingsfile.Wrong("network", `%q is unknown: choose "none", "loopback" or "all"`, s.Network)
 	}
+	if s.UnknownMethods != RefuseUnknown && s.UnknownMethods != ReadUnknown {
+		return settingsfile.Wrong("unknown_methods", `%q is unknown: choose "refuse" or "read"`, s.UnknownMethods)
+	}
 	switch s.Sandbox {
 	case WorkspaceWrite:
 	case ReadOnly:

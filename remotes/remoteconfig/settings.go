@@ -41,6 +41,8 @@ type Settings struct {
 
 	Limits
 
+	UnknownMethods UnknownMethods
+
 	IdleStop      time.Duration // 0: never
 	Continue      Continue
 	ContinueLimit int
@@ -89,6 +91,15 @@ const (
 	WorkspaceWrite Sandbox = "workspace-write"
 )
 
+// UnknownMethods is the treatment of requests of clients that codex-proxy does not know.
+type UnknownMethods string
+
+// The treatments.
+const (
+	RefuseUnknown UnknownMethods = "refuse"
+	ReadUnknown   UnknownMethods = "read" // those pass for owners whose schema shows that they only read
+)
+
 // Continue is the treatment of a turn that the end of codex has cut.
 type Continue string
 
@@ -111,6 +122,7 @@ type raw struct {
 	Memory        string                `toml:"memory"`
 	CPU           string                `toml:"cpu"`
 	Tasks         int                   `toml:"tasks"`
+	Unknown       string                `toml:"unknown_methods"`
 	IdleStop      settingsfile.Duration `toml:"idle_stop"`
 	Continue      string                `toml:"continue"`
 	ContinueLimit int                   `toml:"continue_limit"`
@@ -138,7 +150,7 @@ func defaults() raw {
 	const halfAnHour, thrice = 30 * time.Minute, 3
 	return raw{
 		Network: string(AllOfIt), Sandbox: string(WorkspaceWrite), IdleStop: settingsfile.Lasting(halfAnHour),
-		Continue: string(Always), ContinueLimit: thrice,
+		Continue: string(Always), ContinueLimit: thrice, Unknown: string(RefuseUnknown),
 	}
 }
 
@@ -173,7 +185,7 @@ func (r raw) settings(name string) *Settings {
 	return &Settings{
 		Name: name, Description: cmp.Or(r.Description, "remote "+name), Directory: r.Directory, User: r.User,
 		Group: r.Group, Network: Network(r.Network), Sandbox: Sandbox(r.Sandbox), Writable: r.Writable,
-		Limits: Limits{r.Memory, r.CPU, r.Tasks}, IdleStop: r.IdleStop.Duration, Continue: Continue(r.Continue),
+		Limits: Limits{r.Memory, r.CPU, r.Tasks}, UnknownMethods: UnknownMethods(r.Unknown), IdleStop: r.IdleStop.Duration, Continue: Continue(r.Continue),
 		ContinueLimit: r.ContinueLimit, Model: r.Model, CodexPath: r.CodexPath, Provider: (*Provider)(r.Provider),
 		Accounts: r.Accounts, Notify: r.Notify.Command, Codex: r.Codex,
 	}

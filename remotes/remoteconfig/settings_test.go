@@ -21,6 +21,7 @@ func TestDefaults(t *testing.T) {
 	assert.Equal(t, WorkspaceWrite, s.Sandbox)
 	assert.Equal(t, 30*time.Minute, s.IdleStop)
 	assert.Equal(t, Always, s.Continue)
+	assert.Equal(t, RefuseUnknown, s.UnknownMethods)
 	assert.Equal(t, 3, s.ContinueLimit)
 	assert.Equal(t, &Provider{Name: "local", BaseURL: "https://models.example/v1"}, s.Provider)
 }
@@ -55,6 +56,7 @@ func TestFaults(t *testing.T) {
 		"memory":      {dir + "memory = \"4 GB\"" + provider, `x.toml:2: memory: "4 GB" is not a size such as "4G"`},
 		"cpu":         {dir + "cpu = \"2\"" + provider, `x.toml:2: cpu: "2" is not a part of one CPU`},
 		"tasks":       {dir + "tasks = 4" + provider, `x.toml:2: tasks: 4 must be between 32 and`},
+		"unknown":     {dir + "unknown_methods = \"all\"" + provider, `x.toml:2: unknown_methods: "all" is unknown: choose "refuse" or`},
 		"idle":        {dir + "idle_stop = \"1s\"" + provider, `x.toml:2: idle_stop: "1s" must be between 10s`},
 		"no duration": {dir + "idle_stop = 10" + provider, `x.toml:2:`},
 		"continue":    {dir + "continue = \"yes\"" + provider, `x.toml:2: continue: "yes" is unknown: choose "always"`},

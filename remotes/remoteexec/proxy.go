@@ -1,6 +1,8 @@
 package remoteexec
 
 import (
+	"context"
+	"path/filepath"
 	"strconv"
 	"sync"
 
@@ -8,13 +10,30 @@ import (
 	"codex-proxy/remotes"
 	"codex-proxy/remotes/authz"
 	"codex-proxy/remotes/remoteapi"
+	"codex-proxy/remotes/remoteconfig"
+	"codex-proxy/remotes/schema"
+	"codex-proxy/workers/codexhome"
 )
 
+// reads are the unknown requests that pass for owners. Without a schema none does, and the remote starts nevertheless.
+func (u *Unit) reads(ctx context.Context, s *remoteconfig.Settings) schema.Requests {
+	if s.UnknownMethods != remoteconfig.ReadUnknown {
+		return nil
+	}
+	program := filepath.Join(u.Runtime, "codex")
+	found, err := schema.Load(ctx, program, "/proc/self/exe", filepath.Join(u.Home, managerDir),
+		func(ctx context.Context, out string) error { return codexhome.WriteSchema(ctx, program, out) })
+	if err != nil {
+		u.logger.Warn("codex's schema is not kept", "remote", u.Name, "requests", len(found), "error", err)
+	}
+	return found
+}
+
 // proxy is the way of people to codex, which the manager follows.
-func (u *Unit) proxy(manager *remotes.Manager) *authz.Proxy {
+func (u *Unit) proxy(manager *remotes.Manager, reads schema.Requests) *authz.Proxy {
 	var attached sync.Map // of a session's id to the manager's func() for its end
 	return &authz.Proxy{
-		Remote: u.Name, Logger: u.logger, Viewers: paths.RemoteViewerSocket(u.Name),
+		Remote: u.Name, Version: u.Version, Reads: reads, Logger: u.logger, Viewers: paths.RemoteViewerSocket(u.Name),
 		Network: paths.RemoteNetworkSocket(u.Name), Cgroup: u.Cgroup, Manager: remoteapi.Handler(manager),
 		Attached: func(s authz.Session) {
 			attached.Store(s.ID, manager.Attach(remotes.Client{User: s.User(), Viewer: s.Role == authz.Viewer}))
@@ -29,6 +48,7 @@ func (u *Unit) proxy(manager *remotes.Manager) *authz.Proxy {
 				manager.RecordRequest(requestName(s, r.ID), r.Method, r.Params)
 			}
 		},
+		Unknown: func(s authz.Session, method string) string { return manager.Unknown(method, s.Role == authz.Viewer) },
 		Failed:  func(s authz.Session, id string) { manager.RecordRefusal(requestName(s, id)) },
 		Leaving: manager.AwaitSubscribed,
 	}

@@ -24,6 +24,7 @@ import (
 	"codex-proxy/remotes/modelproxy"
 	"codex-proxy/remotes/namespaces"
 	"codex-proxy/remotes/remoteconfig"
+	"codex-proxy/remotes/schema"
 	"codex-proxy/workers/prepare"
 )
 
@@ -109,7 +110,7 @@ func (u *Unit) run(ctx context.Context, notifier *notify.Notifier, s *remoteconf
 	if err != nil {
 		return err
 	}
-	relay, err := u.relay(manager, socket.Path())
+	relay, err := u.relay(manager, u.reads(ctx, s), socket.Path())
 	if err != nil {
 		return cli.Exit(cli.Usage, err)
 	}
@@ -195,7 +196,7 @@ func (u *Unit) codex(l *credentials) []string {
 }
 
 // relay serves people on the inherited sockets, by the proxy, once codex is ready.
-func (u *Unit) relay(manager *remotes.Manager, target string) (*notify.Relay, error) {
+func (u *Unit) relay(manager *remotes.Manager, reads schema.Requests, target string) (*notify.Relay, error) {
 	sockets, err := notify.Inherited()
 	if err != nil {
 		return nil, err
@@ -204,7 +205,7 @@ func (u *Unit) relay(manager *remotes.Manager, target string) (*notify.Relay, er
 	if err != nil {
 		return nil, err
 	}
-	return &notify.Relay{Listeners: listeners, Target: target, Limit: relayLimit, Serve: u.proxy(manager).Serve}, nil
+	return &notify.Relay{Listeners: listeners, Target: target, Limit: relayLimit, Serve: u.proxy(manager, reads).Serve}, nil
 }
 
 // end is the exit status of codex, as Init passes it on.

@@ -159,6 +159,24 @@ func TestIdleStop(t *testing.T) {
 	}
 }
 
+// With unknown_methods = "read" the start reads the schema of codex before it runs, and keeps what it has found where no
+// tool can write. A request that is in no schema is refused, and named.
+func TestUnknownMethods(t *testing.T) {
+	b := newBed(t, `unknown_methods = "read"`)
+	b.start()
+	kept, err := os.ReadFile(b.dir + "/home/keeper/reads.json")
+	require.NoError(t, err)
+	assert.Contains(t, string(kept), `"thread/timeline/list":["cursor","limit","threadId"]`)
+	assert.NotContains(t, string(kept), `"thread/start"`)
+	assert.NoDirExists(t, b.dir+"/home/keeper/schema.new")
+	c := b.attach()
+	assert.ErrorContains(t, c.Call(b.bound(), "thread/new/list", map[string]any{}, nil), `"thread/new/list" is refused: codex-proxy test `+
+		`knows the requests of codex`)
+	b.status("it names the request", func(st remotes.Status) bool { return len(st.Unknown) == 1 && st.Unknown[0] == "thread/new/list" })
+	assert.Contains(t, b.log.String(), "a client sent a request that is not known here")
+	assert.Empty(t, c.shell(`cat "$1/home/keeper/reads.json" 2>&-`, b.dir))
+}
+
 // codex's own sandbox works in the namespaces: the tools of the model write to the directory alone.
 func TestSandboxOfCodex(t *testing.T) {
 	b := newBed(t, "")

@@ -222,7 +222,7 @@ func TestTable(t *testing.T) {
 			Restarts: 2, Directory: "/srv/a", User: "alice", Status: remotes.Status{
 				Attached: []remotes.Client{{User: "alice"}, {User: "bob", Viewer: true}},
 				Turns:    []remotes.Turn{{Since: ago(time.Minute)}, {WaitingSince: ago(2 * time.Minute)}, {Cut: true}},
-				Words:    "done\x1b[2J", Continued: 1,
+				Words:    "done\x1b[2J", Continued: 1, Unknown: []string{"thread/new/list", "x/do"},
 			}},
 		{Name: "b", Unit: "codex-remote@b.service", ActiveState: "inactive", SubState: "dead", Reason: probes.RemoteAsleep, Listening: true, User: "cr-b",
 			Status: remotes.Status{Turns: []remotes.Turn{{Since: ago(time.Minute)}}}},
@@ -237,6 +237,7 @@ func TestTable(t *testing.T) {
   attached  alice, bob (viewer)
   turns     one was cut: it goes on when a person says so; runs since 1m; waits for a person since 2m
   words     done[2J
+  unknown   thread/new/list, x/do: refused, for this codex-proxy does not know these requests
   restarts  2; 1 turn went on
   directory /srv/a
   user      alice

@@ -84,6 +84,7 @@ func (r row) details(now time.Time) [][2]string {
 		{"turns", r.turns(now)},
 		{"account", r.account(now)},
 		{"words", listing.Printable(r.Words)},
+		{"unknown", r.unknown()},
 		{"restarts", r.restarts()},
 		{"directory", r.Directory},
 		{"user", r.User},
@@ -146,6 +147,14 @@ func (r row) account(now time.Time) string {
 		words += "; quota is expected at " + listing.Clock(r.QuotaAt, now)
 	}
 	return words
+}
+
+// unknown are the requests of clients that were refused because no rule is on them.
+func (r row) unknown() string {
+	if len(r.Unknown) == 0 {
+		return ""
+	}
+	return listing.Printable(strings.Join(r.Unknown, ", ")) + ": refused, for this codex-proxy does not know these requests"
 }
 
 func (r row) restarts() string {

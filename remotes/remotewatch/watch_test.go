@@ -99,7 +99,7 @@ func TestAsks(t *testing.T) {
 			Attached: []remotes.Client{{User: "alice"}, {User: "bob", Viewer: true}},
 			Turns: []remotes.Turn{{Since: began.Add(time.Minute), AloneSince: began.Add(3 * time.Minute)},
 				{Since: began, WaitingSince: began.Add(2 * time.Minute)}, {Since: began.Add(-time.Hour), Cut: true}},
-			Account: "second", Continued: 4, GivenUp: 1, Switches: 2,
+			Account: "second", Continued: 4, GivenUp: 1, Switches: 2, Unknown: []string{"x/list"},
 		}
 		r.run(t, func() {
 			assert.Empty(t, r.Report(), "systemd has reported nothing")
@@ -107,8 +107,8 @@ func TestAsks(t *testing.T) {
 			r.become("b", "inactive", "dead")
 			synctest.Wait()
 			assert.Equal(t, &probes.RemoteUse{At: began, Owners: 1, Viewers: 1, Turns: 2, TurnSince: began,
-				AloneSince: began.Add(3 * time.Minute), Account: "second", Continued: 4, GivenUp: 1, Switches: 2},
-				r.one(t, "a").Use)
+				AloneSince: began.Add(3 * time.Minute), Account: "second", Continued: 4, GivenUp: 1, Switches: 2,
+				Unknown: []string{"x/list"}}, r.one(t, "a").Use)
 			assert.Nil(t, r.one(t, "b").Use)
 			time.Sleep(period)
 			synctest.Wait()
