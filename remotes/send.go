@@ -136,6 +136,7 @@ func (l *codexConn) loaded(ctx context.Context, thread string) (id string, relea
 		l.introduced(r.Thread.ID)
 		return r.Thread.ID, release, nil
 	}
+	l.introduced(thread) // a client may have just started it
 	release = l.hold(thread)
 	if _, err := l.resume(ctx, thread); err != nil {
 		release()

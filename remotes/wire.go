@@ -2,8 +2,8 @@ package remotes
 
 import (
 	"encoding/json"
-	"strings"
 
+	"codex-proxy/codex/versions"
 	"codex-proxy/remotes/codexthread"
 )
 
@@ -12,12 +12,8 @@ type initializeResult struct {
 	Home      string `json:"codexHome"`
 }
 
-// version is codex's own: the user agent begins with the name of the client and a slash.
-func (r initializeResult) version() string {
-	_, rest, _ := strings.Cut(r.UserAgent, "/")
-	version, _, _ := strings.Cut(rest, " ")
-	return version
-}
+// version is codex's own.
+func (r initializeResult) version() string { return versions.OfAgent(r.UserAgent) }
 
 type resumeParams struct {
 	ThreadID     string    `json:"threadId"`

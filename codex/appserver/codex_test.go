@@ -21,24 +21,46 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// codexBinary is the path of the real codex. Without one the test is skipped.
-func codexBinary(t *testing.T) string {
-	t.Helper()
-	path := os.Getenv("CODEX_PROXY_TEST_CODEX")
-	if path == "" {
-		t.Skip("CODEX_PROXY_TEST_CODEX does not name a codex binary")
-	}
-	return path
+// installed is one codex of the tests.
+type installed struct {
+	minor   int // 171 of 0.171.0
+	program string
 }
 
-// codexConfig is the configuration of a worker without tools.
-var codexConfig = template.Must(template.New("").Parse(`
+// each runs a test with each codex of the tests, side by side: they wait more than they work.
+func each(t *testing.T, test func(t *testing.T, c installed)) {
+	t.Helper()
+	for version, program := range codexes.All(t) {
+		c := installed{program: program}
+		_, err := fmt.Sscanf(version, "0.%d.", &c.minor)
+		require.NoError(t, err)
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			test(t, c)
+		})
+	}
+}
+
+// provider ends each configuration.
+const provider = `
+[model_providers.loop]
+name = "loop"
+base_url = "{{.URL}}/v1"
+wire_api = "responses"
+requires_openai_auth = false
+supports_websockets = false
+request_max_retries = {{.Retries}}
+stream_max_retries = {{.Retries}}
+stream_idle_timeout_ms = 1500
+`
+
+// plain is the configuration of a worker without tools. An older codex passes over the settings that it does not know.
+var plain = template.Must(template.New("").Parse(`
 model = "gpt-5.5"
 model_provider = "loop"
 model_catalog_json = "{{.Catalog}}"
 model_context_window = 100000000
 tool_output_token_limit = 10000000
-thread_unload_delay_secs = 0
 approval_policy = "never"
 sandbox_mode = "read-only"
 web_search = "disabled"
@@ -50,7 +72,6 @@ include_apps_instructions = false
 include_environment_context = false
 include_collaboration_mode_instructions = false
 history.persistence = "none"
-agents.enabled = false
 analytics.enabled = false
 feedback.enabled = false
 skills.include_instructions = false
@@ -58,38 +79,41 @@ skills.bundled.enabled = false
 cloud.skills.enabled = false
 tools.update_plan.enabled = false
 tools.experimental_request_user_input.enabled = false
+thread_unload_delay_secs = 0
+{{if ge .Minor 153}}agents.enabled = false{{end}}
 [features]
+{{if lt .Minor 153}}multi_agent = false{{end}}
 {{range .Features}}{{.}} = false
-{{end}}
-[model_providers.loop]
-name = "loop"
-base_url = "{{.URL}}/v1"
-wire_api = "responses"
-requires_openai_auth = false
-supports_websockets = false
-request_max_retries = {{.Retries}}
-stream_max_retries = {{.Retries}}
-stream_idle_timeout_ms = 3000
-`))
+{{end}}` + provider))
+
+// native is the configuration of a worker with codex's own tools.
+var native = template.Must(template.New("").Parse(`
+model = "gpt-5.5"
+model_provider = "loop"
+approval_policy = "never"
+sandbox_mode = "read-only"
+check_for_update_on_startup = false
+` + provider))
 
 var featuresOff = strings.Fields(`apps plugins remote_plugin shell_tool unified_exec goals view_image image_generation
 	sleep_tool tool_suggest skill_search hooks shell_snapshot memories browser_use computer_use in_app_browser
 	unbounded_connection_retries`)
 
-// startCodex runs a codex app-server with upstream as its model endpoint, and returns its socket and process.
-func startCodex(t *testing.T, upstream http.Handler, retries int) (socket string, process *os.Process) {
+// start runs a codex app-server with upstream as its model endpoint, and returns its socket and process.
+func (c installed) start(
+	t *testing.T, upstream http.Handler, config *template.Template, retries int,
+) (socket string, process *os.Process) {
 	t.Helper()
-	binary := codexBinary(t)
 	web := httptest.NewServer(upstream)
 	t.Cleanup(web.Close)
 	home, err := os.MkdirTemp("", "codex")
 	require.NoError(t, err)
 	t.Cleanup(func() { os.RemoveAll(home) })
-	writeConfig(t, home, web.URL, retries)
+	c.configure(t, home, config, web.URL, retries)
 
 	socket = filepath.Join(home, "s")
 	var stderr bytes.Buffer
-	cmd := exec.Command(binary, codexes.AppServer(binary, socket)...)
+	cmd := exec.Command(c.program, codexes.AppServer(c.program, socket)...)
 	cmd.Env = codexEnv(home)
 	cmd.Stderr = &stderr
 	require.NoError(t, cmd.Start())
@@ -112,27 +136,35 @@ func codexEnv(home string) []string {
 	return append(os.Environ(), "CODEX_HOME="+home, "HOME="+home)
 }
 
-func writeConfig(t *testing.T, home, url string, retries int) {
+func (c installed) configure(t *testing.T, home string, config *template.Template, url string, retries int) {
 	t.Helper()
 	catalog := filepath.Join(home, "models.json")
-	var config bytes.Buffer
-	require.NoError(t, codexConfig.Execute(&config, map[string]any{
-		"Catalog": catalog, "URL": url, "Retries": retries, "Features": featuresOff,
+	var text bytes.Buffer
+	require.NoError(t, config.Execute(&text, map[string]any{
+		"Catalog": catalog, "URL": url, "Retries": retries, "Features": featuresOff, "Minor": c.minor,
 	}))
-	models, err := plainModels()
+	models, err := plainModels(c.program)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(catalog, models, 0o600))
-	require.NoError(t, os.WriteFile(filepath.Join(home, "config.toml"), config.Bytes(), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(home, "config.toml"), text.Bytes(), 0o600))
 }
 
-// plainModels is codex's own list of models without their tools. One run of codex lists them for all tests.
-var plainModels = sync.OnceValues(func() ([]byte, error) {
+// catalogues has the models of each codex, which one run of it lists for all tests.
+var catalogues sync.Map
+
+// plainModels is codex's own list of models without their tools.
+func plainModels(program string) ([]byte, error) {
+	list, _ := catalogues.LoadOrStore(program, sync.OnceValues(func() ([]byte, error) { return listModels(program) }))
+	return list.(func() ([]byte, error))()
+}
+
+func listModels(program string) ([]byte, error) {
 	home, err := os.MkdirTemp("", "codex")
 	if err != nil {
 		return nil, err
 	}
 	defer os.RemoveAll(home)
-	cmd := exec.Command(os.Getenv("CODEX_PROXY_TEST_CODEX"), "debug", "models")
+	cmd := exec.Command(program, "debug", "models", "--bundled")
 	cmd.Env = codexEnv(home)
 	out, err := cmd.Output()
 	if err != nil {
@@ -155,7 +187,7 @@ var plainModels = sync.OnceValues(func() ([]byte, error) {
 		}
 	}
 	return json.Marshal(models)
-})
+}
 
 // upstream is a Responses API that plays scripts: each request gets the next one, and all after the last one that.
 type upstream struct {

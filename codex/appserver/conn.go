@@ -27,6 +27,7 @@ type Conn struct {
 type state struct {
 	threads  map[string]*mailbox
 	prestart prestart
+	unmarked bool // codex does not report the ends of responses
 	closed   bool // the connection has closed: no turn/started will arrive
 }
 

@@ -25,7 +25,8 @@ type Options struct {
 	// costs codex 0.169 about 2 MiB. Zero means none.
 	Prestart int
 	// CallTimeout is how long a turn is silent after a call of a client's tool before the call is answered with a
-	// failure: only then does codex report whether the response has failed. Zero means 2 s.
+	// failure: only then does codex report whether the response has failed. To a codex that does not report the end of a
+	// response (versions.MarksResponses) this silence is the end. Zero means 2 s.
 	CallTimeout time.Duration
 	// QueueEvents and QueueBytes bound the notifications of one turn that wait for its consumer. Zero means 16384
 	// events and 8 MiB.

@@ -10,6 +10,9 @@ import (
 	"codex-proxy/codex/turnerror"
 )
 
+// responseCompleted is the notification about the end of a response.
+const responseCompleted = "rawResponse/completed"
+
 // transcript turns the notifications of one turn into events, so that every piece of text is delivered exactly once.
 // One goroutine uses it.
 //
@@ -67,7 +70,7 @@ func (t *transcript) add(n Notification) []Event {
 		return translate(n, func(p itemCompletedParams) []Event { return t.finish(p.Item) })
 	case "rawResponseItem/completed":
 		return t.rawItem(n)
-	case "rawResponse/completed":
+	case responseCompleted:
 		return translate(n, t.finishResponse)
 	case "thread/tokenUsage/updated":
 		return translate(n, func(p tokenUsageParams) []Event {

@@ -109,6 +109,9 @@ func (t *Turn) receive(ctx context.Context) (e delivery.Entry, err error) {
 		case <-t.timer.C:
 			return e, ErrSilent
 		case <-t.callTimeout():
+			if t.responseEnds() {
+				return delivery.Entry{Method: responseCompleted, Params: []byte("{}")}, nil
+			}
 			if err := t.failOpenCalls(); err != nil {
 				return e, err
 			}
@@ -124,6 +127,12 @@ func (t *Turn) receive(ctx context.Context) (e delivery.Entry, err error) {
 			return e, err
 		}
 	}
+}
+
+// responseEnds reports whether silence is the end of a response that calls a client's tools.
+func (t *Turn) responseEnds() (ends bool) {
+	t.conn.update(func(s *state) { ends = s.unmarked && t.transcript.called })
+	return ends
 }
 
 func (t *Turn) pop() (e delivery.Entry, ok bool, err error) {

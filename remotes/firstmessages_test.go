@@ -1,0 +1,77 @@
+package remotes_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"codex-proxy/remotes"
+	"codex-proxy/remotes/remoteapi"
+)
+
+// perWay is how many first messages a test sends in each way, 100 in all; package appserver sends as many to workers.
+const perWay = 20
+
+// The first message of a thread asks the model once, whoever starts the thread and sends the message: an item that codex
+// gets while the first turn runs makes it ask once more.
+func TestFirstMessagesAskOnce(t *testing.T) {
+	u := startUnit(t)
+	c := u.attach()
+	send := func(thread, text string) error {
+		_, err := remoteapi.SendTo(bound(t), u.socket, thread, text)
+		return err
+	}
+	ask := func(thread, text string) error {
+		return c.Call(bound(t), "turn/start", map[string]any{"threadId": thread, "input": []any{
+			map[string]any{"type": "text", "text": text, "text_elements": []any{}}}}, nil)
+	}
+	base := ""
+	for n := range perWay { // a remote without threads
+		text := fmt.Sprint("message alone ", n)
+		require.NoError(t, send("", text))
+		base = u.status("it ran", func(st remotes.Status) bool { return idle(st) && u.asked(text) }).Last
+		require.NoError(t, c.Call(bound(t), "thread/archive", map[string]any{"threadId": base}, nil))
+		u.status("it has no thread", func(st remotes.Status) bool { return st.Last == "" })
+	}
+	require.NoError(t, c.Call(bound(t), "thread/unarchive", map[string]any{"threadId": base}, nil))
+	for way, first := range map[string]func(n int, text string) error{
+		"of a client": func(_ int, text string) error { return ask(c.newThread(), text) },
+		"of another":  func(_ int, text string) error { return send(c.newThread(), text) },
+		"of a fork": func(_ int, text string) error {
+			var r struct {
+				Thread struct {
+					ID string `json:"id"`
+				} `json:"thread"`
+			}
+			err := c.Call(bound(t), "thread/fork", map[string]any{"threadId": base}, &r)
+			return errors.Join(err, ask(r.Thread.ID, text))
+		},
+		"sent again": func(n int, text string) error { // by a sender that did not learn of the first time
+			thread := c.newThread()
+			for range 2 {
+				u.post("/keeper/send", fmt.Sprintf(`{"thread":%q,"text":%q,"id":"again-%d","again":true}`, thread, text, n))
+			}
+			return nil
+		},
+	} {
+		var all errgroup.Group
+		all.SetLimit(4)
+		for n := range perWay {
+			all.Go(func() error { return first(n, fmt.Sprintf("message %s %d", way, n)) })
+		}
+		require.NoError(t, all.Wait(), way)
+		u.status("all ran", func(st remotes.Status) bool { return idle(st) && u.asked(fmt.Sprintf("message %s %d", way, perWay-1)) })
+	}
+	asked := map[string]int{}
+	for _, r := range u.models.Turns() {
+		asked[fmt.Sprint(userTexts(r))]++
+	}
+	assert.Len(t, asked, 5*perWay)
+	for text, times := range asked {
+		assert.Equal(t, 1, times, text)
+	}
+}
