@@ -3,23 +3,35 @@ package remotes_test
 import (
 	"errors"
 	"fmt"
+	"os"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
+	"codex-proxy/codex/versions"
 	"codex-proxy/remotes"
 	"codex-proxy/remotes/remoteapi"
+	"codex-proxy/test/codexes"
 )
 
-// perWay is how many first messages a test sends in each way, 100 in all; package appserver sends as many to workers.
-const perWay = 20
+// The manager keeps each codex that remotes take.
+func TestOlderCodexes(t *testing.T) {
+	codexes.Older(t, versions.OldestForRemotes, map[string]func(*testing.T){
+		"approvals wait": TestApprovalsWait, "continue asks": TestContinueAsks, "first messages": TestFirstMessagesAskOnce,
+		"new threads survive kills": TestNewThreadsSurviveKills, "send": TestSend,
+	})
+}
 
 // The first message of a thread asks the model once, whoever starts the thread and sends the message: an item that codex
-// gets while the first turn runs makes it ask once more.
+// gets while the first turn runs makes it ask once more. 100 are sent here, and 100 to workers in package appserver.
 func TestFirstMessagesAskOnce(t *testing.T) {
 	u := startUnit(t)
+	perWay := 20
+	if version, _ := codexes.Version(os.Getenv("CODEX_PROXY_TEST_CODEX")); versions.Before(version, versions.Tested) {
+		perWay = 4
+	}
 	c := u.attach()
 	send := func(thread, text string) error {
 		_, err := remoteapi.SendTo(bound(t), u.socket, thread, text)

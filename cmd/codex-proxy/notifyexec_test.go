@@ -18,7 +18,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"codex-proxy/codex/probe"
+	"codex-proxy/codex/versions"
 	"codex-proxy/internal/refusal"
+	"codex-proxy/test/codexes"
 	"codex-proxy/workers/homelock"
 )
 
@@ -241,11 +243,9 @@ func TestNotifyExecProbes(t *testing.T) {
 var late = []string{"STATUS=Not answering ", "STATUS=Ready: "}
 
 // The whole way with the real codex: ready, probed as its watchdog wants, stopped.
-func TestNotifyExecCodex(t *testing.T) {
-	codex := os.Getenv("CODEX_PROXY_TEST_CODEX")
-	if codex == "" {
-		t.Skip("CODEX_PROXY_TEST_CODEX does not name a codex binary")
-	}
+func TestNotifyExecCodex(t *testing.T) { codexes.Each(t, versions.Oldest, testNotifyExecCodex) }
+
+func testNotifyExecCodex(t *testing.T, _ int, codex string) {
 	home := t.TempDir()
 	t.Setenv("CODEX_HOME", home)
 	t.Setenv("WATCHDOG_USEC", "60000000")
@@ -258,7 +258,7 @@ func TestNotifyExecCodex(t *testing.T) {
 		assert.Equal(t, "WATCHDOG=1", next(late...))
 		assert.Equal(t, "WATCHDOG=1", next(late...))
 	}()
-	status, _, stderr := runNotifyExec(t, ctx, "--probe", "appserver:unix:"+socket, "--probe-interval", "2s",
+	status, _, stderr := runNotifyExec(t, ctx, "--probe", "appserver:unix:"+socket, "--probe-interval", "200ms",
 		"--", codex, "app-server", "--listen", "unix://"+socket)
 	assert.Zero(t, status, stderr)
 	assert.Regexp(t, `^STOPPING=1\n`, next(append(late, "WATCHDOG=1")...))

@@ -16,6 +16,7 @@ import (
 	"text/template"
 	"time"
 
+	"codex-proxy/codex/versions"
 	"codex-proxy/test/codexes"
 
 	"github.com/stretchr/testify/require"
@@ -30,15 +31,10 @@ type installed struct {
 // each runs a test with each codex of the tests, side by side: they wait more than they work.
 func each(t *testing.T, test func(t *testing.T, c installed)) {
 	t.Helper()
-	for version, program := range codexes.All(t) {
-		c := installed{program: program}
-		_, err := fmt.Sscanf(version, "0.%d.", &c.minor)
-		require.NoError(t, err)
-		t.Run(version, func(t *testing.T) {
-			t.Parallel()
-			test(t, c)
-		})
-	}
+	codexes.Each(t, versions.Oldest, func(t *testing.T, minor int, program string) {
+		t.Parallel()
+		test(t, installed{minor, program})
+	})
 }
 
 // provider ends each configuration.

@@ -5,6 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"codex-proxy/codex/versions"
+	"codex-proxy/test/codexes"
+
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -44,6 +47,13 @@ func (s *screen) quit(ended <-chan ending) {
 	case <-time.After(bound):
 		s.t.Fatal("the TUI does not end")
 	}
+}
+
+// The TUI of each codex that remotes take attaches to its app-server.
+func TestOlderCodexes(t *testing.T) {
+	codexes.Older(t, versions.OldestForRemotes, map[string]func(*testing.T){
+		"the real TUI": TestTheRealTUI, "approvals come back": TestApprovalsComeBack,
+	})
 }
 
 // The real TUI: a first thread, the way back, the same conversation again, and a viewer of it.

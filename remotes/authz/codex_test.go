@@ -16,18 +16,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"codex-proxy/codex/versions"
 	"codex-proxy/test/codexes"
 	"codex-proxy/test/modelserver"
 )
-
-func codexBinary(t testing.TB) string {
-	t.Helper()
-	path := os.Getenv("CODEX_PROXY_TEST_CODEX")
-	if path == "" {
-		t.Skip("CODEX_PROXY_TEST_CODEX does not name a codex binary")
-	}
-	return path
-}
 
 // home is a CODEX_HOME whose model provider is the model server.
 func home(t testing.TB, provider string) string {
@@ -55,10 +47,10 @@ stream_max_retries = 0
 	return dir
 }
 
-// appServer runs the real codex app-server.
-func appServer(t testing.TB, model *modelserver.Server) (socket string) {
+// appServer runs a real codex app-server.
+func appServer(t testing.TB, binary string, model *modelserver.Server) (socket string) {
 	t.Helper()
-	binary, dir := codexBinary(t), home(t, model.URL())
+	dir := home(t, model.URL())
 	socket = filepath.Join(dir, "s")
 	var stderr bytes.Buffer
 	cmd := exec.Command(binary, codexes.AppServer(binary, socket)...)
@@ -145,12 +137,22 @@ func (c *client) thread(config string) string {
 	return result.Thread.ID
 }
 
+// The relay in front of each codex of the tests that remotes take. The tests of one share its process.
+func TestCodex(t *testing.T) {
+	codexes.Each(t, versions.OldestForRemotes, func(t *testing.T, _ int, program string) {
+		model := modelserver.Start(t, "gpt-5.5")
+		socket := appServer(t, program, model)
+		t.Run("behind the proxy", func(t *testing.T) { testCodexBehindTheProxy(t, model, socket) })
+		t.Run("writes the method first", func(t *testing.T) { testCodexWritesTheMethodFirst(t, model, socket) })
+		t.Run("refuses", func(t *testing.T) { testGateReportsWhatCodexRefuses(t, socket) })
+	})
+}
+
 // An approval of the real codex goes to owners, and the first answer counts; a viewer sees the turn, and neither the
 // question nor a way to answer it.
-func TestCodexBehindTheProxy(t *testing.T) {
-	model := modelserver.Start(t, "gpt-5.5")
+func testCodexBehindTheProxy(t *testing.T, model *modelserver.Server, socket string) {
 	var p Proxy
-	owner, viewer := open(t, &p, appServer(t, model))
+	owner, viewer := open(t, &p, socket)
 	one := attach(t, owner)
 	thread := one.thread(`{"approvalPolicy":"untrusted","sandbox":"read-only"}`)
 
@@ -202,9 +204,7 @@ func TestCodexBehindTheProxy(t *testing.T) {
 }
 
 // codex writes the method and the id of its requests before their parameters: the proxy reads no further.
-func TestCodexWritesTheMethodFirst(t *testing.T) {
-	model := modelserver.Start(t, "gpt-5.5")
-	socket := appServer(t, model)
+func testCodexWritesTheMethodFirst(t *testing.T, model *modelserver.Server, socket string) {
 	ws, _ := dialPlain(t, socket)
 	c := &client{t: t, ws: ws}
 	c.call("initialize", `{"clientInfo":{"name":"test","version":"1"},"capabilities":{"experimentalApi":true}}`)
@@ -235,14 +235,14 @@ func dialPlain(t testing.TB, socket string) (*websocket.Conn, context.Context) {
 
 // codex refuses a message without the thread or the turn that it is for. The manager learns of that before the client,
 // and a client that leaves then is not waited for.
-func TestGateReportsWhatCodexRefuses(t *testing.T) {
+func testGateReportsWhatCodexRefuses(t *testing.T, socket string) {
 	var passed, failed []string
 	detached := make(chan Session, 1)
 	owner, _ := open(t, &Proxy{
 		Forwarding: func(_ Session, r Request) { passed = append(passed, r.ID+" "+r.Method) },
 		Failed:     func(s Session, id string) { failed = append(failed, fmt.Sprint(s.ID, " ", id)) },
 		Detached:   func(s Session) { detached <- s },
-	}, appServer(t, modelserver.Start(t, "gpt-5.5")))
+	}, socket)
 	c := attach(t, owner)
 	words := c.call("turn/steer", `{"threadId":"01a20aba-7cdd-7362-82ac-fa590110caa5","input":[],"expectedTurnId":"x"}`).Error.Message
 	assert.Contains(t, words, "thread not found")

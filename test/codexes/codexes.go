@@ -4,8 +4,10 @@ package codexes
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -44,6 +46,34 @@ func All(t *testing.T) map[string]string {
 		t.Skip("CODEX_PROXY_TEST_CODEX does not name a codex binary")
 	}
 	return all
+}
+
+// Each runs a test with each of them from 0.oldest on, with the minor version and the program.
+func Each(t *testing.T, oldest int, test func(t *testing.T, minor int, program string)) {
+	t.Helper()
+	all := All(t)
+	for _, version := range slices.Sorted(maps.Keys(all)) {
+		minor := 0
+		_, err := fmt.Sscanf(version, "0.%d.", &minor)
+		require.NoError(t, err)
+		if minor >= oldest {
+			t.Run(version, func(t *testing.T) { test(t, minor, all[version]) })
+		}
+	}
+}
+
+// Older runs tests of a package, which run the pinned codex by themselves, with each other one from 0.oldest on.
+func Older(t *testing.T, oldest int, tests map[string]func(*testing.T)) {
+	t.Helper()
+	Each(t, oldest, func(t *testing.T, minor int, program string) {
+		if minor == versions.Tested {
+			return
+		}
+		t.Setenv("CODEX_PROXY_TEST_CODEX", program)
+		for _, name := range slices.Sorted(maps.Keys(tests)) {
+			t.Run(name, tests[name])
+		}
+	})
 }
 
 func version(t *testing.T, codex string) string {

@@ -24,7 +24,9 @@ import (
 
 	"codex-proxy/codex/appserver"
 	"codex-proxy/codex/handshake"
+	"codex-proxy/codex/versions"
 	"codex-proxy/test/accountserver"
+	"codex-proxy/test/codexes"
 	"codex-proxy/test/modelserver"
 	"codex-proxy/workers/annotations"
 	"codex-proxy/workers/broker"
@@ -78,6 +80,12 @@ func within(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
 	return ctx
+}
+
+func TestOlderCodexes(t *testing.T) {
+	codexes.Older(t, versions.Oldest, map[string]func(*testing.T){
+		"lends the login": TestLendsTheLoginOfCodex, "a login that is not accepted": TestALoginThatIsNotAccepted,
+	})
 }
 
 // What the real codex has is lent, and codex alone refreshes it: when it is refused, and not twice for two clients.
