@@ -63,6 +63,10 @@ const (
 	// DependencyBound has a file for each dependency that is down, with the bound units that
 	// start with it again.
 	DependencyBound = "/run/codex-dependency-bound"
+	// CodexCopies has the copies of codex that units run, for all users to read, and CodexRuns the copy of each unit.
+	// Root alone writes there.
+	CodexCopies = "/var/lib/codex-copies"
+	CodexRuns   = "/run/codex-copies"
 	// Textfile is in the directory that Debian's node exporter reads.
 	Textfile = "/var/lib/prometheus/node-exporter/codex-proxy.prom"
 )

@@ -1,0 +1,216 @@
+package copies
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// packageFile has the version of the native packages of npm. It stands in the directory with bin/codex and the
+// resources of the program.
+const packageFile = "codex-package.json"
+
+// newPrefix begins the names of copies that are not whole yet.
+const newPrefix = ".new-"
+
+// Take returns the copy of a native program, and makes it if there is none. A process that is killed meanwhile leaves
+// nothing that the next one does not remove. An *InPlaceError says why a program is not to be copied.
+func (s *Store) Take(ctx context.Context, program string) (Copy, error) {
+	program, err := filepath.EvalSymlinks(program)
+	if err != nil {
+		return Copy{}, err
+	}
+	if err := s.makeDirs(); err != nil {
+		return Copy{}, err
+	}
+	if err := errors.Join(s.trusted(program), s.mounted(program)); err != nil {
+		return Copy{}, err
+	}
+	if c, ok := s.known(program); ok {
+		return c, nil
+	}
+	unlock, err := s.lock(ctx)
+	if err != nil {
+		return Copy{}, err
+	}
+	defer unlock()
+	if c, ok := s.known(program); ok { // by another process
+		return c, nil
+	}
+	s.sweep()
+	c, err := s.take(ctx, program)
+	if err != nil {
+		return Copy{}, fmt.Errorf("cannot copy codex to %s: %w", s.Dir, err)
+	}
+	return c, nil
+}
+
+// known returns the copy of the program as it is now, without reading it.
+func (s *Store) known(program string) (Copy, bool) {
+	file, err := identity(program)
+	if err != nil {
+		return Copy{}, false
+	}
+	list, _ := s.List()
+	for _, c := range list {
+		if c.Source == program && c.File == file {
+			return c, true
+		}
+	}
+	return Copy{}, false
+}
+
+// take copies the program, unless it has a copy from elsewhere, or from before an installation that changed nothing.
+func (s *Store) take(ctx context.Context, program string) (Copy, error) {
+	file, err := identity(program)
+	if err != nil {
+		return Copy{}, err
+	}
+	dir, err := os.MkdirTemp(s.Dir, newPrefix+"*")
+	if err != nil {
+		return Copy{}, err
+	}
+	defer os.RemoveAll(dir)
+	if err := copyCodex(ctx, program, dir); err != nil {
+		return Copy{}, err
+	}
+	copied := filepath.Join(dir, "bin/codex")
+	c := Copy{Source: program, File: file, Taken: time.Now().UTC()}
+	if c.Hash, err = hashOf(copied); err != nil {
+		return Copy{}, err
+	}
+	if info, err := os.Stat(copied); err == nil {
+		c.Size = info.Size()
+	}
+	if now, err := identity(program); err != nil || now != file {
+		return Copy{}, errors.Join(errors.New("it changes just now: is it being installed?"), err)
+	}
+	c.Version = s.versionOf(ctx, dir, program)
+	c.Name = nameOf(c.Version, c.Hash)
+	if old, err := s.Get(c.Name); err == nil && old.Hash == c.Hash {
+		old.Source, old.File = c.Source, c.File
+		return old, writeFile(filepath.Join(s.Dir, c.Name, recordFile), old)
+	}
+	return s.keep(c, dir)
+}
+
+// keep gives the copy in dir its name, once it is on the disk.
+func (s *Store) keep(c Copy, dir string) (Copy, error) {
+	if !ValidName(c.Name) {
+		return Copy{}, fmt.Errorf("it has the version %q", c.Version)
+	}
+	if err := errors.Join(writeFile(filepath.Join(dir, recordFile), c), os.Chmod(dir, 0o755), syncDir(dir)); err != nil {
+		return Copy{}, err
+	}
+	final := filepath.Join(s.Dir, c.Name)
+	if err := os.RemoveAll(final); err != nil { // a damaged one
+		return Copy{}, err
+	}
+	if err := errors.Join(os.Rename(dir, final), syncDir(s.Dir)); err != nil {
+		return Copy{}, err
+	}
+	return s.Get(c.Name)
+}
+
+// versionOf reads the version of the codex in dir, or asks the program.
+func (s *Store) versionOf(ctx context.Context, dir, program string) string {
+	var about struct{ Version string }
+	text, err := os.ReadFile(filepath.Join(dir, packageFile))
+	if err == nil && json.Unmarshal(text, &about) == nil && about.Version != "" {
+		return about.Version
+	}
+	if s.Version != nil {
+		if version, err := s.Version(ctx, program); err == nil {
+			return version
+		}
+	}
+	return unknown
+}
+
+// copyCodex copies the program to bin/codex in dir, and with it the resources of a package of npm.
+func copyCodex(ctx context.Context, program, dir string) error {
+	root := filepath.Dir(filepath.Dir(program))
+	if _, err := os.Stat(filepath.Join(root, packageFile)); err == nil && filepath.Base(program) == "codex" &&
+		filepath.Base(filepath.Dir(program)) == "bin" {
+		return copyTree(ctx, root, dir)
+	}
+	bin := filepath.Join(dir, "bin")
+	if err := errors.Join(os.Mkdir(bin, 0o755), os.Chmod(bin, 0o755)); err != nil { //nolint:gosec // all users read it
+		return err
+	}
+	return errors.Join(copyFile(program, filepath.Join(bin, "codex"), 0o755), syncDir(bin))
+}
+
+// copyTree copies the files and directories below root. Nothing else belongs to a package.
+func copyTree(ctx context.Context, root, dir string) error {
+	return filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err = errors.Join(err, ctx.Err()); err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(root, path)
+		if err != nil || rel == "." {
+			return err
+		}
+		to := filepath.Join(dir, rel)
+		info, err := entry.Info()
+		switch {
+		case err != nil:
+			return err
+		case info.IsDir():
+			return errors.Join(os.Mkdir(to, 0o755), os.Chmod(to, 0o755)) //nolint:gosec // all users read it
+		case !info.Mode().IsRegular():
+			return fmt.Errorf("%s is neither a file nor a directory", path)
+		case info.Mode()&0o100 != 0:
+			return copyFile(path, to, 0o755)
+		}
+		return copyFile(path, to, 0o644)
+	})
+}
+
+// copyFile makes a file with the bytes of another: one that shares its blocks, where the file system can.
+func copyFile(from, to string, mode fs.FileMode) error {
+	source, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	file, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	if unix.IoctlFileClone(int(file.Fd()), int(source.Fd())) != nil {
+		_, err = io.Copy(file, source)
+	}
+	return errors.Join(err, file.Chmod(mode), file.Sync(), file.Close())
+}
+
+func hashOf(file string) (string, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, f); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(sum.Sum(nil)), nil
+}
+
+// sweep removes what killed processes have left.
+func (s *Store) sweep() {
+	left, _ := filepath.Glob(filepath.Join(s.Dir, newPrefix+"*"))
+	for _, path := range left {
+		_ = os.RemoveAll(path)
+	}
+}
