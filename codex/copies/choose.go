@@ -14,7 +14,7 @@ type Start struct {
 	Unit string
 	// Program is the native program that is installed for the unit; empty if none is.
 	Program string
-	// Own says that the settings of the unit name another program than the one of all units: no policy is about it.
+	// Own says that the unit has another program than all units, by its own settings: no policy is about it.
 	Own    bool
 	Policy Policy
 	// AtOnce puts a new codex into use untried, where nothing tries it.
@@ -35,7 +35,7 @@ func (s *Store) Choose(ctx context.Context, start Start) (Copy, error) {
 	if err := s.makeDirs(); err != nil {
 		return Copy{}, err
 	}
-	c, err := s.choose(ctx, start)
+	c, err := (&chooser{Store: s, start: start}).choose(ctx)
 	target := c.Name
 	var missing *MissingError
 	if errors.As(err, &missing) {
@@ -44,74 +44,85 @@ func (s *Store) Choose(ctx context.Context, start Start) (Copy, error) {
 	return c, errors.Join(err, s.Assign(ctx, start.Unit, target))
 }
 
-func (s *Store) choose(ctx context.Context, start Start) (Copy, error) {
-	state, err := s.State()
-	if err != nil {
+// chooser makes the choice for one start.
+type chooser struct {
+	*Store
+	start Start
+	state State
+}
+
+func (c *chooser) choose(ctx context.Context) (Copy, error) {
+	switch {
+	case c.start.Own && c.start.Program == "":
+		return Copy{}, nil
+	case c.start.Own:
+		return c.Take(ctx, c.start.Program)
+	}
+	var err error
+	if c.state, err = c.State(); err != nil {
 		return Copy{}, err
 	}
-	if start.Own {
-		return s.Take(ctx, start.Program)
+	if version := c.start.Policy.Version(); version != "" {
+		return c.exactly(ctx, version)
 	}
-	if version := start.Policy.Version(); version != "" {
-		return s.exactly(ctx, start.Program, version, state)
+	if pinned, err := c.Get(c.state.Pinned); err == nil {
+		return pinned, c.put(ctx, pinned)
 	}
-	if c, err := s.Get(state.Pinned); err == nil {
-		return c, s.put(ctx, c, state)
-	}
-	current, err := s.Get(state.InUse)
-	if err == nil && (!start.AtOnce || start.Policy == Pinned) {
+	current, err := c.Get(c.state.InUse)
+	if err == nil && (!c.start.AtOnce || c.start.Policy == Pinned) {
 		return current, nil
 	}
-	return s.installed(ctx, start.Program, current, state)
+	return c.installed(ctx, current)
 }
 
 // installed puts the installed program into use. A held one is used only if nothing else is left.
-func (s *Store) installed(ctx context.Context, program string, current Copy, state State) (Copy, error) {
+func (c *chooser) installed(ctx context.Context, current Copy) (Copy, error) {
 	rest := current
 	if rest.Name == "" {
-		rest, _ = s.Get(state.Before)
+		rest, _ = c.Get(c.state.Before)
 	}
-	var c Copy
+	var taken Copy
 	var err error
-	if program != "" {
-		c, err = s.Take(ctx, program)
+	if c.start.Program != "" {
+		taken, err = c.Take(ctx, c.start.Program)
 	}
-	if _, held := state.HeldBack(c.Name); rest.Name != "" && (c.Name == "" || held) {
-		return rest, s.put(ctx, rest, state)
+	if _, held := c.state.HeldBack(taken.Name); rest.Name != "" && (taken.Name == "" || held) {
+		return rest, c.put(ctx, rest)
 	}
-	if c.Name == "" {
+	if taken.Name == "" {
 		return Copy{}, err
 	}
-	return c, s.put(ctx, c, state)
+	return taken, c.put(ctx, taken)
 }
 
 // exactly is a copy with that version, of those that are kept or of the installed program.
-func (s *Store) exactly(ctx context.Context, program, version string, state State) (Copy, error) {
-	if c, err := s.Get(state.InUse); err == nil && c.Version == version {
-		return c, nil
+func (c *chooser) exactly(ctx context.Context, version string) (Copy, error) {
+	if current, err := c.Get(c.state.InUse); err == nil && current.Version == version {
+		return current, nil
 	}
-	if c, ok := s.Find(version); ok {
-		return c, s.put(ctx, c, state)
+	if kept, ok := c.Find(version); ok {
+		return kept, c.put(ctx, kept)
 	}
+	program := c.start.Program
 	if program == "" {
 		return Copy{}, &MissingError{version}
 	}
-	c, err := s.Take(ctx, program)
+	taken, err := c.Take(ctx, program)
 	switch {
-	case err == nil && c.Version == version:
-		return c, s.put(ctx, c, state)
-	case err != nil && s.versionOf(ctx, filepath.Dir(filepath.Dir(program)), program) == version:
+	case err == nil && taken.Version == version:
+		return taken, c.put(ctx, taken)
+	case err != nil && versionOf(ctx, filepath.Dir(filepath.Dir(program)), program, c.Version) == version:
 		return Copy{}, err
 	}
 	return Copy{}, &MissingError{version}
 }
 
-// put makes c what is in use, unless it is.
-func (s *Store) put(ctx context.Context, c Copy, state State) error {
-	if state.InUse == c.Name {
+// put makes a copy what is in use, unless it is.
+func (c *chooser) put(ctx context.Context, taken Copy) error {
+	if c.state.InUse == taken.Name {
 		return nil
 	}
-	return s.Change(ctx, func(state *State) error { state.use(c.Name); return nil })
+	return c.Change(ctx, func(state *State) error { state.use(taken.Name); return nil })
 }
 
 // Assign records for Chosen that the unit runs the copy called name; none if name is empty. If it ran another one

@@ -80,7 +80,7 @@ func TestTake(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, mode, info.Mode().Perm(), file)
 	}
-	require.NoError(t, b.Check(c))
+	require.NoError(t, c.Check())
 
 	assert.Equal(t, c, b.take(program), "the same one, without reading it")
 	again := b.take(b.install("0.171.0", "one"))
@@ -130,7 +130,7 @@ func TestADamagedCopyIsTakenAgain(t *testing.T) {
 			require.Error(t, err)
 			assert.Empty(t, b.names())
 			assert.Equal(t, c.Name, b.take(program).Name)
-			require.NoError(t, b.Check(c))
+			require.NoError(t, c.Check())
 		})
 	}
 }
@@ -141,7 +141,7 @@ func TestCheckReadsTheProgram(t *testing.T) {
 	require.NoError(t, os.WriteFile(c.Program, []byte("eno"), 0o755)) //nolint:gosec // a program
 	_, err := b.Get(c.Name)
 	require.NoError(t, err, "the size is the same")
-	assert.ErrorContains(t, b.Check(c), "its bytes have changed")
+	assert.ErrorContains(t, c.Check(), "its bytes have changed")
 }
 
 // What a killed process has left, and what fails in the middle, is no copy and goes.

@@ -24,7 +24,7 @@ func (s *Store) makeDirs() error {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return err
 		}
-		if err := s.ours(dir); err != nil {
+		if err := ours(dir, s.owner); err != nil {
 			return fmt.Errorf("%w: chown root:root %s and chmod 755 it", err, dir)
 		}
 		if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // the umask does not count: all users read it

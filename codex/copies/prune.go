@@ -32,7 +32,7 @@ func (s *Store) Prune(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	chosen := s.chosen()
+	chosen := justChosen(s.Runs)
 	var gone []string
 	for _, c := range list {
 		_, held := state.HeldBack(c.Name)
@@ -46,9 +46,9 @@ func (s *Store) Prune(ctx context.Context) ([]string, error) {
 	return gone, err
 }
 
-// chosen are the names of the copies that starts have chosen just now.
-func (s *Store) chosen() (names []string) {
-	links, _ := filepath.Glob(filepath.Join(s.Runs, "*"))
+// justChosen are the names of the copies that starts have chosen just now.
+func justChosen(runs string) (names []string) {
+	links, _ := filepath.Glob(filepath.Join(runs, "*"))
 	for _, link := range links {
 		target, err := os.Readlink(link)
 		if info, err2 := os.Lstat(link); err == nil && err2 == nil && time.Since(info.ModTime()) < starting {

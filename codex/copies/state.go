@@ -27,11 +27,13 @@ type State struct {
 	Pinned  string    `json:"pinned,omitempty"` // what stays in use, by an order of the operator; empty: what the settings say
 }
 
-// Held is a copy that failed.
+// Held is a copy that failed. Source and File are those of the copy, which may be gone.
 type Held struct {
 	Copy   string    `json:"copy"`
 	Reason string    `json:"reason"`
 	Time   time.Time `json:"time"`
+	Source string    `json:"source,omitempty"`
+	File   string    `json:"file,omitempty"`
 }
 
 // HeldBack returns the record of a copy that is held.
@@ -126,7 +128,8 @@ func (s *Store) Hold(ctx context.Context, name, reason string) error {
 			state.Before = ""
 		}
 		state.Held = slices.DeleteFunc(state.Held, func(h Held) bool { return h.Copy == name })
-		state.Held = append(state.Held, Held{name, reason, time.Now().UTC()})
+		c, _ := s.Get(name) // of one that is gone the source is unknown
+		state.Held = append(state.Held, Held{name, reason, time.Now().UTC(), c.Source, c.File})
 		if state.Pinned == name {
 			state.Pinned = ""
 		}

@@ -59,7 +59,7 @@ const (
 )
 
 // name is the form of the names of copies.
-var name = regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z.+-]{0,63}-[0-9a-f]{12}$`)
+var name = regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z.-]{0,63}-[0-9a-f]{12}$`)
 
 // ValidName reports whether a copy may have the name.
 func ValidName(text string) bool { return name.MatchString(text) }
@@ -101,7 +101,7 @@ func (s *Store) Get(name string) (Copy, error) {
 	}
 	for _, path := range []string{dir, filepath.Dir(c.Program), c.Program} {
 		if err == nil {
-			err = s.ours(path)
+			err = ours(path, s.owner)
 		}
 	}
 	if err == nil {
@@ -114,7 +114,7 @@ func (s *Store) Get(name string) (Copy, error) {
 }
 
 // Check compares the whole program of the copy with its hash.
-func (s *Store) Check(c Copy) error {
+func (c Copy) Check() error {
 	hash, err := hashOf(c.Program)
 	if err == nil && hash != c.Hash {
 		err = errors.New("its bytes have changed since it was taken")

@@ -20,6 +20,9 @@ import (
 // resources of the program.
 const packageFile = "codex-package.json"
 
+// stride is the number of bytes that are copied before the context is asked.
+const stride = 16 << 20
+
 // newPrefix begins the names of copies that are not whole yet.
 const newPrefix = ".new-"
 
@@ -33,7 +36,7 @@ func (s *Store) Take(ctx context.Context, program string) (Copy, error) {
 	if err := s.makeDirs(); err != nil {
 		return Copy{}, err
 	}
-	if err := errors.Join(s.trusted(program), s.mounted(program)); err != nil {
+	if err := errors.Join(mounted(program, s.Dir), trusted(program, s.owner)); err != nil {
 		return Copy{}, err
 	}
 	if c, ok := s.known(program); ok {
@@ -47,7 +50,7 @@ func (s *Store) Take(ctx context.Context, program string) (Copy, error) {
 	if c, ok := s.known(program); ok { // by another process
 		return c, nil
 	}
-	s.sweep()
+	sweep(s.Dir)
 	c, err := s.take(ctx, program)
 	if err != nil {
 		return Copy{}, fmt.Errorf("cannot copy codex to %s: %w", s.Dir, err)
@@ -95,42 +98,41 @@ func (s *Store) take(ctx context.Context, program string) (Copy, error) {
 	if now, err := identity(program); err != nil || now != file {
 		return Copy{}, errors.Join(errors.New("it changes just now: is it being installed?"), err)
 	}
-	c.Version = s.versionOf(ctx, dir, program)
+	c.Version = versionOf(ctx, dir, program, s.Version)
 	c.Name = nameOf(c.Version, c.Hash)
 	if old, err := s.Get(c.Name); err == nil && old.Hash == c.Hash {
 		old.Source, old.File = c.Source, c.File
 		return old, writeFile(filepath.Join(s.Dir, c.Name, recordFile), old)
 	}
-	return s.keep(c, dir)
-}
-
-// keep gives the copy in dir its name, once it is on the disk.
-func (s *Store) keep(c Copy, dir string) (Copy, error) {
-	if !ValidName(c.Name) {
-		return Copy{}, fmt.Errorf("it has the version %q", c.Version)
-	}
-	if err := errors.Join(writeFile(filepath.Join(dir, recordFile), c), os.Chmod(dir, 0o755), syncDir(dir)); err != nil {
-		return Copy{}, err
-	}
-	final := filepath.Join(s.Dir, c.Name)
-	if err := os.RemoveAll(final); err != nil { // a damaged one
-		return Copy{}, err
-	}
-	if err := errors.Join(os.Rename(dir, final), syncDir(s.Dir)); err != nil {
+	if err := keep(c, dir, filepath.Join(s.Dir, c.Name)); err != nil {
 		return Copy{}, err
 	}
 	return s.Get(c.Name)
 }
 
+// keep gives the copy in dir its name, once it is on the disk.
+func keep(c Copy, dir, final string) error {
+	if !ValidName(c.Name) {
+		return fmt.Errorf("it has the version %q", c.Version)
+	}
+	if err := errors.Join(writeFile(filepath.Join(dir, recordFile), c), os.Chmod(dir, 0o755), syncDir(dir)); err != nil { //nolint:gosec // all users read it
+		return err
+	}
+	if err := os.RemoveAll(final); err != nil { // a damaged one
+		return err
+	}
+	return errors.Join(os.Rename(dir, final), syncDir(filepath.Dir(final)))
+}
+
 // versionOf reads the version of the codex in dir, or asks the program.
-func (s *Store) versionOf(ctx context.Context, dir, program string) string {
+func versionOf(ctx context.Context, dir, program string, ask func(context.Context, string) (string, error)) string {
 	var about struct{ Version string }
 	text, err := os.ReadFile(filepath.Join(dir, packageFile))
 	if err == nil && json.Unmarshal(text, &about) == nil && about.Version != "" {
 		return about.Version
 	}
-	if s.Version != nil {
-		if version, err := s.Version(ctx, program); err == nil {
+	if ask != nil {
+		if version, err := ask(ctx, program); err == nil {
 			return version
 		}
 	}
@@ -148,7 +150,7 @@ func copyCodex(ctx context.Context, program, dir string) error {
 	if err := errors.Join(os.Mkdir(bin, 0o755), os.Chmod(bin, 0o755)); err != nil { //nolint:gosec // all users read it
 		return err
 	}
-	return errors.Join(copyFile(program, filepath.Join(bin, "codex"), 0o755), syncDir(bin))
+	return errors.Join(copyFile(ctx, program, filepath.Join(bin, "codex"), 0o755), syncDir(bin))
 }
 
 // copyTree copies the files and directories below root. Nothing else belongs to a package.
@@ -171,14 +173,14 @@ func copyTree(ctx context.Context, root, dir string) error {
 		case !info.Mode().IsRegular():
 			return fmt.Errorf("%s is neither a file nor a directory", path)
 		case info.Mode()&0o100 != 0:
-			return copyFile(path, to, 0o755)
+			return copyFile(ctx, path, to, 0o755)
 		}
-		return copyFile(path, to, 0o644)
+		return copyFile(ctx, path, to, 0o644)
 	})
 }
 
 // copyFile makes a file with the bytes of another: one that shares its blocks, where the file system can.
-func copyFile(from, to string, mode fs.FileMode) error {
+func copyFile(ctx context.Context, from, to string, mode fs.FileMode) error {
 	source, err := os.Open(from)
 	if err != nil {
 		return err
@@ -189,7 +191,14 @@ func copyFile(from, to string, mode fs.FileMode) error {
 		return err
 	}
 	if unix.IoctlFileClone(int(file.Fd()), int(source.Fd())) != nil {
-		_, err = io.Copy(file, source)
+		for err == nil {
+			if _, err = io.CopyN(file, source, stride); err == nil {
+				err = context.Cause(ctx)
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			err = nil
+		}
 	}
 	return errors.Join(err, file.Chmod(mode), file.Sync(), file.Close())
 }
@@ -208,8 +217,8 @@ func hashOf(file string) (string, error) {
 }
 
 // sweep removes what killed processes have left.
-func (s *Store) sweep() {
-	left, _ := filepath.Glob(filepath.Join(s.Dir, newPrefix+"*"))
+func sweep(dir string) {
+	left, _ := filepath.Glob(filepath.Join(dir, newPrefix+"*"))
 	for _, path := range left {
 		_ = os.RemoveAll(path)
 	}

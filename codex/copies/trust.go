@@ -14,15 +14,20 @@ import (
 )
 
 // InPlaceError is the reason why a program has no copy. It runs where it is, then.
-type InPlaceError struct{ Reason string }
+type InPlaceError struct {
+	Reason string
+	Steady bool // nothing can replace the program there
+}
 
 func (e *InPlaceError) Error() string { return e.Reason }
 
-func inPlace(format string, args ...any) error { return &InPlaceError{fmt.Sprintf(format, args...)} }
+func inPlace(format string, args ...any) error {
+	return &InPlaceError{Reason: fmt.Sprintf(format, args...)}
+}
 
 // trusted is the reason against a copy of the program: another user than root could change it, or other users may not
 // run it. A copy would then lend the word of root to another user, or open what is closed.
-func (s *Store) trusted(program string) error {
+func trusted(program string, owner int) error {
 	for at := program; ; at = filepath.Dir(at) {
 		info, err := os.Lstat(at)
 		if err != nil {
@@ -32,14 +37,14 @@ func (s *Store) trusted(program string) error {
 		switch {
 		case !ok:
 			return errors.New("the file system has no owners")
-		case stat.Uid != 0 && int(stat.Uid) != s.owner:
+		case stat.Uid != 0 && int(stat.Uid) != owner:
 			return inPlace("%s belongs to the user %s, and not to root: install codex as root "+
 				"(`npm install -g @openai/codex`), or chown it", at, userName(stat.Uid))
 		case info.Mode()&0o002 != 0 && info.Mode()&fs.ModeSticky == 0:
 			return inPlace("all users may write to %s: chmod o-w it", at)
-		case info.Mode()&0o020 != 0 && !trustedGroup(stat.Gid) && s.owner == 0:
+		case info.Mode()&0o020 != 0 && !trustedGroup(stat.Gid) && owner == 0:
 			return inPlace("the group %s may write to %s: chmod g-w it", groupName(stat.Gid), at)
-		case info.Mode()&0o001 == 0 && s.owner == 0:
+		case info.Mode()&0o001 == 0 && owner == 0:
 			return inPlace("only some users may use %s: chmod o+rx it", at)
 		}
 		if at == filepath.Dir(at) {
@@ -67,28 +72,28 @@ func groupName(gid uint32) string {
 }
 
 // mounted is the reason against a copy in the mounts of the program and of the store.
-func (s *Store) mounted(program string) error {
+func mounted(program, dir string) error {
 	var source, store unix.Statfs_t
-	if err := errors.Join(unix.Statfs(program, &source), unix.Statfs(s.Dir, &store)); err != nil {
+	if err := errors.Join(unix.Statfs(program, &source), unix.Statfs(dir, &store)); err != nil {
 		return err
 	}
 	switch {
 	case source.Flags&unix.ST_RDONLY != 0:
-		return inPlace("%s is on a read-only file system: nothing replaces it there", program)
+		return &InPlaceError{program + " is on a read-only file system: nothing replaces it there", true}
 	case store.Flags&unix.ST_NOEXEC != 0:
-		return inPlace("the file system of %s is mounted noexec: mount it without", s.Dir)
+		return inPlace("the file system of %s is mounted noexec: mount it without", dir)
 	}
 	return nil
 }
 
 // ours is the fault of a file or directory of the store that others than its owner may have changed.
-func (s *Store) ours(path string) error {
+func ours(path string, owner int) error {
 	info, err := os.Lstat(path)
 	if err != nil {
 		return err
 	}
 	stat, ok := info.Sys().(*syscall.Stat_t)
-	if !ok || int(stat.Uid) != s.owner || info.Mode()&0o022 != 0 || info.Mode()&fs.ModeSymlink != 0 {
+	if !ok || int(stat.Uid) != owner || info.Mode()&0o022 != 0 || info.Mode()&fs.ModeSymlink != 0 {
 		return fmt.Errorf("others than root may have changed %s", path)
 	}
 	return nil

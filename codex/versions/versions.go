@@ -2,6 +2,7 @@
 package versions
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -15,6 +16,14 @@ const (
 	// Tested is the newest minor version that the tests have run.
 	Tested = 171
 )
+
+// Range is the tested range: of the versions in it, the tests have run the ends and some between.
+func Range() string { return fmt.Sprintf("0.%d to 0.%d", Oldest, Tested) }
+
+// Place says where a version stands to the tested range.
+func Place(version string) string {
+	return cmp.Or(Standing(version), "within the tested range, "+Range())
+}
 
 // Standing says of a version such as 0.172.0 that it is newer than the tested ones; it is empty of those and of a text
 // that is no version.

@@ -42,7 +42,7 @@ func (h *Home) PrepareRemote(ctx context.Context, r Remote) error {
 	}
 	h.boundTraces()
 	w := r.worker()
-	program, err := findCodex(w, h.SearchPath, npmPrefixes)
+	program, err := h.program(w)
 	if err == nil {
 		inputs := h.inputs(r.Text, program, r.Directory)
 		if !h.fresh(inputs) {
@@ -143,3 +143,6 @@ func (r *Remote) provider(catalogue string) settings {
 func FindCodex(codexPath, searchPath string) (string, error) {
 	return findCodex(&Worker{CodexPath: codexPath}, searchPath, npmPrefixes)
 }
+
+// Installed returns the native program of codex that units find which name none.
+func Installed() (string, error) { return FindCodex("", systemdPath) }
