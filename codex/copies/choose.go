@@ -32,7 +32,7 @@ func (e *MissingError) Error() string {
 // Choose decides which copy a unit runs, and records it for Chosen. An error other than *MissingError says why the unit
 // runs the installed program where it is.
 func (s *Store) Choose(ctx context.Context, start Start) (Copy, error) {
-	if err := s.makeDirs(); err != nil {
+	if err := makeDirs(s); err != nil {
 		return Copy{}, err
 	}
 	c, err := (&chooser{Store: s, start: start}).choose(ctx)
@@ -58,10 +58,7 @@ func (c *chooser) choose(ctx context.Context) (Copy, error) {
 	case c.start.Own:
 		return c.Take(ctx, c.start.Program)
 	}
-	var err error
-	if c.state, err = c.State(); err != nil {
-		return Copy{}, err
-	}
+	c.state, _ = c.State() // an unreadable one is replaced
 	if version := c.start.Policy.Version(); version != "" {
 		return c.exactly(ctx, version)
 	}

@@ -22,7 +22,9 @@ type bed struct {
 
 func newBed(t *testing.T) *bed {
 	dir := t.TempDir()
-	require.NoError(t, os.Chmod(filepath.Dir(dir), 0o755)) //nolint:gosec // of the test
+	for _, at := range []string{dir, filepath.Dir(dir)} {
+		require.NoError(t, os.Chmod(at, 0o755)) //nolint:gosec // of the test
+	}
 	b := &bed{At(filepath.Join(dir, "copies"), filepath.Join(dir, "runs")), t, filepath.Join(dir, "opt")}
 	t.Cleanup(func() { assert.Empty(t, b.leftovers(), "nothing is left half-made") })
 	return b
@@ -46,7 +48,7 @@ func (b *bed) install(version, program string) string {
 	} {
 		path := filepath.Join(b.opt, file)
 		require.NoError(b.t, os.MkdirAll(filepath.Dir(path), 0o755))
-		require.NoError(b.t, os.WriteFile(path, []byte(text), 0o600))
+		require.NoError(b.t, os.WriteFile(path, []byte(text), 0o644)) //nolint:gosec // a package
 	}
 	native := filepath.Join(b.opt, "bin/codex")
 	require.NoError(b.t, os.Chmod(native, 0o755)) //nolint:gosec // a program
@@ -72,15 +74,22 @@ func (b *bed) names() (names []string) {
 func TestTake(t *testing.T) {
 	b := newBed(t)
 	program := b.install("0.171.0", "one")
+	for _, file := range []string{"README", "bin/node", "codex-resources/closed"} {
+		require.NoError(t, os.WriteFile(filepath.Join(b.opt, file), nil, 0o600))
+	}
 	c := b.take(program)
 	assert.Equal(t, "0.171.0-7692c3ad3540", c.Name)
 	assert.Equal(t, filepath.Join(b.Dir, c.Name, "bin/codex"), c.Program)
-	for file, mode := range map[string]fs.FileMode{"": 0o755, "bin/codex": 0o755, "codex-resources/bwrap": 0o644, recordFile: 0o644} {
+	for file, mode := range map[string]fs.FileMode{"": 0o755, "bin/codex": 0o755, "codex-resources/bwrap": 0o644, "codex-resources/closed": 0o600, recordFile: 0o644} {
 		info, err := os.Stat(filepath.Join(b.Dir, c.Name, file))
 		require.NoError(t, err)
 		assert.Equal(t, mode, info.Mode().Perm(), file)
 	}
 	require.NoError(t, c.Check())
+	for _, file := range []string{"README", "bin/node"} {
+		_, err := os.Stat(filepath.Join(b.Dir, c.Name, file))
+		assert.ErrorIs(t, err, fs.ErrNotExist, "what is not of codex")
+	}
 
 	assert.Equal(t, c, b.take(program), "the same one, without reading it")
 	again := b.take(b.install("0.171.0", "one"))

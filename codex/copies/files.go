@@ -19,7 +19,7 @@ const (
 )
 
 // makeDirs makes the directories, which all users may read. The package makes them, too.
-func (s *Store) makeDirs() error {
+func makeDirs(s *Store) error {
 	for _, dir := range []string{s.Dir, s.Runs} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return err

@@ -72,7 +72,7 @@ func (s *Store) State() (State, error) {
 
 // Change changes the state while no other process does. An unreadable state is replaced.
 func (s *Store) Change(ctx context.Context, change func(*State) error) error {
-	if err := s.makeDirs(); err != nil {
+	if err := makeDirs(s); err != nil {
 		return err
 	}
 	unlock, err := s.lock(ctx)

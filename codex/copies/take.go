@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -33,7 +34,7 @@ func (s *Store) Take(ctx context.Context, program string) (Copy, error) {
 	if err != nil {
 		return Copy{}, err
 	}
-	if err := s.makeDirs(); err != nil {
+	if err := makeDirs(s); err != nil {
 		return Copy{}, err
 	}
 	if err := errors.Join(mounted(program, s.Dir), trusted(program, s.owner)); err != nil {
@@ -139,43 +140,49 @@ func versionOf(ctx context.Context, dir, program string, ask func(context.Contex
 	return unknown
 }
 
-// copyCodex copies the program to bin/codex in dir, and with it the resources of a package of npm.
+// copyCodex copies the program to bin/codex in dir, and with it the resources of a package of npm: what begins with
+// "codex" beside it and above. The package may lie in a directory with other programs.
 func copyCodex(ctx context.Context, program, dir string) error {
-	root := filepath.Dir(filepath.Dir(program))
-	if _, err := os.Stat(filepath.Join(root, packageFile)); err == nil && filepath.Base(program) == "codex" &&
-		filepath.Base(filepath.Dir(program)) == "bin" {
-		return copyTree(ctx, root, dir)
-	}
 	bin := filepath.Join(dir, "bin")
 	if err := errors.Join(os.Mkdir(bin, 0o755), os.Chmod(bin, 0o755)); err != nil { //nolint:gosec // all users read it
 		return err
 	}
-	return errors.Join(copyFile(ctx, program, filepath.Join(bin, "codex"), 0o755), syncDir(bin))
+	above := filepath.Dir(filepath.Dir(program))
+	_, err := os.Stat(filepath.Join(above, packageFile))
+	if err != nil || filepath.Base(program) != "codex" || filepath.Base(filepath.Dir(program)) != "bin" {
+		return errors.Join(copyTree(ctx, program, filepath.Join(bin, "codex")), syncDir(bin))
+	}
+	for _, pattern := range []string{"codex*", "bin/codex*"} {
+		parts, err := filepath.Glob(filepath.Join(above, pattern))
+		for _, part := range parts {
+			err = errors.Join(err, copyTree(ctx, part, filepath.Join(dir, strings.TrimPrefix(part, above))))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return syncDir(bin)
 }
 
-// copyTree copies the files and directories below root. Nothing else belongs to a package.
-func copyTree(ctx context.Context, root, dir string) error {
-	return filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
-		if err = errors.Join(err, ctx.Err()); err != nil {
+// copyTree copies a file, or a directory with all that is in it. What only some users may read stays so.
+func copyTree(ctx context.Context, from, to string) error {
+	return filepath.WalkDir(from, func(path string, entry fs.DirEntry, err error) error {
+		if err = errors.Join(err, context.Cause(ctx)); err != nil {
 			return err
 		}
-		rel, err := filepath.Rel(root, path)
-		if err != nil || rel == "." {
-			return err
-		}
-		to := filepath.Join(dir, rel)
 		info, err := entry.Info()
-		switch {
-		case err != nil:
+		if err != nil {
 			return err
-		case info.IsDir():
-			return errors.Join(os.Mkdir(to, 0o755), os.Chmod(to, 0o755)) //nolint:gosec // all users read it
-		case !info.Mode().IsRegular():
-			return fmt.Errorf("%s is neither a file nor a directory", path)
-		case info.Mode()&0o100 != 0:
-			return copyFile(ctx, path, to, 0o755)
 		}
-		return copyFile(ctx, path, to, 0o644)
+		to := to + strings.TrimPrefix(path, from)
+		mode := info.Mode().Perm() &^ 0o022
+		switch {
+		case info.IsDir():
+			return errors.Join(os.Mkdir(to, 0o700), os.Chmod(to, mode))
+		case info.Mode().IsRegular():
+			return copyFile(ctx, path, to, mode)
+		}
+		return fmt.Errorf("%s is neither a file nor a directory", path)
 	})
 }
 

@@ -44,7 +44,7 @@ func trusted(program string, owner int) error {
 			return inPlace("all users may write to %s: chmod o-w it", at)
 		case info.Mode()&0o020 != 0 && !trustedGroup(stat.Gid) && owner == 0:
 			return inPlace("the group %s may write to %s: chmod g-w it", groupName(stat.Gid), at)
-		case info.Mode()&0o001 == 0 && owner == 0:
+		case info.Mode()&0o001 == 0, at == program && info.Mode()&0o004 == 0:
 			return inPlace("only some users may use %s: chmod o+rx it", at)
 		}
 		if at == filepath.Dir(at) {

@@ -47,8 +47,10 @@ func Wait(ctx context.Context, name string, policy prepare.Policy, stderr io.Wri
 	}
 	logger := slog.New(journal.NewHandler(journal.Proxy, stderr, slog.LevelInfo))
 	choose := func(ctx context.Context, n *notify.Notifier) {
-		if s, err := remoteconfig.Load(filepath.Join(paths.RemoteSettings, name+".toml")); err == nil { // else remote-exec reports it
-			(&prepare.Choice{Unit: units.Remote(name), CodexPath: s.CodexPath, Policy: policy, Notifier: n, Stderr: stderr}).Make(ctx)
+		s, err := remoteconfig.Load(filepath.Join(paths.RemoteSettings, name+".toml"))
+		if err == nil { // else remote-exec reports it
+			(&prepare.Choice{Unit: units.Remote(name), CodexPath: s.CodexPath, Policy: policy, Notifier: n,
+				Stderr: stderr}).Make(ctx)
 		}
 	}
 	return restartdelay.AwaitOf(ctx, units.Remote(name), logger, choose, func() error { return nil }) // nothing else runs then

@@ -27,6 +27,9 @@ type bed struct {
 
 func newBed(t *testing.T) *bed {
 	dir := t.TempDir()
+	for _, at := range []string{dir, filepath.Dir(dir)} {
+		require.NoError(t, os.Chmod(at, 0o755)) //nolint:gosec // of the test
+	}
 	b := &bed{t: t, out: &bytes.Buffer{}}
 	b.Orders = &Orders{Store: copies.At(filepath.Join(dir, "copies"), filepath.Join(dir, "runs")), Policy: copies.Follow,
 		Program: filepath.Join(dir, "npm/bin/codex"), Out: b.out}

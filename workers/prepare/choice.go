@@ -25,6 +25,7 @@ type Policy func() (copies.Policy, error)
 type Choice struct {
 	Unit      string
 	CodexPath string // of the unit's settings
+	None      bool   // the unit runs no codex
 	Policy    Policy
 	Notifier  *notify.Notifier
 	Stderr    io.Writer
@@ -59,11 +60,16 @@ func (c *Choice) choose(ctx context.Context) {
 	// A missing program is a fault for the next step, if there is no copy of one.
 	start.Program, _ = codexhome.FindCodex(c.CodexPath, os.Getenv("PATH"))
 	start.Own = start.Program != installed && (c.CodexPath != "" || start.Program != "")
+	if c.None {
+		start = copies.Start{Unit: c.Unit, Own: true}
+	}
 	store := Store()
-	_, err = store.Choose(ctx, start)
+	chosen, err := store.Choose(ctx, start)
 	var missing *copies.MissingError
 	var place *copies.InPlaceError
 	switch {
+	case chosen.Name != "" && err != nil:
+		c.note(fmt.Sprintf("the choice of codex is not recorded: %v", err))
 	case err == nil, errors.As(err, &missing), errors.As(err, &place) && place.Steady:
 	default:
 		c.note(fmt.Sprintf("codex has no copy, and an installation changes it while it runs: %v", err))

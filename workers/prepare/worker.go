@@ -29,9 +29,9 @@ func Wait(ctx context.Context, name string, policy Policy, stderr io.Writer) err
 	}
 	logger := slog.New(journal.NewHandler(journal.Proxy, stderr, slog.LevelInfo))
 	choose := func(ctx context.Context, n *notify.Notifier) {
-		w, err := codexhome.Load(workerFile(name))
-		if err == nil && w.Mode != codexhome.Demo { // a fault is reported by worker-prepare
-			(&Choice{Unit: units.Worker(name), CodexPath: w.CodexPath, Policy: policy, Notifier: n, Stderr: stderr}).Make(ctx)
+		if w, err := codexhome.Load(workerFile(name)); err == nil { // else worker-prepare reports it
+			(&Choice{Unit: units.Worker(name), CodexPath: w.CodexPath, None: w.Mode == codexhome.Demo, Policy: policy,
+				Notifier: n, Stderr: stderr}).Make(ctx)
 		}
 	}
 	return restartdelay.AwaitOf(ctx, units.Worker(name), logger, choose, func() error { return markStopped(runtimeDir()) })
