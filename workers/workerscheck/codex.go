@@ -60,13 +60,12 @@ func (r *room) codex(ctx context.Context) []checkup.Finding {
 		about := []string{"codex " + version, "native", c.Path(), versions.Place(version)}
 		return checkup.Passed(w.Subject(), strings.Join(about, ", "))
 	})
-	return append(found, r.copies()...)
+	return append(found, judgeCopies(r.Copies())...)
 }
 
-// copies checks the copy of codex that starts take, and reports an installed codex that waits.
-func (r *room) copies() (found []checkup.Finding) {
+// judgeCopies checks the copy of codex that starts take, and reports an installed codex that waits.
+func judgeCopies(report copies.Report) (found []checkup.Finding) {
 	const subject = "copies"
-	report := r.Copies()
 	if report.Fault != nil {
 		found = append(found, checkup.Failure(subject, report.Fault.Error(),
 			"the next start makes the copy anew: systemctl restart 'codex-worker@*.service'"))
