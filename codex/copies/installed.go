@@ -9,10 +9,10 @@ import (
 
 // Installed is what is known of the program that is installed.
 type Installed struct {
-	Program string
-	Version string // unknown, if no file says so
-	Copy    string // the name of its copy, which may be gone; empty: it has none yet
-	Held    *Held  // nil: it is not held back
+	Program string `json:"program"`
+	Version string `json:"version"`        // "unknown" if no file says so
+	Copy    string `json:"copy,omitempty"` // the name of its copy, which may be gone; empty: it has none yet
+	Held    *Held  `json:"held,omitempty"` // nil: it is not held back
 }
 
 // Installed looks a native program up, without reading or running it.

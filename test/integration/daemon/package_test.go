@@ -60,7 +60,9 @@ func live(b *bed.Bed, p bed.Packager) {
 	const third = "codex-worker@third.service"
 	b.MustRun(t, "sh", "-ec", "cp "+bed.WorkerFile+" /etc/codex-proxy/workers/third.toml; systemctl enable "+
 		third) // as accounts add does
+	b.MustRun(t, "sh", "-ec", "mkdir -p /var/lib/codex-copies/0.1.0-0123456789ab/bin; echo {} >/var/lib/codex-copies/state.json")
 	p.Remove(b)
+	b.MustRun(t, "sh", "-c", "! ls -d /var/lib/codex-copies/*/ && ! ls -d /run/codex-copies")
 	assertGone(b)
 	assert.Empty(t, b.MustRun(t, "systemctl", "list-units", "--no-legend", "codex*"), "what a removal leaves")
 	assertSecret(b, key)

@@ -15,7 +15,7 @@ import (
 // npm is the directory of a codex that is installed in the machine, as npm has it.
 const npm = "/usr/local/lib/npm"
 
-// copiesBed has an installed codex, which the worker and the remote build run.
+// copiesBed has an installed codex, which the worker and the remote build run, with tools.
 type copiesBed struct {
 	*bed.Bed
 	remote bed.Remote
@@ -23,7 +23,7 @@ type copiesBed struct {
 
 func newCopiesBed(t *testing.T, suite string) *copiesBed {
 	inPath := strings.NewReplacer("codex_path = \""+bed.CodexDir+"/bin/codex\"\n", "")
-	b := &copiesBed{Bed: bed.New(t, suite, inPath.Replace(bed.RealWorker), bed.Patient)}
+	b := &copiesBed{Bed: bed.New(t, suite, inPath.Replace(bed.NativeWorker()), bed.Patient)}
 	b.MustRun(t, "sh", "-ec", `cp -r `+bed.CodexDir+`/codex-package.json `+bed.CodexDir+`/codex-path `+bed.CodexDir+`/codex-resources /root/
 		mkdir -p `+npm+`/bin; cp `+bed.CodexDir+`/bin/codex `+npm+`/bin/codex; cp -r /root/codex-* `+npm+`/
 		ln -s `+npm+`/bin/codex /usr/local/bin/codex`)
@@ -102,6 +102,8 @@ func (b *copiesBed) assertClosed(program string) {
 	for place, as := range places(inside) {
 		users["the worker "+place] = as
 	}
+	uid := bed.UID(b.Bed, b.remote.Unit)
+	users["the remote"] = []string{"setpriv", "--reuid=" + uid, "--regid=" + uid, "--groups=" + gid(b.Bed, "codex-remote"), "--"}
 	for _, user := range []string{"codex-proxy", "codex-worker", "nobody"} {
 		users[user] = []string{"runuser", "-u", user, "--"}
 	}
