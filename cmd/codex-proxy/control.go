@@ -38,7 +38,7 @@ func statusCommand() *cobra.Command {
 		Long: `
 Shows whether the service is ready, and each worker: its unit and state, whether
 it takes turns and why, restarts, the next start, turns in flight, its last exit;
-and what holds while there is no API key.
+which codex runs; and what holds while there is no API key.
 It succeeds whether the service is ready or not.`,
 	}
 	flags := c.Flags()
@@ -49,7 +49,7 @@ It succeeds whether the service is ready or not.`,
 		out := c.OutOrStdout()
 		view := status.View{
 			Client: control.NewClient(socket()), Out: out, JSON: *asJSON,
-			Terminal: cli.IsTerminal(out), Keyless: apikeys.Keyless,
+			Terminal: cli.IsTerminal(out), Keyless: apikeys.Keyless, Codex: codexNotes,
 		}
 		if *watch {
 			return view.Watch(c.Context())

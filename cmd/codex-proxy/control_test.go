@@ -203,7 +203,7 @@ func TestWatchOnATerminal(t *testing.T) {
 	s.worker(t, &appservertest.Server{})
 	s.note(t, "READY=1")
 	pages := make(screen, 1000)
-	v := status.View{Client: control.NewClient(socket), Out: pages, Terminal: true, Keyless: apikeys.Keyless}
+	v := status.View{Codex: func() []string { return nil }, Client: control.NewClient(socket), Out: pages, Terminal: true, Keyless: apikeys.Keyless}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- v.Watch(ctx) }()

@@ -29,13 +29,13 @@ func commands() []cli.Group {
 	return []cli.Group{
 		{Title: "Commands for people", Commands: []*cobra.Command{
 			statusCommand(), drainCommand(), undrainCommand(), accountsCommand(), doctorCommand(), configCommand(),
-			keysCommand(), usageCommand(), dependenciesCommand(), remotesCommand(), attachCommand(),
+			codexCommand(), keysCommand(), usageCommand(), dependenciesCommand(), remotesCommand(), attachCommand(),
 			reloadCommand(),
 		}},
 		{Title: "Commands for systemd units", Commands: []*cobra.Command{
 			serveCommand(), workerWaitCommand(), workerPrepareCommand(), generateUnitsCommand(),
 			dependencyBoundCommand(), dependencyPrepareCommand(), remoteWaitCommand(), remoteExecCommand(),
-			remoteNotifyCommand(), fetchCommand(), fetchPrepareCommand(),
+			remoteNotifyCommand(), canaryCommand(), canaryEndCommand(), copiesCommand(), fetchCommand(), fetchPrepareCommand(),
 			sendTracesCommand(), tracesPrepareCommand(), launchCommand(), notifyExecCommand(),
 			lockExecCommand(), appServerCommand(),
 		}},

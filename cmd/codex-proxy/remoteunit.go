@@ -24,13 +24,13 @@ import (
 func remoteWaitCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "remote-wait NAME",
-		Short: "wait for the rest of a remote's restart delay (codex-remote@.service)",
+		Short: "wait for the rest of a remote's restart delay, and choose its codex (codex-remote@.service)",
 		Long: `
 Waits, where systemd has no growing restart delays (before 254), for what is left of
-the delay, as worker-wait does. It is ExecStartPre of
+the delay, and chooses the copy of codex, as worker-wait does. It is ExecStartPre of
 codex-remote@NAME.service, and runs as root.`,
 		RunE: func(c *cobra.Command, args []string) error {
-			return remoteexec.Wait(c.Context(), args[0], c.ErrOrStderr())
+			return remoteexec.Wait(c.Context(), args[0], codexPolicy, c.ErrOrStderr())
 		},
 	}
 }

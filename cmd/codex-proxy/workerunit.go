@@ -35,14 +35,16 @@ CONFIGURATION_DIRECTORY.`,
 
 func workerWaitCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "worker-wait NAME", Short: "wait for a worker's restart delay (codex-worker@.service)",
+		Use: "worker-wait NAME", Short: "wait for a worker's restart delay, and choose its codex (codex-worker@.service)",
 		Long: `
 Waits, where systemd has no growing restart delays (before 254), for what is left of
-the delay that RestartSteps= and RestartMaxDelaySec= ask for. Elsewhere it ends at
-once. It is the first ExecStartPre of codex-worker@NAME.service, and runs as root:
-dbus-daemon refuses the worker's user, which is in no file of users.`,
+the delay that RestartSteps= and RestartMaxDelaySec= ask for. Then it chooses the copy
+of codex that the worker runs, as codex in config.toml says, and makes a missing one.
+It is the first ExecStartPre of codex-worker@NAME.service, and runs as root: root
+alone writes to the copies, and dbus-daemon refuses the worker's user, which is in no
+file of users.`,
 		RunE: func(c *cobra.Command, args []string) error {
-			return prepare.Wait(c.Context(), args[0], c.ErrOrStderr())
+			return prepare.Wait(c.Context(), args[0], codexPolicy, c.ErrOrStderr())
 		},
 	}
 }

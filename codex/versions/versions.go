@@ -2,6 +2,7 @@
 package versions
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -40,15 +41,34 @@ func Before(version string, n int) bool {
 	return ok && m < n
 }
 
+// Range is the tested range: of the versions in it, the tests have run the ends and some between.
+func Range() string { return fmt.Sprintf("0.%d to 0.%d", Oldest, Tested) }
+
+// Place says where a version stands to the tested range.
+func Place(version string) string {
+	return cmp.Or(Standing(version), "within the tested range, "+Range())
+}
+
 // Standing says of a version such as 0.172.0 that it is newer than the tested ones; it is empty of those and of a text
 // that is no version.
 func Standing(version string) string {
-	major, rest, _ := strings.Cut(version, ".")
-	minor, _, _ := strings.Cut(rest, ".")
-	ma, err := strconv.Atoi(major)
-	mi, err2 := strconv.Atoi(minor)
-	if err != nil || err2 != nil || ma == 0 && mi <= Tested {
+	major, minor, ok := parse(version)
+	if !ok || major == 0 && minor <= Tested {
 		return ""
 	}
 	return fmt.Sprintf("newer than 0.%d, the newest that this release was tested with", Tested)
+}
+
+// Older reports whether a version is older than that minor one.
+func Older(version string, than int) bool {
+	major, minor, ok := parse(version)
+	return ok && major == 0 && minor < than
+}
+
+func parse(version string) (major, minor int, ok bool) {
+	first, rest, _ := strings.Cut(version, ".")
+	second, _, _ := strings.Cut(rest, ".")
+	major, err := strconv.Atoi(first)
+	minor, err2 := strconv.Atoi(second)
+	return major, minor, err == nil && err2 == nil
 }

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"codex-proxy/codex/copies"
 	"codex-proxy/internal/paths"
 	"codex-proxy/internal/strict"
 	"codex-proxy/proxy/auth"
@@ -37,6 +38,7 @@ type Config struct {
 	Workers            []string // instance names, at least one
 	SocketDir          string
 	ControlSocket      string // path; empty: none
+	Codex              copies.Policy
 	Keys               *auth.Keys
 	KeyFile            string // the source of Keys; empty: the unit's credential
 	Summary            string // reasoning.summary of requests that name none
@@ -86,6 +88,7 @@ type raw struct {
 	Workers            []string    `toml:"workers"`
 	SocketDir          string      `toml:"socket_dir"`
 	ControlSocket      string      `toml:"control_socket"`
+	Codex              string      `toml:"codex"`
 	APIKeys            string      `toml:"api_keys"`
 	CORSOrigins        []string    `toml:"cors_origins"`
 	UsageRetention     days        `toml:"usage_retention"`
@@ -121,7 +124,7 @@ type raw struct {
 
 func defaults() raw {
 	return raw{
-		Listen: "127.0.0.1:8787", SocketDir: paths.WorkerSockets,
+		Listen: "127.0.0.1:8787", SocketDir: paths.WorkerSockets, Codex: string(copies.Follow),
 		BodyLimit: 16 << 20, UnknownParameters: auth.Refuse, ChatTakesResponses: true, RequestMemory: 256 << 20,
 		MaxInflight: 64,
 		QueueLimit:  10000, QueueTimeout: duration{5 * time.Minute}, ReadyTimeout: duration{10 * time.Second},
@@ -171,7 +174,7 @@ func override(r *raw, set string) error {
 
 func (r raw) validate(dir string) (*Config, error) {
 	for _, check := range []func() error{r.checkNumbers, r.checkDurations, r.checkListen, r.checkOrigins,
-		r.checkRequires} {
+		r.checkRequires, r.checkCodex} {
 		if err := check(); err != nil {
 			return nil, err
 		}
@@ -210,6 +213,7 @@ func (r raw) validate(dir string) (*Config, error) {
 	}
 	return &Config{
 		Listen: r.Listen, Workers: workers, SocketDir: r.SocketDir, ControlSocket: r.controlSocket(), Keys: keys,
+		Codex:     copies.Policy(r.Codex),
 		BodyLimit: r.BodyLimit, IgnoreUnknown: r.UnknownParameters == auth.Ignore,
 		ChatTakesResponses: r.ChatTakesResponses, RequestMemory: r.RequestMemory, MaxInflight: r.MaxInflight,
 		QueueLimit: r.QueueLimit, QueueTimeout: r.QueueTimeout.Duration, ReadyTimeout: r.ReadyTimeout.Duration,
@@ -261,6 +265,13 @@ func (r raw) checkNumbers() error {
 			"reads; or empty for none", r.Textfile)
 	case !filepath.IsAbs(r.SocketDir):
 		return fmt.Errorf("socket_dir = %q: must be an absolute path", r.SocketDir)
+	}
+	return nil
+}
+
+func (r raw) checkCodex() error {
+	if _, err := copies.ParsePolicy(r.Codex); err != nil {
+		return fmt.Errorf("codex = %w", err)
 	}
 	return nil
 }

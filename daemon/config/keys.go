@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"codex-proxy/codex/copies"
 	"codex-proxy/internal/paths"
 	"codex-proxy/proxy/auth"
 	"codex-proxy/workers/accounts"
@@ -27,6 +28,7 @@ type Places struct {
 	Pages         Pages
 	Workers       []string        // nil: none is configured, or they cannot be listed
 	Policy        accounts.Policy // off if the settings have a fault
+	Codex         copies.Policy   // copies.Pinned if the setting has a fault
 }
 
 // Socket returns the path of the control socket on which the daemon listens.
@@ -37,10 +39,14 @@ func (p Places) Socket() string { return paths.FindControlSocket("/", p.ControlS
 func LoadPlaces(path string) (Places, error) {
 	r, err := load(path, nil)
 	if errors.Is(err, fs.ErrNotExist) {
-		err = nil
+		r.Codex, err = string(copies.Follow), nil
+	}
+	codex, fault := copies.ParsePolicy(r.Codex)
+	if fault != nil {
+		codex = copies.Pinned
 	}
 	places := Places{
-		KeyFile: r.APIKeys, ControlSocket: r.ControlSocket, Pages: r.pages,
+		KeyFile: r.APIKeys, ControlSocket: r.ControlSocket, Pages: r.pages, Codex: codex,
 		Policy: accounts.Policy{Rotation: accounts.Off},
 	}
 	dir := filepath.Join(filepath.Dir(path), "workers")

@@ -19,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"codex-proxy/codex/appserver"
+	"codex-proxy/codex/copies"
 	"codex-proxy/dependencies/dependenciescheck"
 	"codex-proxy/dependencies/dependencyconfig"
 	"codex-proxy/internal/checkup"
@@ -97,6 +98,7 @@ type bed struct {
 	codexErr error
 	inside   appserver.CommandResult // of a command in the worker
 	askErr   error                   // the worker's codex cannot be asked
+	copies   copies.Report
 	clock    survey.Clock
 	clockErr error
 	known    []accounts.Account
@@ -134,7 +136,7 @@ func newBed(t *testing.T) *bed {
 	b.host = Host{
 		Machine: survey.Machine{Root: root, IsRoot: true, Systemd: b, Account: b.account,
 			Clock: func() (survey.Clock, error) { return b.clock, b.clockErr }},
-		Workers: workerscheck.Host{Codex: b.findCodex, Command: b.command,
+		Workers: workerscheck.Host{Codex: b.findCodex, Command: b.command, Copies: func() copies.Report { return b.copies },
 			Accounts: func(context.Context, string) ([]accounts.Account, error) { return b.known, b.knownErr }},
 		Dependencies: dependenciescheck.Host{
 			Probe:  func(_ context.Context, p dependencyconfig.Probe) (string, error) { return p.Check, b.probeErr },
@@ -205,8 +207,9 @@ func (b *bed) start() {
 	}
 	b.units = map[string]*units.Description{
 		targetUnit: unit(targetUnit), socketUnit: unit(socketUnit), proxyUnit: unit(proxyUnit),
-		fetchSocket: unit(fetchSocket),
-		defaultUnit: unit(defaultUnit), units.WorkerSocket("default"): unit(units.WorkerSocket("default")),
+		fetchSocket:            unit(fetchSocket),
+		paths.CopiesSocketUnit: unit(paths.CopiesSocketUnit),
+		defaultUnit:            unit(defaultUnit), units.WorkerSocket("default"): unit(units.WorkerSocket("default")),
 	}
 	b.units[targetUnit].FileState = "enabled"
 	b.units[socketUnit].Listen = []string{"127.0.0.1:8787"}
@@ -369,7 +372,7 @@ func (b *bed) get(_ context.Context, url string) (int, []byte, error) {
 	return g.status, body, g.err
 }
 
-func (b *bed) findCodex(_ *codexhome.Worker, _ []string, as reach.Account) (workerscheck.Codex, error) {
+func (b *bed) findCodex(_ string, _ *codexhome.Worker, _ []string, as reach.Account) (workerscheck.Codex, error) {
 	if as.UID != b.accounts[workerUser].UID {
 		return nil, fmt.Errorf("codex is to run as %d", as.UID)
 	}

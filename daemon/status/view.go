@@ -28,6 +28,8 @@ type View struct {
 	JSON   bool // the report as the daemon sends it, one line
 	// Terminal redraws one page in Watch.
 	Terminal bool
+	// Codex returns sentences on the codex of the machine.
+	Codex func() []string
 	// Keyless returns a sentence for missing keys.
 	Keyless func(control.Keys) string
 }
@@ -47,6 +49,7 @@ func (v View) show(ctx context.Context, report probes.Report, raw []byte) error 
 		page.Write(append(bytes.TrimSpace(raw), '\n'))
 	} else {
 		writeTable(&page, report, time.Now())
+		writeCodex(&page, report.Workers, v.Codex())
 		if keys, err := v.Client.Keys(ctx); err == nil && keys.Count == 0 {
 			fmt.Fprintf(&page, "\n%s\n", v.Keyless(keys))
 		}

@@ -11,8 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"codex-proxy/codex/appserver"
+	"codex-proxy/codex/copies"
 	"codex-proxy/codex/handshake"
 	"codex-proxy/codex/probe"
+	"codex-proxy/daemon/config"
 	"codex-proxy/daemon/doctor"
 	"codex-proxy/dependencies/dependenciescheck"
 	"codex-proxy/dependencies/dependencyconfig"
@@ -23,6 +25,7 @@ import (
 	"codex-proxy/units"
 	"codex-proxy/units/survey"
 	"codex-proxy/workers/accounts"
+	"codex-proxy/workers/codexcli"
 	"codex-proxy/workers/codexhome"
 	"codex-proxy/workers/control"
 	"codex-proxy/workers/workerscheck"
@@ -36,11 +39,20 @@ func New(version string) doctor.Host {
 		Machine: survey.Machine{Root: "/", IsRoot: os.Geteuid() == 0, Systemd: units.NewManager(),
 			Account: reach.Lookup,
 			Clock:   clock},
-		Workers:      workerscheck.Host{Codex: codexOf, Command: h.runInWorker, Accounts: askAccounts},
+		Workers:      workerscheck.Host{Codex: codexOf, Copies: copiesHere, Command: h.runInWorker, Accounts: askAccounts},
 		Dependencies: dependenciescheck.Host{Probe: h.probe, Faults: dependenciescheck.Faults},
 		RemoteFaults: remotescheck.Faults,
 		Control:      paths.ControlSocket, Status: askStatus, Keys: askKeys, Get: get, Free: free,
 	}
+}
+
+func copiesHere() copies.Report {
+	places, _ := config.LoadPlaces(config.DefaultPath) // a fault: another check reports it
+	r := codexcli.Here(places.Codex).Report()
+	if c, ok := r.Current(); ok && r.Fault == nil {
+		r.Fault = c.Check()
+	}
+	return r
 }
 
 func askKeys(ctx context.Context, socket string) (control.Keys, error) {
@@ -78,8 +90,12 @@ func get(ctx context.Context, url string) (status int, body []byte, err error) {
 	return res.StatusCode, body, err
 }
 
-func codexOf(w *codexhome.Worker, env []string, as reach.Account) (workerscheck.Codex, error) {
-	return w.Program(env, codexhome.Account{UID: as.UID, GID: as.GID})
+func codexOf(unit string, w *codexhome.Worker, env []string, as reach.Account) (workerscheck.Codex, error) {
+	c, _, err := copies.Open().Chosen(unit)
+	if err != nil {
+		return nil, err
+	}
+	return w.Program(c.Program, env, codexhome.Account{UID: as.UID, GID: as.GID})
 }
 
 // host is this machine.

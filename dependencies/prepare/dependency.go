@@ -37,7 +37,7 @@ func Dependency(ctx context.Context, name string, stderr io.Writer) error {
 	}
 	logger := slog.New(journal.NewHandler(journal.Proxy, stderr, slog.LevelInfo))
 	stopped := false
-	err := restartdelay.AwaitOf(ctx, units.Dependency(name), logger, func() error {
+	err := restartdelay.AwaitOf(ctx, units.Dependency(name), logger, nil, func() error {
 		stopped = true
 		return refusal.Write(refused, "the unit is being stopped")
 	})

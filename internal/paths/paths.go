@@ -33,6 +33,8 @@ const (
 	// accounts. It is alone in its directory, which the namespaces of a remote hides.
 	LoginsSocket = LoginsDir + "/socket"
 	LoginsDir    = "/run/codex-logins"
+	// CopiesSocket is ListenStream= of codex-copies.socket.
+	CopiesSocket = WorkerSockets + "/copies.socket"
 	// RemoteSockets holds ListenStream= of codex-remote@.socket.
 	RemoteSockets = "/run/codex-remote"
 )
@@ -63,6 +65,10 @@ const (
 	// DependencyBound has a file for each dependency that is down, with the bound units that
 	// start with it again.
 	DependencyBound = "/run/codex-dependency-bound"
+	// CodexCopies has the copies of codex that units run, for all users to read, and CodexRuns the copy of each unit.
+	// Root alone writes there.
+	CodexCopies = "/var/lib/codex-copies"
+	CodexRuns   = "/run/codex-copies"
 	// Textfile is in the directory that Debian's node exporter reads.
 	Textfile = "/var/lib/prometheus/node-exporter/codex-proxy.prom"
 )
@@ -74,6 +80,7 @@ const (
 	FetchSocketUnit  = "codex-proxy-fetch.socket"
 	TracesSocketUnit = "codex-proxy-traces.socket"
 	LoginsSocketUnit = "codex-proxy-logins.socket"
+	CopiesSocketUnit = "codex-copies.socket"
 	TargetUnit       = "codex.target"
 )
 
@@ -105,6 +112,7 @@ const (
 	ControlSocketName = "control" // no unit has one: without it the daemon opens its own
 	LoginsSocketName  = "logins"
 	RemoteSocketName  = "remote"
+	CopiesSocketName  = "copies"
 )
 
 // RemoteSocket is the socket on which people attach to the remote called name.

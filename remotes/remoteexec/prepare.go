@@ -17,7 +17,9 @@ import (
 
 	"codex-proxy/internal/cli"
 	"codex-proxy/internal/journal"
+	"codex-proxy/internal/paths"
 	"codex-proxy/internal/strict"
+	"codex-proxy/notify"
 	"codex-proxy/remotes/remoteconfig"
 	"codex-proxy/units"
 	"codex-proxy/units/restartdelay"
@@ -38,13 +40,20 @@ const (
 	managerDir = "keeper"
 )
 
-// Wait is `codex-proxy remote-wait`: it waits for the rest of the remote's restart delay.
-func Wait(ctx context.Context, name string, stderr io.Writer) error {
+// Wait is `codex-proxy remote-wait`: it waits for the rest of the remote's restart delay, and chooses the copy of codex.
+func Wait(ctx context.Context, name string, policy prepare.Policy, stderr io.Writer) error {
 	if err := units.ValidRemoteName(name); err != nil {
 		return cli.Exit(cli.Usage, err)
 	}
 	logger := slog.New(journal.NewHandler(journal.Proxy, stderr, slog.LevelInfo))
-	return restartdelay.AwaitOf(ctx, units.Remote(name), logger, func() error { return nil }) // nothing else runs then
+	choose := func(ctx context.Context, n *notify.Notifier) {
+		s, err := remoteconfig.Load(filepath.Join(paths.RemoteSettings, name+".toml"))
+		if err == nil { // else remote-exec reports it
+			(&prepare.Choice{Unit: units.Remote(name), CodexPath: s.CodexPath, Policy: policy, Notifier: n,
+				Stderr: stderr}).Make(ctx)
+		}
+	}
+	return restartdelay.AwaitOf(ctx, units.Remote(name), logger, choose, func() error { return nil }) // nothing else runs then
 }
 
 // prepared makes the home of the remote of a file, within its unit, and returns its settings. codex checks the
@@ -110,7 +119,10 @@ func prepareRemote(ctx context.Context, s *remoteconfig.Settings, home *codexhom
 			return err
 		}
 	}
-	program, err := codexhome.FindCodex(s.CodexPath, home.SearchPath)
+	program, err := prepare.Chosen(units.Remote(s.Name))
+	if home.Program = program; program == "" && err == nil {
+		program, err = codexhome.FindCodex(s.CodexPath, home.SearchPath)
+	}
 	if err != nil {
 		return err
 	}

@@ -35,6 +35,7 @@ func (u *Unit) proxy(manager *remotes.Manager, reads schema.Requests) *authz.Pro
 	return &authz.Proxy{
 		Remote: u.Name, Version: u.Version, Reads: reads, Logger: u.logger, Viewers: paths.RemoteViewerSocket(u.Name),
 		Network: paths.RemoteNetworkSocket(u.Name), Cgroup: u.Cgroup, Manager: remoteapi.Handler(manager),
+		Renew: remoteapi.RenewPath,
 		Attached: func(s authz.Session) {
 			attached.Store(s.ID, manager.Attach(remotes.Client{User: s.User(), Viewer: s.Role == authz.Viewer}))
 		},

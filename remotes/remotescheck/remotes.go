@@ -114,7 +114,7 @@ func (r *room) judgeCodex(ctx context.Context, d distant) []checkup.Finding {
 	if err != nil || !r.IsRoot {
 		return nil
 	}
-	c, err := r.Codex(&codexhome.Worker{File: d.file.File, CodexPath: d.file.CodexPath}, nil, account)
+	c, err := r.Codex(d.unit(), &codexhome.Worker{File: d.file.File, CodexPath: d.file.CodexPath}, nil, account)
 	if err != nil {
 		return nil
 	}

@@ -70,13 +70,20 @@ const stopBound = 5 * time.Second
 
 // AwaitOf is Await for a program of ExecStartPre= of the unit. It calls stopped if the unit is stopped meanwhile:
 // systemd runs the next program of a start that is stopped if the one before it has succeeded. The error is then the
-// error of stopped, with the exit status of the program.
-func AwaitOf(ctx context.Context, unit string, logger *slog.Logger, stopped func() error) error {
+// error of stopped, with the exit status of the program. then, if any, is the rest of the program's work: the same
+// signals end its context.
+func AwaitOf(ctx context.Context, unit string, logger *slog.Logger, then func(context.Context, *notify.Notifier),
+	stopped func() error) error {
 	notifier, err := notify.FromEnv(logger)
 	if err != nil {
 		return err
 	}
-	if Await(ctx, notifier, logger) == nil {
+	working, stop := signal.NotifyContext(ctx, stops...)
+	defer stop()
+	if Await(working, notifier, logger) == nil && then != nil {
+		then(working, notifier)
+	}
+	if working.Err() == nil {
 		return nil
 	}
 	status := stoppedStatus(ctx, unit)

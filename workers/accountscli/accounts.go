@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"codex-proxy/codex/copies"
 	"codex-proxy/internal/paths"
 	"codex-proxy/internal/reach"
 	"codex-proxy/units"
@@ -69,7 +70,8 @@ func program(w *codexhome.Worker, unit units.Description) (*codexhome.Program, c
 		return nil, codexhome.Account{}, fmt.Errorf("cannot run codex as %s: %w", paths.WorkerUser, err)
 	}
 	as := codexhome.Account{UID: user.UID, GID: user.GID}
-	p, err := w.Program(unit.Environment, as)
+	c, _, _ := copies.Open().Chosen(unit.Unit) // of a damaged one: none
+	p, err := w.Program(c.Program, unit.Environment, as)
 	return p, as, err
 }
 

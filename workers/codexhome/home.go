@@ -17,7 +17,9 @@ type Home struct {
 	Private     string            // a directory that codex cannot see, for the record of the last run; empty: Dir
 	Credentials string            // the unit's credentials directory; empty: it has none
 	Self        string            // our own executable, which is the demo worker
+	Program     string            // the native codex; empty: search for it
 	SearchPath  string            // the directories to search for codex, as $PATH
+	Strict      bool              // a codex newer than the tested ones has to accept all of our settings
 	Note        func(line string) // called with notes for the operator about a start that succeeds
 }
 
@@ -75,7 +77,7 @@ func (h *Home) prepare(ctx context.Context) (program, workspace string, err erro
 	if workspace, err = h.workspace(w); err != nil || w.Mode == Demo {
 		return h.Self, workspace, err
 	}
-	if program, err = findCodex(w, h.SearchPath, npmPrefixes); err != nil {
+	if program, err = h.program(w); err != nil {
 		return "", "", err
 	}
 	if err = h.certificates(w); err != nil {
@@ -92,6 +94,13 @@ func (h *Home) prepare(ctx context.Context) (program, workspace string, err erro
 		p.noTraces(ctx)
 	}
 	return program, workspace, err
+}
+
+func (h *Home) program(w *Worker) (string, error) {
+	if h.Program != "" {
+		return h.Program, nil
+	}
+	return findCodex(w, h.SearchPath, npmPrefixes)
 }
 
 // noTools makes Runtime/no-tools, if codex starts no programs.

@@ -33,12 +33,15 @@ type Account struct{ UID, GID uint32 }
 // inspectLimit bounds each run of a Program: a check of the doctor runs it twice, and has checkup.Limit for both.
 const inspectLimit = checkup.Limit/2 - time.Second
 
-// Program finds the codex of the worker. env is Environment= of its unit. Each run of it is bounded by 5 s. Errors
-// are Problems.
-func (w *Worker) Program(env []string, as Account) (*Program, error) {
-	path, err := findCodex(w, searchPath(env), npmPrefixes)
-	if err != nil {
-		return nil, err
+// Program finds the codex of the worker, unless it is copied: the copy that its unit runs. env is Environment= of its
+// unit. Each run of it is bounded by 5 s. Errors are Problems.
+func (w *Worker) Program(copied string, env []string, as Account) (*Program, error) {
+	path := copied
+	if copied == "" {
+		var err error
+		if path, err = findCodex(w, searchPath(env), npmPrefixes); err != nil {
+			return nil, err
+		}
 	}
 	for _, dir := range hidden {
 		if strings.HasPrefix(path, dir) {
@@ -63,6 +66,12 @@ func searchPath(env []string) string {
 
 // Path is the native binary.
 func (p *Program) Path() string { return p.path }
+
+// VersionAs is the version of a native codex, run by another user.
+func VersionAs(ctx context.Context, program string, as Account) (string, error) {
+	return codex{path: program, home: "/", dir: "/", limit: inspectLimit,
+		as: &syscall.Credential{Uid: as.UID, Gid: as.GID}}.version(ctx, 0)
+}
 
 // Version is codex's, if this project works with it. It fails if that user may not run it.
 func (p *Program) Version(ctx context.Context) (string, error) {

@@ -44,7 +44,7 @@ func TestProgramIsOneThatTheUnitSees(t *testing.T) {
 	f := newFake(t, `mode = "plain"`)
 	w, err := Load(f.File)
 	require.NoError(t, err)
-	_, err = w.Program([]string{"PATH=/nowhere", "PATH=" + f.SearchPath}, Account{})
+	_, err = w.Program("", []string{"PATH=/nowhere", "PATH=" + f.SearchPath}, Account{})
 	var problem *Problem
 	require.ErrorAs(t, err, &problem)
 	assert.Contains(t, problem.Text, "the worker cannot see "+f.SearchPath+"/codex: its unit hides /tmp/")
@@ -52,7 +52,7 @@ func TestProgramIsOneThatTheUnitSees(t *testing.T) {
 	assert.Empty(t, f.runs(t))
 
 	w.CodexPath = "/bin/true"
-	p, err := w.Program(nil, Account{UID: 7, GID: 8})
+	p, err := w.Program("", nil, Account{UID: 7, GID: 8})
 	require.NoError(t, err)
 	real, err := filepath.EvalSymlinks("/bin/true")
 	require.NoError(t, err)

@@ -43,7 +43,7 @@ func (h *Home) PrepareRemote(ctx context.Context, r Remote) error {
 	}
 	h.boundTraces()
 	w := r.worker()
-	program, err := findCodex(w, h.SearchPath, npmPrefixes)
+	program, err := h.program(w)
 	if err == nil {
 		inputs := h.inputs(r.Text, program, r.Directory)
 		if !h.fresh(inputs) {
@@ -157,3 +157,6 @@ func WriteSchema(ctx context.Context, program, dir string) error {
 func FindCodex(codexPath, searchPath string) (string, error) {
 	return findCodex(&Worker{CodexPath: codexPath}, searchPath, npmPrefixes)
 }
+
+// Installed returns the native program of codex that units find which name none.
+func Installed() (string, error) { return FindCodex("", systemdPath) }

@@ -22,13 +22,19 @@ import (
 	"codex-proxy/workers/homelock"
 )
 
-// Wait is `codex-proxy worker-wait`: it waits for the rest of the worker's restart delay.
-func Wait(ctx context.Context, name string, stderr io.Writer) error {
+// Wait is `codex-proxy worker-wait`: it waits for the rest of the worker's restart delay, and chooses the copy of codex.
+func Wait(ctx context.Context, name string, policy Policy, stderr io.Writer) error {
 	if err := units.ValidName(name); err != nil {
 		return cli.Exit(cli.Usage, err)
 	}
 	logger := slog.New(journal.NewHandler(journal.Proxy, stderr, slog.LevelInfo))
-	return restartdelay.AwaitOf(ctx, units.Worker(name), logger, func() error { return markStopped(runtimeDir()) })
+	choose := func(ctx context.Context, n *notify.Notifier) {
+		if w, err := codexhome.Load(workerFile(name)); err == nil { // else worker-prepare reports it
+			(&Choice{Unit: units.Worker(name), CodexPath: w.CodexPath, None: w.Mode == codexhome.Demo, Policy: policy,
+				Notifier: n, Stderr: stderr}).Make(ctx)
+		}
+	}
+	return restartdelay.AwaitOf(ctx, units.Worker(name), logger, choose, func() error { return markStopped(runtimeDir()) })
 }
 
 // Worker is `codex-proxy worker-prepare`. It prints a fault as one line, which systemd
@@ -49,6 +55,9 @@ func Worker(ctx context.Context, name string, stderr io.Writer) error {
 	}
 	notifier.Status("Starting: the configuration is written and checked")
 	home, err := workerHome(name, note)
+	if err == nil {
+		home.Program, err = Chosen(units.Worker(name))
+	}
 	if err == nil {
 		err = WithSignals(ctx, func(ctx context.Context) error { return prepareAlone(ctx, name, home) })
 	}
@@ -113,6 +122,10 @@ func Status(err error) int {
 	return cli.Failure
 }
 
+func workerFile(name string) string {
+	return filepath.Join(cmp.Or(first(os.Getenv("CONFIGURATION_DIRECTORY")), paths.Settings), "workers", name+".toml")
+}
+
 // workerHome takes the directories that systemd gives the unit (systemd.exec(5),
 // "Environment variables set or propagated by the service manager"): the first one of
 // a list.
@@ -122,9 +135,8 @@ func workerHome(name string, note func(string)) (*codexhome.Home, error) {
 		return nil, fmt.Errorf("cannot find codex-proxy itself: %w", err)
 	}
 	home := &codexhome.Home{
-		Worker: name,
-		File: filepath.Join(cmp.Or(first(os.Getenv("CONFIGURATION_DIRECTORY")), paths.Settings),
-			"workers", name+".toml"),
+		Worker:      name,
+		File:        workerFile(name),
 		Dir:         cmp.Or(os.Getenv("CODEX_HOME"), first(os.Getenv("STATE_DIRECTORY"))),
 		Runtime:     runtimeDir(),
 		Credentials: os.Getenv("CREDENTIALS_DIRECTORY"),

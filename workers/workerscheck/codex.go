@@ -2,8 +2,10 @@ package workerscheck
 
 import (
 	"context"
+	"errors"
 	"strings"
 
+	"codex-proxy/codex/copies"
 	"codex-proxy/codex/versions"
 	"codex-proxy/internal/checkup"
 	"codex-proxy/internal/paths"
@@ -37,7 +39,7 @@ func (r *room) oneCodex(w Worker, what string, look func(w Worker, c Codex) chec
 	if err != nil {
 		return checkup.Unchecked(subject, "there is no user "+paths.WorkerUser, "users")
 	}
-	c, err := r.Codex(w.file, r.Units[w.Unit()].Environment, account)
+	c, err := r.Codex(w.Unit(), w.file, r.Units[w.Unit()].Environment, account)
 	if err != nil && what == "codex" {
 		return Blame(subject, err, "install codex, `npm install -g @openai/codex`")
 	}
@@ -50,15 +52,34 @@ func (r *room) oneCodex(w Worker, what string, look func(w Worker, c Codex) chec
 // codex checks that each worker has a native codex of a supported version, which
 // another user than root can run.
 func (r *room) codex(ctx context.Context) []checkup.Finding {
-	return r.eachCodex("codex", func(w Worker, c Codex) checkup.Finding {
+	found := r.eachCodex("codex", func(w Worker, c Codex) checkup.Finding {
 		version, err := c.Version(ctx)
 		if err != nil {
 			return Blame(w.Subject(), err, "run it by hand: runuser -u codex-worker -- "+c.Path()+" --version")
 		}
-		about := []string{"codex " + version, "native", c.Path()}
-		if newer := versions.Standing(version); newer != "" {
-			about = append(about, newer)
-		}
+		about := []string{"codex " + version, "native", c.Path(), versions.Place(version)}
 		return checkup.Passed(w.Subject(), strings.Join(about, ", "))
 	})
+	return append(found, judgeCopies(r.Copies())...)
+}
+
+// judgeCopies checks the copy of codex that starts take, and reports an installed codex that waits.
+func judgeCopies(report copies.Report) (found []checkup.Finding) {
+	const subject = "copies"
+	if report.Fault != nil {
+		found = append(found, checkup.Failure(subject, report.Fault.Error(),
+			"the next start makes the copy anew: systemctl restart 'codex-worker@*.service'"))
+	}
+	var place *copies.InPlaceError
+	if errors.As(report.InPlace, &place) && !place.Steady {
+		found = append(found, checkup.Warning(subject, "the installed codex is not copied, so that an installation changes "+
+			"it while it runs", place.Reason))
+	}
+	if sentence, remedy := report.Waiting(); sentence != "" {
+		found = append(found, checkup.Warning(subject, sentence, remedy))
+	}
+	if text := report.Standing(); text != "" && len(found) == 0 {
+		found = checkup.Passed(subject, text).Alone()
+	}
+	return found
 }

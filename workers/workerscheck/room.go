@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"codex-proxy/codex/appserver"
+	"codex-proxy/codex/copies"
 	"codex-proxy/internal/checkup"
 	"codex-proxy/internal/paths"
 	"codex-proxy/internal/reach"
@@ -19,7 +20,9 @@ import (
 
 // Host is the part of the machine that only these checks use.
 type Host struct {
-	Codex func(w *codexhome.Worker, env []string, as reach.Account) (Codex, error)
+	// Codex is the program of a unit: the copy that it has chosen, or what its settings name.
+	Codex  func(unit string, w *codexhome.Worker, env []string, as reach.Account) (Codex, error)
+	Copies func() copies.Report
 	// Command makes the codex behind a worker's socket run a command as if the model had asked for it.
 	Command func(ctx context.Context, socket string, command []string) (appserver.CommandResult, error)
 	// Accounts are the daemon's state of the accounts.

@@ -21,7 +21,7 @@ func testDoctor(t *testing.T, suite string) {
 	before := b.Properties(bed.WorkerUnit, "InvocationID", "NRestarts", "StateChangeTimestampMonotonic")
 	bed.DoctorFindsNothing(b)
 	page := b.MustRun(t, "codex-proxy", "doctor")
-	assert.Contains(t, page, "ok    codex         worker default: codex "+codexes.Pinned(t)+", native, "+bed.CodexDir+"/bin/codex\n")
+	assert.Contains(t, page, "ok    codex         worker default: codex "+codexes.Pinned(t)+", native, "+bed.CodexDir+"/bin/codex, within the tested range, 0.")
 	assert.Contains(t, page, "ok    models        worker default: offers "+bed.Model+"\n")
 	if suite == bed.Oldest { // the missing delays are no finding: the units wait themselves
 		assert.Regexp(t, `ok    systemd       version 252.*the units themselves wait`, page)

@@ -60,7 +60,9 @@ func live(b *bed.Bed, p bed.Packager) {
 	const third = "codex-worker@third.service"
 	b.MustRun(t, "sh", "-ec", "cp "+bed.WorkerFile+" /etc/codex-proxy/workers/third.toml; systemctl enable "+
 		third) // as accounts add does
+	b.MustRun(t, "sh", "-ec", "mkdir -p /var/lib/codex-copies/0.1.0-0123456789ab/bin; echo {} >/var/lib/codex-copies/state.json")
 	p.Remove(b)
+	b.MustRun(t, "sh", "-c", "! ls -d /var/lib/codex-copies/*/ && ! ls -d /run/codex-copies")
 	assertGone(b)
 	assert.Empty(t, b.MustRun(t, "systemctl", "list-units", "--no-legend", "codex*"), "what a removal leaves")
 	assertSecret(b, key)
@@ -100,7 +102,7 @@ func assertStarts(b *bed.Bed, key string) {
 	require.NoError(t, b.WriteFile(bed.WorkerFile, []byte(bed.RealWorker), 0o644))
 	b.MustRun(t, "systemctl", "start", "codex-proxy")
 	b.UntilShow("codex.target", "ActiveState", "active") // it follows the service
-	assert.Equal(t, "codex-proxy.service codex-worker@default.service codex-proxy-fetch.socket codex-proxy-logins.socket codex-proxy-traces.socket codex-proxy.socket codex-worker@default.socket codex.target", activeUnits(b))
+	assert.Equal(t, "codex-proxy.service codex-worker@default.service codex-copies.socket codex-proxy-fetch.socket codex-proxy-logins.socket codex-proxy-traces.socket codex-proxy.socket codex-worker@default.socket codex.target", activeUnits(b))
 	assert.Equal(t, http.StatusOK, listModels(b, key))
 	assert.Equal(t, http.StatusUnauthorized, listModels(b, "none"))
 }

@@ -25,11 +25,12 @@ func testFilesAreWhose(t *testing.T, suite string) {
 		owner := strings.ReplaceAll(row[1], "cw-default", bed.UID(b, bed.WorkerUnit))
 		assert.Equal(t, row[2]+" "+owner, bed.Owner(b, row[0]), row[0])
 	}
-	assert.Equal(t, 11, files)
+	assert.Equal(t, 12, files)
 	for socket, want := range map[string]string{
 		"/run/codex-proxy/default.sock":   "root:codex-proxy 660\n",
 		"/run/codex-proxy/fetch.socket":   "root:codex-proxy 660\n",
 		"/run/codex-proxy/traces.socket":  "root:codex-proxy 660\n",
+		"/run/codex-proxy/copies.socket":  "root:codex-proxy 660\n",
 		"/run/codex-proxy/control/socket": "codex-proxy:codex-proxy 600\n",
 		"/run/codex-logins/socket":        "root:codex-remote 660\n",
 	} {

@@ -7,7 +7,8 @@ small=codex-worker@small.service
 slice=/sys/fs/cgroup/system.slice/system-codex.slice
 
 systemd-run --unit=modelserver /usr/local/bin/modelserver
-cat /usr/local/bin/codex >/dev/null # or its pages would be charged to the worker
+# Its copy, or its pages would be charged to the worker: the disk of this machine is memory.
+codex-proxy codex use "$(/usr/local/bin/codex --version | sed 's/.* //')"
 systemctl set-property $small MemoryMax=250M
 systemctl start $small
 await 1 CODEX_EVENT=worker-ready CODEX_WORKER=default

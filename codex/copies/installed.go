@@ -1,0 +1,36 @@
+package copies
+
+import (
+	"cmp"
+	"context"
+	"path/filepath"
+	"slices"
+)
+
+// Installed is what is known of the program that is installed.
+type Installed struct {
+	Program string `json:"program"`
+	Version string `json:"version"`        // "unknown" if no file says so
+	Copy    string `json:"copy,omitempty"` // the name of its copy, which may be gone; empty: it has none yet
+	Held    *Held  `json:"held,omitempty"` // nil: it is not held back
+}
+
+// Installed looks a native program up, without reading or running it.
+func (s *Store) Installed(program string) Installed {
+	i := Installed{Program: program}
+	if target, err := filepath.EvalSymlinks(program); err == nil {
+		i.Program = target
+	}
+	c, known := s.known(i.Program)
+	i.Copy = c.Name
+	i.Version = cmp.Or(c.Version, versionOf(context.Background(), filepath.Dir(filepath.Dir(i.Program)), i.Program, nil))
+	state, _ := s.State()
+	file, _ := identity(i.Program)
+	at := slices.IndexFunc(state.Held, func(h Held) bool {
+		return known && h.Copy == c.Name || !known && h.Source == i.Program && h.File == file
+	})
+	if at >= 0 {
+		i.Held, i.Copy = &state.Held[at], state.Held[at].Copy
+	}
+	return i
+}
