@@ -58,7 +58,9 @@ func (o View) List(ctx context.Context, f client.Filter) error {
 // Show shows a session and its commands.
 func (o View) Show(ctx context.Context, id string) error {
 	s, err := o.Client.Session(ctx, id)
-	return show(o, s, err, writeSession)
+	return show(o, s, err, func(w io.Writer, s wire.Session, now time.Time) {
+		writeSession(w, s, lacking(ctx, s), now)
+	})
 }
 
 // Cancel ends the nth command of a session, or all of them and the session if n is 0.
@@ -101,6 +103,8 @@ func (o View) Status(ctx context.Context, missing []string) error {
 		fmt.Fprintf(w, "%s; workspaces: %d of %d in use\n", count(s.Sessions, "session"), s.Leased, s.Workspaces)
 		fmt.Fprintf(w, "environments: %d with %s; repositories: %d with %s\n", s.Environments, size(s.EnvironmentBytes),
 			s.Repositories, size(s.RepositoryBytes))
+		fmt.Fprintf(w, "snapshots of set-ups: %d with %s; since the start: %s began with one, %s waited for one, %d removed\n", s.Snapshots,
+			size(s.SnapshotBytes), count(int(s.SnapshotHits), "session"), count(int(s.SnapshotMisses), "session"), s.SnapshotsRemoved)
 		fmt.Fprintf(w, "disk: %s of %s free\n", size(s.DiskFree), size(s.DiskSize))
 		for _, fault := range missing {
 			fmt.Fprintf(w, "not shown to commands: %s\n", fault)
