@@ -69,16 +69,18 @@ func TestRunOptions(t *testing.T) {
 	require.NoError(t, os.WriteFile(secret, []byte("s3cret"), 0o600))
 	patch := filepath.Join(t.TempDir(), "patch")
 	require.NoError(t, os.WriteFile(patch, []byte("diff"), 0o600))
+	setup := filepath.Join(t.TempDir(), "set-up.toml")
+	require.NoError(t, os.WriteFile(setup, []byte("run = 'x'"), 0o600))
 	t.Setenv("TOKEN", "t0ken")
 	got := try(t, "run", "--socket", daemon.Socket, "--repo", "https://example.org/a.git", "--ref", "main",
-		"--patch", patch, "--env", "uv", "--network", "--secret", "FILE="+secret, "--secret", "TOKEN",
+		"--patch", patch, "--env", "auto", "--setup", setup, "--network", "--secret", "FILE="+secret, "--secret", "TOKEN",
 		"--hold-on-failure", "15m", "--dir", "src", "--setenv", "A=b=c", "--setenv", "TOKEN", "--stdin", "/dev/null",
 		"--artifact", "*.xml", "--artifact", "out/**", "--timeout", "10m", "--grace", "2s", "--cpus", "1.5",
 		"--memory", "2G", "--tasks", "99", "--output-limit", "1M", "--file-size", "2M", "--disk", "3M", "echo")
 	require.Equal(t, 0, got.status, got.stderr)
 	text, err := json.Marshal(asked)
 	require.NoError(t, err)
-	assert.JSONEq(t, `{"repository":"https://example.org/a.git","ref":"main","patch":"diff","environment":"uv",
+	assert.JSONEq(t, `{"repository":"https://example.org/a.git","ref":"main","patch":"diff","environment":"auto","setup":"run = 'x'",
 		"network":true,"secrets":{"FILE":"s3cret","TOKEN":"t0ken"},"hold_on_failure":"15m0s","commands":[{"args":["echo"],
 		"directory":"src","env":{"A":"b=c","TOKEN":"t0ken"},"stdin":true,"artifacts":["*.xml","out/**"],
 		"limits":{"timeout":"10m0s","grace":"2s","cpus":1.5,"memory":2147483648,"tasks":99,"output":1048576,
@@ -102,9 +104,9 @@ func TestMistakes(t *testing.T) {
 		"diff":                           "diff: ID is missing",
 		"diff x":                         `diff: "x" is no session`,
 		"diff aaaaaaaaaaaaaaaa --repo .": "diff: --repo is the repository of the branch: name that with --branch",
-		"setup":                          "setup: want --print and no argument: `codex-runner run --env setup` runs the set-up",
+		"setup":                          "setup: want --print and no argument: `codex-runner run --repo .` runs the set-up",
 		"run --session x a":              `run: "x" is no session: an ID has 16 characters of a-z and 2-7`,
-		"run --session aaaaaaaaaaaaaaaa --env uv a": "run: --env is of a new session: leave it or --session out",
+		"run --session aaaaaaaaaaaaaaaa --env auto a": "run: --env is of a new session: leave it or --session out",
 		"run --memory 2GB a":                        "run: --memory=2GB: want a positive number of bytes, such as",
 		"run --cpus 0 a":                            "run: --cpus=0: want a positive number, such as 0.5 or 2",
 		"run --cpus NaN a":                          "run: --cpus=NaN: want a positive number, such as 0.5 or 2",
@@ -183,7 +185,7 @@ func TestCompletions(t *testing.T) {
 		"show --socket %s ":                id + "\techo\n:4\n",
 		"logs --socket %s x ":              ":4\n",
 		"run --socket %s --session ":       id + "\techo\n:4\n",
-		"run --env ":                       "auto\nnone\nsetup\nvenv\nuv\nconda\nmicromamba\nnode\n:4\n",
+		"run --env ":                       "auto\nsetup\nnone\nconda\nmicromamba\n:4\n",
 		"sessions --state ":                "active\nidle\nclosed\n:4\n",
 		"show --socket /nowhere/api.sock ": ":4\n",
 	} {

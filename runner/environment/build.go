@@ -48,10 +48,6 @@ func Ready(dir, key string) bool {
 // not stay there, as they may have passwords. The output of the steps goes to log. The errors are a *BuildError, one of
 // the store or the file system, or the end of ctx, which kills the step and its children.
 func Build(ctx context.Context, host Host, order Order, dir string, log io.Writer) error {
-	provider, err := Find(order.Provider)
-	if err != nil {
-		return err
-	}
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return err
 	}
@@ -67,8 +63,8 @@ func Build(ctx context.Context, host Host, order Order, dir string, log io.Write
 	if err := order.writeManifests(place.Manifests); err != nil {
 		return fmt.Errorf("cannot write the manifests: %w", err)
 	}
-	for _, step := range provider.Build(order, place) {
-		if err := step.run(ctx, host, place, log); err != nil {
+	for _, args := range order.steps(place) {
+		if err := place.run(ctx, host, args, log); err != nil {
 			return err
 		}
 	}
@@ -123,14 +119,14 @@ func (o Order) removeManifests(dir string) error {
 	return nil
 }
 
-func (s Step) run(ctx context.Context, host Host, place Place, log io.Writer) error {
-	cmd := exec.CommandContext(ctx, s.Args[0], s.Args[1:]...)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = place.Manifests, log, log
+func (p Place) run(ctx context.Context, host Host, args []string, log io.Writer) error {
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = p.Manifests, log, log
 	for name, value := range host.Env {
 		cmd.Env = append(cmd.Env, name+"="+value)
 	}
-	cmd.Env = append(cmd.Env, "PATH="+host.Path, "LC_ALL=C.UTF-8", "HOME="+place.Scratch, "TMPDIR="+place.Scratch)
-	cmd.Env = append(cmd.Env, s.Env...) // the last one of a name counts
+	// The last one of a name counts.
+	cmd.Env = append(cmd.Env, "PATH="+host.Path, "LC_ALL=C.UTF-8", "HOME="+p.Scratch, "TMPDIR="+p.Scratch)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second // for processes that left the group and hold the pipe to log
@@ -138,7 +134,7 @@ func (s Step) run(ctx context.Context, host Host, place Place, log io.Writer) er
 		if ctx.Err() != nil {
 			err = ctx.Err()
 		}
-		return &BuildError{s.Args, err}
+		return &BuildError{args, err}
 	}
 	return nil
 }
