@@ -60,7 +60,9 @@ func Build(ctx context.Context, host Host, order Order, dir string, log io.Write
 	}
 	defer os.RemoveAll(scratch)
 	place := Place{Dir: dir, Manifests: filepath.Join(dir, "manifests"), Scratch: scratch}
-	if err := order.writeManifests(place.Manifests); err != nil {
+	err = errors.Join(os.Mkdir(place.Manifests, 0o755), order.eachManifest(place.Manifests,
+		func(in *os.Root, m Manifest) error { return in.WriteFile(m.Path, m.Content, 0o644) }))
+	if err != nil {
 		return fmt.Errorf("cannot write the manifests: %w", err)
 	}
 	for _, args := range order.steps(place) {
@@ -68,7 +70,8 @@ func Build(ctx context.Context, host Host, order Order, dir string, log io.Write
 			return err
 		}
 	}
-	if err := order.removeManifests(place.Manifests); err != nil {
+	err = order.eachManifest(place.Manifests, func(in *os.Root, m Manifest) error { return ignoreMissing(in.Remove(m.Path)) })
+	if err != nil {
 		return fmt.Errorf("cannot remove the manifests: %w", err)
 	}
 	return markReady(dir, order.Key())
@@ -84,35 +87,15 @@ func ignoreMissing(err error) error {
 	return err
 }
 
-func (o Order) writeManifests(dir string) error {
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		return err
-	}
+// eachManifest does something with each manifest in a directory, whatever its path.
+func (o Order) eachManifest(dir string, do func(in *os.Root, m Manifest) error) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return err
 	}
 	defer root.Close()
 	for _, m := range o.Manifests {
-		err := root.MkdirAll(filepath.Dir(m.Path), 0o755)
-		if err == nil {
-			err = root.WriteFile(m.Path, m.Content, 0o644)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (o Order) removeManifests(dir string) error {
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	for _, m := range o.Manifests {
-		if err := ignoreMissing(root.Remove(m.Path)); err != nil {
+		if err := do(root, m); err != nil {
 			return err
 		}
 	}
