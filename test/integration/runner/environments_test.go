@@ -32,8 +32,6 @@ import (
 // environmentsBed is a machine with the tools of environments and a store of packages. Sessions have no network.
 type environmentsBed struct {
 	*daemonBed
-
-	project wire.Repository
 }
 
 // gate is a FIFO: while there is one, what plays micromamba waits there. While there is leavesSocket, it leaves a socket.
@@ -46,7 +44,7 @@ const (
 
 func newEnvironmentsBed(t *testing.T, suite string) environmentsBed {
 	t.Helper()
-	b := environmentsBed{daemonBed: newDaemonBed(t, suite, "git", "python3", "python3-pip")}
+	b := environmentsBed{newDaemonBed(t, suite, "git", "python3", "python3-pip")}
 	require.NoError(t, b.CopyIn(bed.Made(t, "CODEX_PROXY_TEST_UV"), "/usr/local/bin/uv"))
 	b.micromamba()
 	b.store()
@@ -147,9 +145,16 @@ func condaDemo(t *testing.T) []byte {
 	return archive
 }
 
+// condaBed has a repository with an environment of conda, which the daemon knows.
+type condaBed struct {
+	environmentsBed
+
+	project wire.Repository
+}
+
 // use is a session with the environment of the repository project, or of what its first command has made of the
 // manifest, for its last one.
-func (b environmentsBed) use(change, script string) wire.NewSession {
+func (b condaBed) use(change, script string) wire.NewSession {
 	n := wire.NewSession{Repository: b.project.Key, Ref: b.project.Has[0], Environment: "conda"}
 	if change != "" {
 		n.Commands = append(n.Commands, wire.NewCommand{Args: []string{"sh", "-ec", change}})
@@ -159,7 +164,7 @@ func (b environmentsBed) use(change, script string) wire.NewSession {
 }
 
 // repository makes the repository project, with a manifest, and has the daemon know it.
-func (b *environmentsBed) repository() {
+func (b *condaBed) repository() {
 	b.t.Helper()
 	b.MustRun(b.t, "sh", "-ec", `export HOME=/root; git config --global user.name t; git config --global user.email t@t
 git init -q /srv/project; cd /srv/project; printf 'name: x\ndependencies:\n  - demo\n' >environment.yml; git add .; git commit -qm first
@@ -170,7 +175,7 @@ codex-runner run --repo . --env none -- true`)
 }
 
 // ran returns the output of the last command, which has to end as it should.
-func (b environmentsBed) ran(s wire.Session, want ends.Word) (lines []string, c wire.Command) {
+func (b condaBed) ran(s wire.Session, want ends.Word) (lines []string, c wire.Command) {
 	b.t.Helper()
 	output, c := b.follow(s.ID, len(s.Commands))
 	require.Equal(b.t, want, c.Outcome.Word, "%s\n%s", c.Outcome.Text, output)
@@ -192,7 +197,7 @@ const (
 // TestRunnerEnvironments has sessions share environments of conda, and builds that fail, die and outlive the daemon.
 func TestRunnerEnvironments(t *testing.T) {
 	t.Parallel()
-	b := newEnvironmentsBed(t, bed.Newest)
+	b := condaBed{environmentsBed: newEnvironmentsBed(t, bed.Newest)}
 	b.repository()
 	t.Run("one build", func(t *testing.T) {
 		var sessions []wire.Session
@@ -232,7 +237,7 @@ func TestRunnerEnvironments(t *testing.T) {
 }
 
 // warm logs what an environment adds to the start of a command.
-func (b environmentsBed) warm(t *testing.T, suite string) {
+func (b condaBed) warm(t *testing.T, suite string) {
 	built := b.builds(builtEntry)
 	for _, name := range []string{"none", "conda"} {
 		var times []time.Duration
@@ -252,7 +257,7 @@ func (b environmentsBed) warm(t *testing.T, suite string) {
 }
 
 // faults has environments that cannot be.
-func (b environmentsBed) faults(t *testing.T) {
+func (b condaBed) faults(t *testing.T) {
 	_, c := b.ran(b.create(b.use("rm environment.yml", "true")), ends.EnvironmentFailed)
 	assert.Contains(t, c.Outcome.Text, "the workspace has no environment.yml for the environment conda")
 	n := b.use("", "true")
@@ -274,7 +279,7 @@ func (b environmentsBed) faults(t *testing.T) {
 }
 
 // deaths kills builds and daemons.
-func (b environmentsBed) deaths(t *testing.T) {
+func (b condaBed) deaths(t *testing.T) {
 	// The environment was there: the command finds out that somebody has removed it.
 	b.MustRun(t, "sh", "-c", "rm -rf "+paths.EnvironmentStates+"/*; mkfifo --mode=666 "+gate)
 	killed := b.create(b.use("", "demo"))
@@ -306,7 +311,7 @@ func (b environmentsBed) deaths(t *testing.T) {
 }
 
 // building waits until an environment is built for the session, and returns the unit.
-func (b environmentsBed) building(s wire.Session) string {
+func (b condaBed) building(s wire.Session) string {
 	b.t.Helper()
 	b.until(s.ID, 1, wire.CommandStarting)
 	unit := b.MustRun(b.t, "sh", "-c", `until unit=$(pgrep --full --exact "cat `+gate+`" | head -n1 | xargs -I{} cat /proc/{}/cgroup) && test "$unit"; do sleep 0.02; done; echo "$unit"`)
@@ -314,7 +319,7 @@ func (b environmentsBed) building(s wire.Session) string {
 }
 
 // network has a session with the network reach a service of the host, and one without it not; the same of builds.
-func (b environmentsBed) network(t *testing.T) {
+func (b condaBed) network(t *testing.T) {
 	b.MustRun(t, "systemd-run", "--unit=service", "--property=Type=exec", "python3", "-m", "http.server", "--bind=127.0.0.1", "--directory="+wheels, "8000")
 	b.MustRun(t, "sh", "-c", "until curl -sf "+service+" >/dev/null; do sleep 0.02; done")
 	n := wire.NewSession{Commands: []wire.NewCommand{{Args: []string{"sh", "-c", "curl -sf " + service + " | wc -c"}}}}

@@ -37,7 +37,7 @@ store = "` + wheels + `"
 // and the user's own.
 func TestRunnerToolchains(t *testing.T) {
 	bed.BothSuites(t, func(t *testing.T, suite string) {
-		b := environmentsBed{daemonBed: newDaemonBed(t, suite, "git", "python3", "python3-pip")}
+		b := environmentsBed{newDaemonBed(t, suite, "git", "python3", "python3-pip")}
 		b.MustRun(t, "mkdir", "-p", "/home/alice/.local/bin")
 		require.NoError(t, b.CopyIn(bed.Made(t, "CODEX_PROXY_TEST_UV"), "/home/alice/.local/bin/uv"))
 		b.MustRun(t, "chmod", "755", "/home/alice/.local/bin/uv")
