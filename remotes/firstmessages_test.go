@@ -29,7 +29,7 @@ func TestOlderCodexes(t *testing.T) {
 func TestFirstMessagesAskOnce(t *testing.T) {
 	u := startUnit(t)
 	perWay := 20
-	if version, _ := codexes.Version(os.Getenv("CODEX_PROXY_TEST_CODEX")); versions.Before(version, versions.Tested) {
+	if version, _ := codexes.Version(os.Getenv("CODEX_PROXY_TEST_CODEX")); versions.Older(version, versions.Tested) {
 		perWay = 4
 	}
 	c := u.attach()

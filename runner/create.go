@@ -14,6 +14,7 @@ import (
 
 	"codex-proxy/runner/api/wire"
 	"codex-proxy/runner/environments"
+	"codex-proxy/runner/paths"
 	"codex-proxy/runner/runs"
 	"codex-proxy/runner/sandbox"
 	"codex-proxy/runner/store"
@@ -52,7 +53,8 @@ func (s *Sessions) Create(ctx context.Context, owner wire.Owner, n wire.NewSessi
 		Repository: from.Repository.Name(), Ref: from.Ref, Commit: from.Commit, Patch: hash(n.Patch),
 		Network: n.Network, Secrets: slices.Sorted(maps.Keys(n.Secrets)),
 	}
-	if err := s.files.Make(created.ID, n.Secrets, n.Patch); err != nil {
+	texts := map[string]string{paths.Patch: n.Patch, paths.SetUp: n.SetUp}
+	if err := s.files.Make(created.ID, n.Secrets, texts); err != nil {
 		return created, err
 	}
 	err = s.queue.Admit(owner.UID, created.ID, len(commands), func() (added []store.Live, err error) {
@@ -119,7 +121,7 @@ func (s *Sessions) Plan(ctx context.Context, owner wire.Owner, n wire.NewSession
 	release()
 	explained, err := s.environments.Planned(ctx, store.New{Repository: from.Repository.Key, Session: wire.Session{
 		Owner: owner, Commit: from.Commit, Patch: hash(n.Patch), Environment: environments.Of(n),
-	}})
+	}}, n.SetUp)
 	if err != nil {
 		return wire.Plan{}, err
 	}

@@ -124,7 +124,7 @@ func TestExpiry(t *testing.T) {
 	st, err := store.Open(t.Context(), filepath.Join(b.settings.StateDir, store.FileName))
 	require.NoError(t, err)
 	id := strings.Repeat("a", 16)
-	require.NoError(t, st.Sessions.Create(t.Context(), store.New{Session: wire.Session{ID: id, Owner: alice, Created: time.Now()},
+	require.NoError(t, st.Sessions.Create(t.Context(), store.New{Session: wire.Session{ID: id, Owner: alice, Created: time.Now(), Environment: "none"},
 		Commands: []wire.NewCommand{{Args: []string{"a"}, Stdin: true, Limits: wire.Limits{Timeout: 1e9, Output: 1}}}}))
 	require.NoError(t, st.Close())
 	swept := make(chan string, 1)

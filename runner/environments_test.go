@@ -73,7 +73,7 @@ func (b *builder) play(unit string) error {
 // need is the need of a session for packages of that name.
 func need(name string) *exec.Need {
 	n := exec.Need{Order: environment.Order{
-		Owner: "1000", Provider: "venv", Manifests: []environment.Manifest{{Path: "requirements.txt", Content: []byte(name)}},
+		Owner: "1000", Provider: "conda", Manifests: []environment.Manifest{{Path: "environment.yml", Content: []byte(name)}},
 		Store: environment.Store{Dir: "/srv/packages", Sums: []byte("x")},
 	}}
 	n.Key = n.Order.Key()
@@ -83,7 +83,7 @@ func need(name string) *exec.Need {
 // awaits starts a session whose command waits for an environment.
 func (b *builder) awaits(n *exec.Need) *runnertest.Unit {
 	b.t.Helper()
-	_, err := b.Create(b.t.Context(), alice, wire.NewSession{Environment: "auto", Commands: []wire.NewCommand{{Args: []string{"a"}}}})
+	_, err := b.Create(b.t.Context(), alice, wire.NewSession{Environment: "conda", Commands: []wire.NewCommand{{Args: []string{"a"}}}})
 	require.NoError(b.t, err)
 	u := b.started()
 	u.Enter(exec.Reply{Phase: exec.Awaiting, Need: n})
@@ -112,15 +112,29 @@ func (b *builder) ends(u *runnertest.Unit) {
 // Without a repository, a set-up runs in the session: it has the whole time of a build, and asks the daemon for nothing.
 func TestSetupInTheSession(t *testing.T) {
 	b := newBuilder(t)
-	like := wire.NewSession{Environment: "setup", Commands: []wire.NewCommand{{Args: []string{"a"}}}}
+	like := wire.NewSession{Environment: "venv", Commands: []wire.NewCommand{{Args: []string{"a"}}}}
 	plan, err := b.Plan(t.Context(), alice, like)
 	require.NoError(t, err)
-	assert.Equal(t, "setup: codex-runner setup --print shows the set-up of the repository", plan.Environment)
+	assert.Equal(t, "setup: by the files of the workspace, in the session", plan.Environment)
 	_, err = b.Create(t.Context(), alice, like)
 	require.NoError(t, err)
 	u := b.started()
 	assert.Equal(t, &session.Environment{Owner: "1000", Name: "setup", Store: "/srv/packages", Wait: time.Minute}, u.Spec.Environment)
 	b.ends(u)
+	_, err = b.Create(t.Context(), alice, wire.NewSession{SetUp: "run = 'true'", Commands: like.Commands})
+	require.NoError(t, err)
+	u = b.started()
+	assert.Equal(t, "run = 'true'", u.Spec.Environment.SetUp)
+	b.ends(u)
+	for want, n := range map[string]wire.NewSession{
+		"there is no environment \"vnev\"":                      {Environment: "vnev"},
+		"a set-up and the environment none exclude each other":  {Environment: "none", SetUp: "run = 'true'"},
+		`the set-up:1: unknown key "rnu" (did you mean "run"?)`: {SetUp: "rnu = 'true'"},
+	} {
+		n.Commands = like.Commands
+		_, err = b.Create(t.Context(), alice, n)
+		require.ErrorContains(t, err, want)
+	}
 }
 
 // The changes of a session need the snapshot that it began with, and no packages.
@@ -156,12 +170,11 @@ func TestEnvironmentOfChanges(t *testing.T) {
 func TestOneBuildForAll(t *testing.T) {
 	b := newBuilder(t)
 	n := need("a")
-	n.Facts = environment.Facts{"/usr/bin/python3": {Tools: []environment.Tool{{Name: "python3"}}}}
 	var all []*runnertest.Unit
 	for range 8 {
 		all = append(all, b.awaits(n))
 	}
-	assert.Equal(t, &session.Environment{Owner: "1000", Name: "auto", Store: "/srv/packages", Wait: 2 * time.Minute}, all[0].Spec.Environment)
+	assert.Equal(t, &session.Environment{Owner: "1000", Name: "conda", Store: "/srv/packages", Wait: 2 * time.Minute}, all[0].Spec.Environment)
 	assert.Equal(t, paths.EnvironmentUnit(n.Key), <-b.units)
 	b.end <- job.Built{Version: job.Version, Bytes: 50}
 	for _, u := range all {
@@ -173,10 +186,10 @@ func TestOneBuildForAll(t *testing.T) {
 	require.NoError(t, json.Unmarshal(text, &order))
 	assert.Equal(t, job.Build{Version: job.Version, Order: n.Order, Bytes: 100}, order)
 
-	like := wire.NewSession{Environment: "auto", Commands: []wire.NewCommand{{Args: []string{"a"}}}}
+	like := wire.NewSession{Environment: "conda", Commands: []wire.NewCommand{{Args: []string{"a"}}}}
 	for owner, want := range map[wire.Owner]string{
-		alice:                    "auto: " + n.Key + ", unless the tools of the host have changed",
-		{UID: 1001, Name: "bob"}: "auto: the manifests in the workspace decide on the key",
+		alice:                    "conda: " + n.Key + ", unless the tools of the host have changed",
+		{UID: 1001, Name: "bob"}: "conda: the manifests in the workspace decide on the key",
 	} {
 		plan, err := b.Plan(t.Context(), owner, like)
 		require.NoError(t, err)
@@ -185,7 +198,6 @@ func TestOneBuildForAll(t *testing.T) {
 
 	ninth := b.awaits(need("a"))
 	assert.Empty(t, b.provided(ninth).Fault)
-	assert.JSONEq(t, `{"/usr/bin/python3":{"tools":[{"name":"python3","path":"","version":""}],"files":null}}`, string(ninth.Spec.Environment.Facts))
 	assert.EqualValues(t, 1, b.builds.Load())
 
 	n.Missing = true // somebody has removed it
@@ -200,7 +212,7 @@ func TestBuildsThatFail(t *testing.T) {
 	n := need("a")
 	u := b.awaits(n)
 	b.end <- job.Built{Version: job.Version, Failure: &job.Failure{Code: job.Failed, Text: "pip: exit status 1"}}
-	assert.Equal(t, "cannot build the environment venv: pip: exit status 1; its output ends with:\n[31mthe tool\nsays why",
+	assert.Equal(t, "cannot build the environment conda: pip: exit status 1; its output ends with:\n[31mthe tool\nsays why",
 		b.provided(u).Fault)
 	assert.EqualValues(t, 1, b.sweeps.Load(), "nothing half is left")
 	u = b.awaits(n)
@@ -258,7 +270,7 @@ func TestManifestsOfACommand(t *testing.T) {
 		return n
 	}
 	_, err := b.Create(t.Context(), alice, wire.NewSession{
-		Environment: "auto", Commands: []wire.NewCommand{{Args: []string{"a"}}, {Args: []string{"b"}}, {Args: []string{"c"}}},
+		Environment: "conda", Commands: []wire.NewCommand{{Args: []string{"a"}}, {Args: []string{"b"}}, {Args: []string{"c"}}},
 	})
 	require.NoError(t, err)
 	first := b.started()
@@ -299,7 +311,7 @@ func TestBuildsWithTheNetwork(t *testing.T) {
 	n.Order.Store = environment.Store{}
 	n.Key = n.Order.Key()
 	assert.Contains(t, b.provided(b.awaits(n)).Fault, "may not be built with the network for this session")
-	_, err := b.Create(t.Context(), alice, wire.NewSession{Environment: "venv", Network: true, Commands: []wire.NewCommand{{Args: []string{"a"}}}})
+	_, err := b.Create(t.Context(), alice, wire.NewSession{Environment: "micromamba", Network: true, Commands: []wire.NewCommand{{Args: []string{"a"}}}})
 	require.NoError(t, err)
 	u := b.started()
 	u.Enter(exec.Reply{Phase: exec.Awaiting, Need: n})

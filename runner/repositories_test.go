@@ -43,6 +43,7 @@ func newFetchBed(t *testing.T, change ...func(*runner.Settings)) *fetchBed {
 	b := &fetchBed{swept: make(chan string, 100)}
 	b.bed = newBed(t, append([]func(*runner.Settings){func(s *runner.Settings) {
 		s.Repositories = repositories.Config{Count: 10, Disk: 1 << 30, Size: 1 << 20, Timeout: time.Minute}
+		s.Environments.Timeout = time.Minute
 	}}, change...)...)
 	b.systemd.Play(b.play)
 	return b

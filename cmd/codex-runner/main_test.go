@@ -69,16 +69,18 @@ func TestRunOptions(t *testing.T) {
 	require.NoError(t, os.WriteFile(secret, []byte("s3cret"), 0o600))
 	patch := filepath.Join(t.TempDir(), "patch")
 	require.NoError(t, os.WriteFile(patch, []byte("diff"), 0o600))
+	setup := filepath.Join(t.TempDir(), "set-up.toml")
+	require.NoError(t, os.WriteFile(setup, []byte("run = 'x'"), 0o600))
 	t.Setenv("TOKEN", "t0ken")
 	got := try(t, "run", "--socket", daemon.Socket, "--repo", "https://example.org/a.git", "--ref", "main",
-		"--patch", patch, "--env", "uv", "--network", "--secret", "FILE="+secret, "--secret", "TOKEN",
+		"--patch", patch, "--env", "auto", "--setup", setup, "--network", "--secret", "FILE="+secret, "--secret", "TOKEN",
 		"--hold-on-failure", "15m", "--dir", "src", "--setenv", "A=b=c", "--setenv", "TOKEN", "--stdin", "/dev/null",
 		"--artifact", "*.xml", "--artifact", "out/**", "--timeout", "10m", "--grace", "2s", "--cpus", "1.5",
 		"--memory", "2G", "--tasks", "99", "--output-limit", "1M", "--file-size", "2M", "--disk", "3M", "echo")
 	require.Equal(t, 0, got.status, got.stderr)
 	text, err := json.Marshal(asked)
 	require.NoError(t, err)
-	assert.JSONEq(t, `{"repository":"https://example.org/a.git","ref":"main","patch":"diff","environment":"uv",
+	assert.JSONEq(t, `{"repository":"https://example.org/a.git","ref":"main","patch":"diff","environment":"auto","setup":"run = 'x'",
 		"network":true,"secrets":{"FILE":"s3cret","TOKEN":"t0ken"},"hold_on_failure":"15m0s","commands":[{"args":["echo"],
 		"directory":"src","env":{"A":"b=c","TOKEN":"t0ken"},"stdin":true,"artifacts":["*.xml","out/**"],
 		"limits":{"timeout":"10m0s","grace":"2s","cpus":1.5,"memory":2147483648,"tasks":99,"output":1048576,
@@ -102,32 +104,32 @@ func TestMistakes(t *testing.T) {
 		"diff":                           "diff: ID is missing",
 		"diff x":                         `diff: "x" is no session`,
 		"diff aaaaaaaaaaaaaaaa --repo .": "diff: --repo is the repository of the branch: name that with --branch",
-		"setup":                          "setup: want --print and no argument: `codex-runner run --env setup` runs the set-up",
+		"setup":                          "setup: want --print and no argument: `codex-runner run --repo .` runs the set-up",
 		"run --session x a":              `run: "x" is no session: an ID has 16 characters of a-z and 2-7`,
-		"run --session aaaaaaaaaaaaaaaa --env uv a": "run: --env is of a new session: leave it or --session out",
-		"run --memory 2GB a":                        "run: --memory=2GB: want a positive number of bytes, such as",
-		"run --cpus 0 a":                            "run: --cpus=0: want a positive number, such as 0.5 or 2",
-		"run --cpus NaN a":                          "run: --cpus=NaN: want a positive number, such as 0.5 or 2",
-		"run --tasks -1 a":                          "run: --tasks=-1: want a positive number",
-		"run --port 80:x a":                         "run: --port=80:x: want PORT or LOCAL:PORT, such as 8080 or 3000:8080",
-		"run --port 80 --network a":                 "run: --port and --network exclude each other: a server of COMMAND is on",
-		"run --port 80 --detach a":                  "run: --port and --detach exclude each other: codex-runner port-forward ID",
-		"run --port 80 --dry-run a":                 "run: --port and --dry-run exclude each other: nothing runs",
-		"run --tty --detach a":                      "run: --tty and --detach exclude each other: a terminal has the input",
-		"run --tty --stdin - a":                     "run: --tty and --stdin exclude each other: a terminal has the input",
-		"port-forward aaaaaaaaaaaaaaaa":             "port-forward: PORT is missing",
-		"port-forward aaaaaaaaaaaaaaaa 80:90:1":     "port-forward: 80:90:1: want PORT or LOCAL:PORT",
-		"port-forward x 80":                         `port-forward: "x" is no session`,
-		"run --setenv NOT_SET_HERE a":               "run: --setenv=NOT_SET_HERE: there is no variable NOT_SET_HERE",
-		"run --secret NOT_SET_HERE a":               "run: --secret=NOT_SET_HERE: the secret NOT_SET_HERE is empty: name its file",
-		"run --secret A=/nowhere a":                 "run: --secret=A=/nowhere: open /nowhere: no such file",
-		"show x":                                    `show: "x" is no session`,
-		"logs":                                      "logs: ID is missing",
-		"logs aaaaaaaaaaaaaaaa --command 0":         "logs: --command=0: want a positive number, as show has it",
-		"sessions --state gone":                     "sessions: --state=gone: want active, idle or closed",
-		"sessions --limit 0":                        "sessions: --limit=0: want a positive number",
-		"prune --older-than 0":                      "prune: --older-than=0: want a positive time with its unit",
-		"logs aaaaaaaaaaaaaaaa --since-offset -1":   "logs: --since-offset=-1: want a number of bytes, 0 or more",
+		"run --session aaaaaaaaaaaaaaaa --env auto a": "run: --env is of a new session: leave it or --session out",
+		"run --memory 2GB a":                          "run: --memory=2GB: want a positive number of bytes, such as",
+		"run --cpus 0 a":                              "run: --cpus=0: want a positive number, such as 0.5 or 2",
+		"run --cpus NaN a":                            "run: --cpus=NaN: want a positive number, such as 0.5 or 2",
+		"run --tasks -1 a":                            "run: --tasks=-1: want a positive number",
+		"run --port 80:x a":                           "run: --port=80:x: want PORT or LOCAL:PORT, such as 8080 or 3000:8080",
+		"run --port 80 --network a":                   "run: --port and --network exclude each other: a server of COMMAND is on",
+		"run --port 80 --detach a":                    "run: --port and --detach exclude each other: codex-runner port-forward ID",
+		"run --port 80 --dry-run a":                   "run: --port and --dry-run exclude each other: nothing runs",
+		"run --tty --detach a":                        "run: --tty and --detach exclude each other: a terminal has the input",
+		"run --tty --stdin - a":                       "run: --tty and --stdin exclude each other: a terminal has the input",
+		"port-forward aaaaaaaaaaaaaaaa":               "port-forward: PORT is missing",
+		"port-forward aaaaaaaaaaaaaaaa 80:90:1":       "port-forward: 80:90:1: want PORT or LOCAL:PORT",
+		"port-forward x 80":                           `port-forward: "x" is no session`,
+		"run --setenv NOT_SET_HERE a":                 "run: --setenv=NOT_SET_HERE: there is no variable NOT_SET_HERE",
+		"run --secret NOT_SET_HERE a":                 "run: --secret=NOT_SET_HERE: the secret NOT_SET_HERE is empty: name its file",
+		"run --secret A=/nowhere a":                   "run: --secret=A=/nowhere: open /nowhere: no such file",
+		"show x":                                      `show: "x" is no session`,
+		"logs":                                        "logs: ID is missing",
+		"logs aaaaaaaaaaaaaaaa --command 0":           "logs: --command=0: want a positive number, as show has it",
+		"sessions --state gone":                       "sessions: --state=gone: want active, idle or closed",
+		"sessions --limit 0":                          "sessions: --limit=0: want a positive number",
+		"prune --older-than 0":                        "prune: --older-than=0: want a positive time with its unit",
+		"logs aaaaaaaaaaaaaaaa --since-offset -1":     "logs: --since-offset=-1: want a number of bytes, 0 or more",
 	} {
 		got := try(t, strings.Fields(line)...)
 		assert.Equal(t, cli.Usage, got.status, line)
@@ -183,7 +185,7 @@ func TestCompletions(t *testing.T) {
 		"show --socket %s ":                id + "\techo\n:4\n",
 		"logs --socket %s x ":              ":4\n",
 		"run --socket %s --session ":       id + "\techo\n:4\n",
-		"run --env ":                       "auto\nnone\nsetup\nvenv\nuv\nconda\nmicromamba\nnode\n:4\n",
+		"run --env ":                       "auto\nsetup\nnone\nconda\nmicromamba\n:4\n",
 		"sessions --state ":                "active\nidle\nclosed\n:4\n",
 		"show --socket /nowhere/api.sock ": ":4\n",
 	} {

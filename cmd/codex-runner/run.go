@@ -19,7 +19,7 @@ import (
 )
 
 func runCommand() *cobra.Command {
-	r, patch := &sessions.Run{}, ""
+	r, patch, setup := &sessions.Run{}, "", ""
 	c := &cobra.Command{
 		Use: "run [OPTION]... -- COMMAND [ARG]...", Short: "run a command in a session",
 		Long: `
@@ -48,6 +48,7 @@ COMMAND that fails by itself, the reason is on standard error.`,
 	}
 	flags := c.Flags()
 	sourceFlags(flags, r, &patch)
+	setupFlag(flags, &setup)
 	commandFlags(flags, r)
 	streamFlags(flags, r)
 	limitFlags(flags, r)
@@ -62,13 +63,16 @@ COMMAND and how it ended, as show --json has them; with
   {"error":{"code","message","remedy"}}`)
 	connect := socketFlag(flags)
 	flags.SetInterspersed(false) // the options after COMMAND are its own
-	cli.Complete(c, "env", "auto", "none", "setup", "venv", "uv", "conda", "micromamba", "node")
+	cli.Complete(c, "env", "auto", "setup", "none", "conda", "micromamba")
 	_ = c.RegisterFlagCompletionFunc("session", // the option is there
 		func(c *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 			return sessionIDs(c.Context(), connect()), noFiles
 		})
 	c.RunE = func(c *cobra.Command, _ []string) (err error) {
 		r.Stdin, r.Stdout, r.Stderr = c.InOrStdin(), c.OutOrStdout(), c.ErrOrStderr()
+		if r.New.SetUp, err = sessions.ReadSetup(setup); err != nil {
+			return sessions.Status(err, sessions.RunnerFailed)
+		}
 		if patch != "" { // before signals are caught, as nothing else ends a read
 			if r.New.Patch, err = sessions.ReadPatch(patch, r.Stdin); err != nil {
 				return err
@@ -112,7 +116,7 @@ func checkRun(c *cobra.Command, r *sessions.Run, patch string) error {
 	if _, err := checked(c, r.Session); err != nil {
 		return err
 	}
-	for _, name := range []string{"repo", "ref", "patch", "dirty", "clean", "env", "network", "secret",
+	for _, name := range []string{"repo", "ref", "patch", "dirty", "clean", "env", "setup", "network", "secret",
 		"hold-on-failure", "keep",
 		"dry-run"} {
 		if c.Flags().Changed(name) {
@@ -130,10 +134,11 @@ the service fetches. Without it the workspace is empty`)
 	flags.Var(cli.Text(&r.New.Ref, "REF"), "ref", "the branch, tag or commit; without it the one of HEAD")
 	changesFlags(flags, r)
 	flags.Var(cli.Text(patch, "FILE"), "patch", "apply this patch to the workspace; - is standard input")
-	flags.Var(cli.Text(&r.New.Environment, "NAME"), "env", `the environment: auto, none, setup, venv, uv, conda,
-micromamba or node. auto, the default with --repo, goes by
-the files there; setup begins with what the set-up of the
-repository leaves (codex-runner setup --print)`)
+	flags.Var(cli.Text(&r.New.Environment, "NAME"), "env", `the environment: auto, the default with --repo, has the
+repository made ready by its set-up if one fits
+(codex-runner setup --print), and setup wants one; none has
+the programs of the host alone; conda, or micromamba, the
+packages of environment.yml, read-only`)
 	flags.BoolVar(&r.New.Network, "network", false, "let COMMAND use the network")
 	flags.Var(cli.Parsed("NAME[=FILE]", "", addSecret(r)), "secret", `give COMMAND a secret, as the file
 $CREDENTIALS_DIRECTORY/secrets_NAME: the content of FILE,
@@ -141,6 +146,11 @@ or the variable NAME of the environment. Its value is hidden
 in the output. The option may be given several times`)
 	flags.Var(cli.Duration((*time.Duration)(&r.New.HoldOnFailure)), "hold-on-failure", `if COMMAND fails, keep its sandbox for so long,
 for shell ID; release ID ends that`)
+}
+
+// setupFlag is the option that names the file of a set-up.
+func setupFlag(flags *pflag.FlagSet, file *string) {
+	flags.Var(cli.Text(file, "FILE"), "setup", "the set-up, in place of .codex-runner.toml of the repository")
 }
 
 // commandFlags are the options of one command.

@@ -52,6 +52,6 @@ func (c *Conn) Initialize(ctx context.Context) (InitializeResponse, error) {
 	if err := c.Call(ctx, "initialize", params, &r); err != nil {
 		return r, err
 	}
-	c.update(func(s *state) { s.unmarked = versions.Before(versions.OfAgent(r.UserAgent), versions.MarksResponses) })
+	c.update(func(s *state) { s.unmarked = versions.Older(versions.OfAgent(r.UserAgent), versions.MarksResponses) })
 	return r, c.Notify(ctx, "initialized", nil)
 }

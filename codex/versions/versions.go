@@ -27,20 +27,6 @@ func OfAgent(agent string) string {
 	return version
 }
 
-// minor is the second number of a version 0.x; ok is false for a text that is no version, and for a later major version.
-func minor(version string) (n int, ok bool) {
-	rest, zero := strings.CutPrefix(version, "0.")
-	text, _, _ := strings.Cut(rest, ".")
-	n, err := strconv.Atoi(text)
-	return n, zero && err == nil
-}
-
-// Before reports whether a version is older than 0.n.
-func Before(version string, n int) bool {
-	m, ok := minor(version)
-	return ok && m < n
-}
-
 // Range is the tested range: of the versions in it, the tests have run the ends and some between.
 func Range() string { return fmt.Sprintf("0.%d to 0.%d", Oldest, Tested) }
 

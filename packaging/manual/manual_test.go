@@ -245,7 +245,7 @@ func TestBashCompletion(t *testing.T) {
 
 	complete = func(line string) []string { return bashWords(t, "codex-runner", line) }
 	assert.Equal(t, []string{"--follow"}, complete("codex-runner logs --f"))
-	assert.Equal(t, []string{"venv"}, complete("codex-runner run --env v"))
+	assert.Equal(t, []string{"setup"}, complete("codex-runner run --env s"))
 	assert.Empty(t, complete("codex-runner run --patch Makef"), "the shell completes files")
 }
 

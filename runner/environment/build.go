@@ -48,10 +48,6 @@ func Ready(dir, key string) bool {
 // not stay there, as they may have passwords. The output of the steps goes to log. The errors are a *BuildError, one of
 // the store or the file system, or the end of ctx, which kills the step and its children.
 func Build(ctx context.Context, host Host, order Order, dir string, log io.Writer) error {
-	provider, err := Find(order.Provider)
-	if err != nil {
-		return err
-	}
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return err
 	}
@@ -64,15 +60,18 @@ func Build(ctx context.Context, host Host, order Order, dir string, log io.Write
 	}
 	defer os.RemoveAll(scratch)
 	place := Place{Dir: dir, Manifests: filepath.Join(dir, "manifests"), Scratch: scratch}
-	if err := order.writeManifests(place.Manifests); err != nil {
+	err = errors.Join(os.Mkdir(place.Manifests, 0o755), order.eachManifest(place.Manifests,
+		func(in *os.Root, m Manifest) error { return in.WriteFile(m.Path, m.Content, 0o644) }))
+	if err != nil {
 		return fmt.Errorf("cannot write the manifests: %w", err)
 	}
-	for _, step := range provider.Build(order, place) {
-		if err := step.run(ctx, host, place, log); err != nil {
+	for _, args := range order.steps(place) {
+		if err := place.run(ctx, host, args, log); err != nil {
 			return err
 		}
 	}
-	if err := order.removeManifests(place.Manifests); err != nil {
+	err = order.eachManifest(place.Manifests, func(in *os.Root, m Manifest) error { return ignoreMissing(in.Remove(m.Path)) })
+	if err != nil {
 		return fmt.Errorf("cannot remove the manifests: %w", err)
 	}
 	return markReady(dir, order.Key())
@@ -88,49 +87,29 @@ func ignoreMissing(err error) error {
 	return err
 }
 
-func (o Order) writeManifests(dir string) error {
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		return err
-	}
+// eachManifest does something with each manifest in a directory, whatever its path.
+func (o Order) eachManifest(dir string, do func(in *os.Root, m Manifest) error) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return err
 	}
 	defer root.Close()
 	for _, m := range o.Manifests {
-		err := root.MkdirAll(filepath.Dir(m.Path), 0o755)
-		if err == nil {
-			err = root.WriteFile(m.Path, m.Content, 0o644)
-		}
-		if err != nil {
+		if err := do(root, m); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (o Order) removeManifests(dir string) error {
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	for _, m := range o.Manifests {
-		if err := ignoreMissing(root.Remove(m.Path)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (s Step) run(ctx context.Context, host Host, place Place, log io.Writer) error {
-	cmd := exec.CommandContext(ctx, s.Args[0], s.Args[1:]...)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = place.Manifests, log, log
+func (p Place) run(ctx context.Context, host Host, args []string, log io.Writer) error {
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = p.Manifests, log, log
 	for name, value := range host.Env {
 		cmd.Env = append(cmd.Env, name+"="+value)
 	}
-	cmd.Env = append(cmd.Env, "PATH="+host.Path, "LC_ALL=C.UTF-8", "HOME="+place.Scratch, "TMPDIR="+place.Scratch)
-	cmd.Env = append(cmd.Env, s.Env...) // the last one of a name counts
+	// The last one of a name counts.
+	cmd.Env = append(cmd.Env, "PATH="+host.Path, "LC_ALL=C.UTF-8", "HOME="+p.Scratch, "TMPDIR="+p.Scratch)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second // for processes that left the group and hold the pipe to log
@@ -138,7 +117,7 @@ func (s Step) run(ctx context.Context, host Host, place Place, log io.Writer) er
 		if ctx.Err() != nil {
 			err = ctx.Err()
 		}
-		return &BuildError{s.Args, err}
+		return &BuildError{args, err}
 	}
 	return nil
 }

@@ -7,9 +7,10 @@ import (
 	"syscall"
 )
 
-// Facts has the reports of tools about themselves, by the paths of their programs. To start an interpreter takes longer
-// than all else that Plan does, so the facts are kept between sessions, and each counts while its files are the same.
-// Times of files decide here whether a tool is asked again; they are no part of a key.
+// Facts has the reports of tools about themselves, by the paths of their programs, with the names of tools that share
+// one. To start an interpreter takes longer than all else that Plan does, so the facts are kept between sessions, and
+// each counts while its files are the same. Times of files decide here whether a tool is asked again; they are no part of
+// a key.
 type Facts map[string]Fact
 
 // Fact is the report of one program.
@@ -20,14 +21,14 @@ type Fact struct {
 
 // recall returns the tools that the program reported earlier, or asks it. ask returns the files besides the program
 // that may change the answer if they change. Facts that are not nil store the answer.
-func (h Host) recall(program string, ask func() (tools []Tool, files []string, err error)) ([]Tool, error) {
-	known, ok := h.Facts[program]
+func (h Host) recall(key, program string, ask func() (tools []Tool, files []string, err error)) ([]Tool, error) {
+	known, ok := h.Facts[key]
 	if ok && maps.Equal(known.Files, identities(maps.Keys(known.Files))) {
 		return known.Tools, nil
 	}
 	tools, files, err := ask()
 	if err == nil && h.Facts != nil {
-		h.Facts[program] = Fact{tools, identities(func(yield func(string) bool) {
+		h.Facts[key] = Fact{tools, identities(func(yield func(string) bool) {
 			for _, file := range append(files, program) {
 				if !yield(file) {
 					return

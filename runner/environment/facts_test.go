@@ -27,7 +27,7 @@ func TestFacts(t *testing.T) {
 		if i%2 == 0 {
 			install(version)
 		}
-		order, err := Plan(t.Context(), host, workspace, "1000", "conda", "")
+		order, err := Plan(t.Context(), host, workspace, "1000", "")
 		require.NoError(t, err)
 		assert.Equal(t, version, order.Tools[0].Version)
 		data, err := os.ReadFile(runs)
@@ -36,31 +36,17 @@ func TestFacts(t *testing.T) {
 	}
 }
 
-// TestFactsGiveTheSameKey has the tools of the host report the same with and without facts.
-func TestFactsGiveTheSameKey(t *testing.T) {
+// TestFactsGiveTheSameTools has the tools of the host report the same with and without facts.
+func TestFactsGiveTheSameTools(t *testing.T) {
 	host := Host{Path: debian.Path, Facts: Facts{}}
-	for name, workspace := range map[string]string{
-		"venv": environmenttest.Write(t, map[string]string{"requirements.txt": ""}),
-		"node": environmenttest.Write(t, map[string]string{"package.json": "{}", "package-lock.json": "{}"}),
-	} {
+	for _, name := range []string{"python3", "pip", "git"} {
 		for range 2 {
-			want, err := Plan(t.Context(), debian, workspace, "1000", name, "")
+			want, err := debian.Tool(t.Context(), name)
 			require.NoError(t, err)
-			got, err := Plan(t.Context(), host, workspace, "1000", name, "")
+			got, err := host.Tool(t.Context(), name)
 			require.NoError(t, err)
 			assert.Equal(t, want, got)
 		}
 	}
-	assert.Len(t, host.Facts, 3)
-}
-
-// BenchmarkPlan decides on an environment whose tools are known.
-func BenchmarkPlan(b *testing.B) {
-	workspace := b.TempDir()
-	require.NoError(b, os.WriteFile(filepath.Join(workspace, "requirements.txt"), []byte("greet==1\n"), 0o644))
-	host := Host{Path: debian.Path, Facts: Facts{}}
-	for b.Loop() {
-		_, err := Plan(b.Context(), host, workspace, "1000", Auto, "")
-		require.NoError(b, err)
-	}
+	assert.Len(t, host.Facts, 2)
 }

@@ -17,45 +17,39 @@ import (
 var first0 = time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func TestPlanErrors(t *testing.T) {
-	empty := Host{Path: t.TempDir()}
-	plan := func(host Host, name string, files map[string]string) error {
+	plan := func(host Host, files map[string]string) error {
 		t.Helper()
-		_, err := Plan(t.Context(), host, environmenttest.Write(t, files), "1000", name, "")
+		_, err := Plan(t.Context(), host, environmenttest.Write(t, files), "1000", "")
 		return err
 	}
-	require.NoError(t, plan(empty, Auto, nil), "no manifest is the environment none")
+	host := mamba(t)
+	require.EqualError(t, plan(host, nil), "the workspace has no environment.yml for the environment conda: add one, or use --env auto or none")
 	var missing *MissingToolError
-	require.ErrorAs(t, plan(empty, Auto, map[string]string{"requirements.txt": ""}), &missing)
-	assert.EqualError(t, missing, "this host has no python3: install the package python3")
-	require.ErrorAs(t, plan(empty, Auto, map[string]string{"environment.yml": ""}), &missing)
+	require.ErrorAs(t, plan(Host{Path: t.TempDir()}, map[string]string{"environment.yml": ""}), &missing)
 	assert.Equal(t, "micromamba", missing.Tool)
-	require.ErrorAs(t, plan(empty, Auto, map[string]string{"package.json": "{}", "package-lock.json": "{}"}), &missing)
-	assert.Equal(t, "node", missing.Tool)
-	require.ErrorAs(t, plan(empty, "uv", map[string]string{"uv.lock": "", "pyproject.toml": ""}), &missing)
-	assert.Equal(t, "uv", missing.Tool)
-
-	require.EqualError(t, plan(debian, "vnev", nil), `there is no environment "vnev": do you mean venv?`)
-	require.ErrorContains(t, plan(debian, "poetry", nil), "use one of auto, setup, uv, conda, venv, node, none, micromamba")
-	require.ErrorContains(t, plan(debian, "venv", nil), "the workspace has no manifest for the environment venv")
-	for line, want := range map[string]error{"-e .": ErrUnsupported, "--editable=x": ErrUnsupported, "./x": ErrUnsupported, "file:///x": ErrUnsupported} {
-		err := plan(debian, "venv", map[string]string{"requirements.txt": "# one\n" + line + "\n"})
-		require.ErrorIs(t, err, want)
-		require.ErrorContains(t, err, "requirements.txt, line 2: ")
-	}
-	require.ErrorContains(t, plan(debian, "venv", map[string]string{"requirements.txt": "-r other.txt\n"}), "line 1: other.txt is not in the workspace")
-	require.ErrorContains(t, plan(debian, "venv", map[string]string{"requirements.txt": "-r a", "a": "-c requirements.txt"}), "line 1: requirements.txt includes itself")
-	require.Error(t, plan(debian, "venv", map[string]string{"requirements.txt": "-r ../../../etc/passwd\n"}), "it leaves the workspace")
-	require.ErrorIs(t, plan(debian, "uv", map[string]string{"uv.lock": "", "pyproject.toml": "[tool.uv.workspace]\nmembers = ['a']\n"}), ErrUnsupported)
-	require.ErrorContains(t, plan(debian, "conda", map[string]string{"environment.yml": "", "environment.yaml": ""}), "remove one of them")
-	require.ErrorIs(t, plan(debian, "node", map[string]string{"package.json": "{}", "package-lock.json": `{"packages":{"node_modules/a":{"link":true}}}`}), ErrUnsupported)
-	require.ErrorContains(t, plan(debian, "node", map[string]string{"package.json": "{}", "package-lock.json": `{`}), "package-lock.json: ")
+	require.ErrorContains(t, plan(host, map[string]string{"environment.yml": "", "environment.yaml": ""}), "remove one of them")
 
 	workspace := t.TempDir()
-	require.NoError(t, os.Symlink("/etc/passwd", filepath.Join(workspace, "requirements.txt")))
-	_, err := Plan(t.Context(), debian, workspace, "1000", "venv", "")
+	require.NoError(t, os.Symlink("/etc/passwd", filepath.Join(workspace, "environment.yml")))
+	_, err := Plan(t.Context(), host, workspace, "1000", "")
 	require.Error(t, err, "a link out of the workspace")
-	_, err = Plan(t.Context(), debian, environmenttest.Write(t, map[string]string{"requirements.txt": ""}), "1000", "venv", t.TempDir())
+	_, err = Plan(t.Context(), host, environmenttest.Write(t, map[string]string{"environment.yml": ""}), "1000", t.TempDir())
 	require.ErrorContains(t, err, "sha256sum")
+}
+
+// The names of earlier versions are ways of the set-up.
+func TestFind(t *testing.T) {
+	for name, want := range map[string]string{
+		"auto": Auto, "setup": Setup, "none": None, "conda": Conda, "micromamba": Conda, "uv": Setup, "venv": Setup, "node": Setup,
+	} {
+		got, err := Find(name)
+		require.NoError(t, err)
+		assert.Equal(t, want, got)
+	}
+	_, err := Find("stepu")
+	require.EqualError(t, err, `there is no environment "stepu": do you mean setup?`)
+	_, err = Find("poetry")
+	require.ErrorContains(t, err, "use one of auto, setup, none, conda, micromamba")
 }
 
 // TestBuildThatFails has a build leave no whole environment, and none begin where an earlier one was.
@@ -91,7 +85,7 @@ func TestBuildThatFails(t *testing.T) {
 func TestManifestsStayInside(t *testing.T) {
 	place := t.TempDir()
 	for _, path := range []string{"../x", "/x", "a/../../x"} {
-		err := Build(t.Context(), debian, Order{Provider: "none", Manifests: []Manifest{{path, []byte("x")}}}, filepath.Join(place, "e"), os.Stderr)
+		err := Build(t.Context(), debian, Order{Manifests: []Manifest{{path, []byte("x")}}}, filepath.Join(place, "e"), os.Stderr)
 		require.Error(t, err, path)
 		require.NoError(t, os.RemoveAll(filepath.Join(place, "e")))
 	}

@@ -54,17 +54,6 @@ func (s Store) Verify() error {
 	return nil
 }
 
-// files returns the files with the suffix, as absolute paths.
-func (s Store) files(suffix string) (all []string) {
-	for line := range strings.Lines(string(s.Sums)) {
-		_, name, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
-		if name = strings.TrimLeft(name, " *"); strings.HasSuffix(name, suffix) {
-			all = append(all, filepath.Join(s.Dir, name))
-		}
-	}
-	return all
-}
-
 func digest(path string) (string, error) {
 	file, err := os.Open(path)
 	if err != nil {

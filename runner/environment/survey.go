@@ -8,21 +8,13 @@ func (h Host) Has(tool string) error {
 	return err
 }
 
-// Missing returns, for each provider that needs tools of the host, why it cannot make environments here, or nil.
+// Missing returns, for each kind of set-up that needs tools of the host in a usual project, why it cannot be made here, or
+// nil.
 func (h Host) Missing(ctx context.Context) map[string]error {
-	first := func(tools ...string) error {
-		for _, tool := range tools {
-			if err := h.Has(tool); err != nil {
-				return err
-			}
-		}
-		return nil
+	_, pip := h.Tool(ctx, "pip")
+	node := h.Has("node")
+	if node == nil {
+		node = h.Has("npm")
 	}
-	_, pip, err := h.python(ctx)
-	if err == nil && pip.Version == "" {
-		err = &MissingToolError{"pip", packages["pip"]}
-	}
-	return map[string]error{
-		"venv": err, "uv": first("uv", "python3"), "conda": first("micromamba"), "node": first("node", "npm"),
-	}
+	return map[string]error{"Python": pip, "Node": node, "conda": h.Has("micromamba")}
 }

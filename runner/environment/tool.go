@@ -104,7 +104,11 @@ func (h Host) versioned(ctx context.Context, name, argument string) (Tool, error
 	if err != nil {
 		return Tool{}, err
 	}
-	tools, err := h.recall(path, func() ([]Tool, []string, error) {
+	key := path
+	if filepath.Base(path) != name {
+		key += " as " + name
+	}
+	tools, err := h.recall(key, path, func() ([]Tool, []string, error) {
 		out, err := h.ask(ctx, path, argument)
 		first, _, _ := strings.Cut(string(out), "\n")
 		return []Tool{{Name: name, Path: path, Version: first}}, nil, err
@@ -121,7 +125,7 @@ func (h Host) python(ctx context.Context) (interpreter, pip Tool, err error) {
 	if err != nil {
 		return Tool{}, Tool{}, err
 	}
-	tools, err := h.recall(path, func() ([]Tool, []string, error) { return h.askPython(ctx, path) })
+	tools, err := h.recall(path, path, func() ([]Tool, []string, error) { return h.askPython(ctx, path) })
 	if err != nil {
 		return Tool{}, Tool{}, err
 	}

@@ -57,6 +57,12 @@ func (b builder) build(ctx context.Context, t *task) error {
 		return fmt.Errorf("cannot build the environment %s: %s%s", t.provider, built.Failure.Text, b.lastOutput(t.key))
 	}
 	t.built = *built
+	if built.From != "" && t.setUp != nil {
+		from := *t.setUp
+		from.From, from.As = built.From, built.Snapshot
+		t.setUp = &from
+		return b.build(ctx, t)
+	}
 	return b.ready(ctx, t)
 }
 

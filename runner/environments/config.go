@@ -8,6 +8,7 @@ import (
 	"codex-proxy/runner/environment"
 	"codex-proxy/runner/paths"
 	"codex-proxy/runner/sandbox"
+	"codex-proxy/runner/setup"
 )
 
 // Config are the settings of the environments of sessions.
@@ -34,31 +35,43 @@ const (
 // maxFacts bounds the facts that are kept for a user, in bytes.
 const maxFacts = 64 << 10
 
-// None is the environment of a session that uses the packages of the host.
-const None = "none"
-
 // Of is the environment that a request asks for.
 func Of(n wire.NewSession) string {
 	switch {
 	case n.Environment != "":
 		return n.Environment
+	case n.SetUp != "":
+		return environment.Setup
 	case n.Repository != "":
 		return environment.Auto
 	}
-	return None
+	return environment.None
 }
 
-// Check returns an error if the request asks for an unknown environment.
+// Check returns an error if the request asks for an unknown environment, or has a wrong set-up.
 func Check(n wire.NewSession) error {
-	name := Of(n)
-	if name == environment.Auto || name == environment.Setup {
+	name, err := environment.Find(Of(n))
+	if err != nil {
+		return wire.RefuseAs(wire.EnvironmentUnknown, err)
+	}
+	if n.SetUp == "" {
 		return nil
 	}
-	if _, err := environment.Find(name); err != nil {
-		return wire.RefuseAs(wire.EnvironmentUnknown, err)
+	if !environment.IsSetup(name) {
+		return wire.Refuse(wire.InvalidRequest, "leave one of the two out", "a set-up and the environment %s exclude each other",
+			name)
+	}
+	if len(n.SetUp) > maxSetUp {
+		return wire.Refuse(wire.TooLarge, "call a script of the repository in it", "the set-up has more than %d bytes", maxSetUp)
+	}
+	if _, err := setup.Parse("the set-up", []byte(n.SetUp)); err != nil {
+		return wire.RefuseAs(wire.InvalidRequest, err)
 	}
 	return nil
 }
+
+// maxSetUp bounds the text of a set-up, in bytes. The specification of each command has it.
+const maxSetUp = 64 << 10
 
 // ownerOf returns the owner of the environments that the sessions of a user use.
 func (c Config) ownerOf(user uint32) string {

@@ -4,7 +4,6 @@ package environments
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -59,13 +58,13 @@ func New(s Settings) *Environments {
 
 // Planned explains the environment of a session that would be made. Its key depends on the files of the
 // workspace, which only a session can read, and on the tools of the host, so it is taken from the last such session.
-func (e *Environments) Planned(ctx context.Context, like store.New) (string, error) {
-	name := like.Session.Environment
-	switch name {
-	case None:
-		return name, nil
-	case environment.Setup:
-		return name + ": codex-runner setup --print shows the set-up of the repository", nil
+func (e *Environments) Planned(ctx context.Context, like store.New, given string) (string, error) {
+	name, err := environment.Find(like.Session.Environment)
+	switch {
+	case err != nil || name == environment.None:
+		return name, err
+	case environment.IsSetup(name):
+		return e.plannedSetUp(ctx, name, like, given)
 	}
 	last, err := e.Store.Last(ctx, like)
 	if err != nil {
@@ -77,23 +76,45 @@ func (e *Environments) Planned(ctx context.Context, like store.New) (string, err
 	return name + ": " + last + ", unless the tools of the host have changed since the last session of this commit", nil
 }
 
+// plannedSetUp explains where a session gets the files of its set-up from.
+func (e *Environments) plannedSetUp(ctx context.Context, name string, like store.New, given string) (string, error) {
+	switch {
+	case given != "":
+		return name + ": the one that was given", nil
+	case like.Repository == "":
+		return name + ": by the files of the workspace, in the session", nil
+	}
+	plain, err := e.Store.Plain(ctx, like.Repository, like.Session.Commit)
+	if err != nil || plain && name == environment.Auto {
+		return name + ": the commit needs no set-up", err
+	}
+	last, err := e.Store.Last(ctx, like)
+	if last == "" {
+		return name + ": the set-up of the commit, in a build of its own", err
+	}
+	return name + ": the snapshot " + last + ", unless a tool of the host has changed", err
+}
+
 // Spec returns the environment for the specification of a command. For the first command of a session it waits until
 // the set-up of its commit is built. The error is a *BuildError if that fails.
 func (e *Environments) Spec(ctx context.Context, c store.Live) (*session.Environment, error) {
-	if c.Environment == None {
-		return nil, nil //nolint:nilnil // as Spec.Environment has it
-	}
-	facts, err := e.Store.Facts(ctx, c.Owner)
-	if err != nil {
+	name, err := environment.Find(c.Environment)
+	if err != nil || name == environment.None {
 		return nil, err
 	}
 	want := &session.Environment{
-		Owner: e.Config.ownerOf(c.Owner), Name: c.Environment, Store: e.Config.Store, Facts: facts,
+		Owner: e.Config.ownerOf(c.Owner), Name: name, Store: e.Config.Store,
 		Wait: min(e.Config.Timeout+waitSlack, session.MaxWait),
 	}
-	if want.Name == environment.Setup { // the time is that of its script
-		want.Facts, want.Wait = nil, min(e.Config.Timeout, session.MaxWait)
-		want.Snapshot, err = setups{e}.snapshotOf(ctx, c)
+	if !environment.IsSetup(name) {
+		return want, nil
+	}
+	want.Wait = min(e.Config.Timeout, session.MaxWait) // of its script
+	if want.SetUp, err = e.Files.SetUp(c.Session); err == nil {
+		want.Snapshot, err = setups{e}.snapshotOf(ctx, c, want)
+	}
+	if err == nil { // a build before may have left some
+		want.Facts, err = e.Store.Facts(ctx, c.Owner)
 	}
 	return want, err
 }
@@ -107,9 +128,6 @@ func (e *Environments) Obtain(ctx context.Context, c store.Live, need *exec.Need
 	}
 	if need.Order.Store.Dir != e.Config.Store || need.Order.Owner != e.Config.ownerOf(c.Owner) {
 		return errors.New("store or shared of [environments] has been changed meanwhile: run the command again")
-	}
-	if err := e.keepFacts(ctx, c.Owner, need.Facts); err != nil {
-		return err
 	}
 	built := false
 	for missing := need.Missing; ; {
@@ -137,13 +155,4 @@ func (e *Environments) Obtain(ctx context.Context, c store.Live, need *exec.Need
 		}
 		missing, built = false, !t.removal
 	}
-}
-
-// keepFacts keeps the reports of tools for the next commands of the user.
-func (e *Environments) keepFacts(ctx context.Context, owner uint32, facts environment.Facts) error {
-	text, err := json.Marshal(facts)
-	if err != nil || len(facts) == 0 || len(text) > maxFacts {
-		return err
-	}
-	return e.Store.KeepFacts(ctx, owner, text)
 }

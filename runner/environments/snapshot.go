@@ -2,8 +2,10 @@ package environments
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -22,7 +24,7 @@ func (e *BuildError) Unwrap() error { return e.error }
 
 // snapshots has what is known about the snapshots of set-ups.
 type snapshots struct {
-	keys    map[string]string // of snapshots, by those of their builds; "" if the commit has no set-up
+	keys    map[string]string // of snapshots, by those of their builds; "" if the commit has no set-up that does anything
 	missing map[string]bool   // keys of those that sessions have not found whole
 }
 
@@ -38,9 +40,8 @@ type setups struct{ *Environments }
 
 // snapshotOf returns what the session of a command begins with, or nil: then its set-up runs in the session. The first
 // command waits for the build, and the later ones have the same snapshot.
-func (e setups) snapshotOf(ctx context.Context, c store.Live) (*session.Snapshot, error) {
-	// A build has no secrets, which its files could have.
-	if c.Environment != environment.Setup || c.Commit == "" || len(c.Secrets) > 0 {
+func (e setups) snapshotOf(ctx context.Context, c store.Live, want *session.Environment) (*session.Snapshot, error) {
+	if c.Commit == "" {
 		return nil, nil
 	}
 	if c.Number > 1 {
@@ -50,12 +51,21 @@ func (e setups) snapshotOf(ctx context.Context, c store.Live) (*session.Snapshot
 		}
 		return first.Environment.Snapshot, nil
 	}
-	return e.obtain(ctx, c)
+	if want.SetUp == "" {
+		if plain, err := e.Store.Plain(ctx, c.Repository, c.Commit); plain || err != nil {
+			return nil, err
+		}
+	}
+	found, err := e.obtain(ctx, c, want.SetUp)
+	if _, failed := errors.AsType[*BuildError](err); failed && len(c.Secrets) > 0 {
+		return nil, nil //nolint:nilerr // it may need a secret, which no build has, and runs in the session
+	}
+	return found, err
 }
 
 // obtain returns the snapshot of a commit, leased while the session is open.
-func (e setups) obtain(ctx context.Context, c store.Live) (*session.Snapshot, error) {
-	b := e.buildOf(c)
+func (e setups) obtain(ctx context.Context, c store.Live, given string) (*session.Snapshot, error) {
+	b := e.buildOf(c, given)
 	for range 2 { // it may be removed before the lease
 		key, built, err := e.find(ctx, b)
 		if err != nil || key == "" {
@@ -76,13 +86,13 @@ func (e setups) obtain(ctx context.Context, c store.Live) (*session.Snapshot, er
 
 // buildOf is the build for the first command of a session. It has the commit without the patch of the session: no other
 // session gets what that patch does.
-func (e setups) buildOf(c store.Live) setup.Build {
+func (e setups) buildOf(c store.Live, given string) setup.Build {
 	return setup.Build{
 		Scope: setup.Scope{
 			User: strconv.FormatUint(uint64(c.Owner), 10), Repository: c.Repository, Online: e.online(c),
 			Env: c.Command.Env,
 		},
-		URL: c.URL, Commit: c.Commit, Store: e.Config.Store,
+		URL: c.URL, Commit: c.Commit, Source: setup.Source{Store: e.Config.Store, Given: given},
 	}
 }
 
@@ -124,15 +134,16 @@ func (e setups) joinSetUp(ctx context.Context, b setup.Build) (key string, t *ta
 	}
 	e.mu.Lock()
 	t = e.tasks[b.Key()]
-	key, joined := e.snapshots.keys[b.Key()], t != nil
-	if key != "" {
+	key, known := e.snapshots.keys[b.Key()]
+	if known {
 		e.mu.Unlock()
 		return key, nil, nil
 	}
+	joined := t != nil
 	if !joined {
-		for _, one := range all {
+		for _, one := range slices.Backward(all) { // the last used first
 			if one.Provider == environment.Setup && one.State == store.EnvironmentReady && !e.snapshots.missing[one.Key] {
-				b.Ready = append(b.Ready, one.Key)
+				b.Ready = append(b.Ready, setup.Snapshot{Key: one.Key, Family: one.Family})
 			}
 		}
 		t = &task{key: b.Key(), provider: environment.Setup, unit: unitOf(b), setUp: &b}
@@ -170,7 +181,11 @@ func (e setups) forget(b setup.Build) {
 // Distrust has the next session of the commit not rely on what is known about its snapshot, as the set-up had to run in
 // a session.
 func (e *Environments) Distrust(ctx context.Context, c store.Live, fault session.SnapshotFault) error {
-	setups{e}.forget(setups{e}.buildOf(c))
+	given, err := e.Files.SetUp(c.Session)
+	if err != nil {
+		return err
+	}
+	setups{e}.forget(setups{e}.buildOf(c, given))
 	if fault != session.SnapshotMissing {
 		return nil
 	}
@@ -189,13 +204,22 @@ func (e *Environments) Distrust(ctx context.Context, c store.Live, fault session
 // finish records what the build of a set-up has made. It can be called again.
 func (b builder) finish(ctx context.Context, t *task) error {
 	if t.built.Made {
-		err := b.store.Begin(ctx, t.built.Key, environment.Setup, time.Now())
-		if err == nil {
-			err = b.store.Ready(ctx, t.built.Key, t.built.Bytes)
-		}
-		if err != nil {
+		if err := b.store.Snapshot(ctx, t.built.Key, t.built.Family, t.built.Bytes, time.Now()); err != nil {
 			return err
 		}
 	}
-	return errors.Join(b.forgetFiles(t.key), b.store.Forget(ctx, t.key))
+	return errors.Join(b.keepFacts(ctx, t), b.forgetFiles(t.key), b.store.Forget(ctx, t.key))
+}
+
+// keepFacts keeps the reports of tools for the sessions of the user.
+func (b builder) keepFacts(ctx context.Context, t *task) error {
+	if t.setUp == nil || len(t.built.Facts) == 0 {
+		return nil
+	}
+	user, err := strconv.ParseUint(t.setUp.Scope.User, 10, 32)
+	text, textErr := json.Marshal(t.built.Facts)
+	if err = errors.Join(err, textErr); err != nil || len(text) > maxFacts {
+		return err
+	}
+	return b.store.KeepFacts(ctx, uint32(user), text)
 }

@@ -28,7 +28,7 @@ import (
 	"codex-proxy/runner/systemd"
 )
 
-// setUpBed plays the units that run set-ups. The key of a snapshot is made of the scope and the commit's first letter.
+// setUpBed plays the units that run set-ups. The key of a snapshot is made of the scope and the commit's first two letters.
 type setUpBed struct {
 	*Environments
 	t     *testing.T
@@ -40,6 +40,7 @@ type setUpBed struct {
 	orders []setup.Build
 	units  []string
 	fail   bool
+	idle   bool // the set-up does nothing
 }
 
 func newSetUpBed(t *testing.T) *setUpBed {
@@ -78,12 +79,18 @@ func (b *setUpBed) play(unit string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.orders, b.units = append(b.orders, *order.SetUp), append(b.units, unit)
-	built := job.Built{Version: job.Version, Key: keyOf(*order.SetUp)}
+	built := job.Built{Version: job.Version, Snapshot: named(*order.SetUp), Facts: environment.Facts{"/bin/x": {}}}
 	built.Made, built.Bytes = true, 5
-	for _, key := range order.SetUp.Ready {
-		if key == built.Key {
+	for _, one := range order.SetUp.Ready {
+		switch {
+		case one.Key == built.Key:
 			built.Made, built.Bytes = false, 0
+		case one.Family == built.Family && order.SetUp.From == "" && built.From == "":
+			built.Made, built.Bytes, built.From = false, 0, one.Key
 		}
+	}
+	if b.idle {
+		built = job.Built{Version: job.Version}
 	}
 	if b.fail {
 		built = job.Built{Version: job.Version, Failure: &job.Failure{Code: job.Failed, Text: "the set-up failed"}}
@@ -92,7 +99,13 @@ func (b *setUpBed) play(unit string) error {
 	return errors.Join(err, os.WriteFile(filepath.Join(dir, paths.Result), append(text, '\n'), 0o600))
 }
 
-func keyOf(b setup.Build) string { return setup.SnapshotKey(b.Scope.Sum(), b.Commit[:1]) }
+func keyOf(b setup.Build) string { return named(b).Key }
+
+// named is the snapshot of a build. The commit's second letter has the inputs, and the first one the rest.
+func named(b setup.Build) setup.Snapshot {
+	scope := b.Scope.Sum()
+	return setup.Snapshot{Key: setup.SnapshotKey(scope, b.Commit[:2]), Family: setup.SnapshotKey(scope, b.Commit[:1])}
+}
 
 // session is the first command of a new session of a commit.
 func (b *setUpBed) session(owner uint32, repository, commit string) store.Live {
@@ -129,6 +142,9 @@ func TestOneBuildForAllSessions(t *testing.T) {
 		assert.Equal(t, want, <-got)
 	}
 	assert.Equal(t, want, b.snapshot(b.session(1000, "r", "a1")))
+	spec, err := b.Spec(t.Context(), b.session(1000, "r", "a1"))
+	require.NoError(t, err)
+	assert.JSONEq(t, `{"/bin/x":{"tools":null,"files":null}}`, string(spec.Facts), "of the build")
 	require.Len(t, b.orders, 1)
 	hits, misses, removed := b.Snapshots()
 	assert.Equal(t, []int64{1, 8, 0}, []int64{hits, misses, removed}, "of sessions")
@@ -139,6 +155,7 @@ func TestOneBuildForAllSessions(t *testing.T) {
 	require.Len(t, left, 1, "the build itself is no environment")
 	assert.Equal(t, store.Environment{
 		Key: want.Key, Provider: "setup", State: store.EnvironmentReady, Bytes: 5, Used: left[0].Used, Leased: true,
+		Family: named(b.orders[0]).Family,
 	}, left[0])
 }
 
@@ -150,8 +167,8 @@ func TestWhoseSnapshotsAreShared(t *testing.T) {
 		b.begin <- struct{}{}
 	}
 	first := b.snapshot(b.session(1000, "r", "a1"))
-	assert.Equal(t, first, b.snapshot(b.session(1000, "r", "a2")))
-	assert.Equal(t, []string{first.Key}, b.orders[1].Ready)
+	assert.Equal(t, first, b.snapshot(b.session(1000, "r", "a12")))
+	assert.Equal(t, []setup.Snapshot{named(b.orders[0])}, b.orders[1].Ready)
 	variables := b.session(1000, "r", "a1")
 	variables.Command.Env = map[string]string{"A": "a"}
 	keys := map[string]bool{first.Key: true}
@@ -162,7 +179,9 @@ func TestWhoseSnapshotsAreShared(t *testing.T) {
 
 	secret, empty, patched := b.session(1000, "r", "b1"), b.session(1000, "r", ""), b.session(1000, "r", "a1")
 	secret.Secrets, patched.Patch = []string{"TOKEN"}, "sum"
-	assert.Nil(t, b.snapshot(secret), "no build has a secret")
+	assert.NotNil(t, b.snapshot(secret))
+	b.fail, secret.Commit = true, "c1"
+	assert.Nil(t, b.snapshot(secret), "no build has a secret, and the set-up may need it")
 	assert.Nil(t, b.snapshot(empty), "there is no commit")
 	assert.Equal(t, first, b.snapshot(patched), "the build is without the patch")
 }
@@ -182,6 +201,48 @@ func TestLaterCommandsHaveTheSameSnapshot(t *testing.T) {
 	assert.Equal(t, spec.Snapshot, b.snapshot(c))
 	require.NoError(t, b.store.Commands.End(t.Context(), c.Session, 1, store.Ending{}, time.Now()))
 	assert.ErrorIs(t, b.Store.Remove(t.Context(), spec.Snapshot.Key), store.ErrState, "the session is open")
+}
+
+// Another set-up with the same script begins with the last snapshot of the user and repository that has it.
+func TestBuildBeginsWithASnapshot(t *testing.T) {
+	b := newSetUpBed(t)
+	for range 10 {
+		b.begin <- struct{}{}
+	}
+	first := b.snapshot(b.session(1000, "r", "a1"))
+	b.snapshot(b.session(1000, "r", "b1"))
+	b.snapshot(b.session(1001, "r", "a1"))
+	second := b.snapshot(b.session(1000, "r", "a2"))
+	require.Len(t, b.orders, 5)
+	last := b.orders[4]
+	assert.Equal(t, first.Key, last.From)
+	assert.Equal(t, second.Key, last.As.Key)
+	assert.Equal(t, b.units[3], b.units[4])
+	b.snapshot(b.session(1000, "r", "a3"))
+	assert.Equal(t, second.Key, b.orders[6].From)
+}
+
+// A commit without a file that a set-up could follow from has no build, and one that needs none has no second one.
+func TestCommitsWithoutASetUp(t *testing.T) {
+	b := newSetUpBed(t)
+	c := b.session(1000, "0123456789abcdef", "a1")
+	require.NoError(t, b.store.Repositories.Add(t.Context(), store.Repository{Key: c.Repository}))
+	require.NoError(t, b.store.Repositories.Fetched(t.Context(), c.Repository, store.Commit{ID: "a1", Plain: true}, 0, time.Now()))
+	assert.Nil(t, b.snapshot(c))
+	assert.Empty(t, b.orders)
+	b.idle = true
+	b.begin <- struct{}{}
+	for range 2 {
+		assert.Nil(t, b.snapshot(b.session(1000, c.Repository, "b1")))
+	}
+	assert.Len(t, b.orders, 1)
+
+	// With a set-up of its own, a session has a build all the same.
+	b.idle, c.Number = false, 1
+	require.NoError(t, b.Files.Make(c.Session, nil, map[string]string{paths.SetUp: "run = 'true'"}))
+	b.begin <- struct{}{}
+	assert.NotNil(t, b.snapshot(c))
+	assert.Equal(t, "run = 'true'", b.orders[1].Given)
 }
 
 func TestFailedSetUp(t *testing.T) {
@@ -233,7 +294,7 @@ func TestDistrust(t *testing.T) {
 	first := b.snapshot(c)
 	require.NoError(t, b.Distrust(t.Context(), c, session.SnapshotStale))
 	assert.Equal(t, first, b.snapshot(b.session(1000, "r", "a1")))
-	assert.Equal(t, []string{first.Key}, b.orders[1].Ready)
+	assert.Equal(t, []setup.Snapshot{named(b.orders[0])}, b.orders[1].Ready)
 	require.NoError(t, b.Distrust(t.Context(), c, session.SnapshotMissing))
 	assert.Equal(t, first, b.snapshot(b.session(1000, "r", "a1")))
 	require.Len(t, b.orders, 3)
@@ -256,6 +317,6 @@ func TestSetUpsWithTheNetwork(t *testing.T) {
 		{Config{Network: BuildsForAll}, false, "false false"},
 	} {
 		e := New(Settings{Config: c.config, Network: c.sessions})
-		assert.Equal(t, c.want, fmt.Sprint(setups{e}.buildOf(store.Live{}).Scope.Online, setups{e}.buildOf(store.Live{Network: true}).Scope.Online))
+		assert.Equal(t, c.want, fmt.Sprint(setups{e}.buildOf(store.Live{}, "").Scope.Online, setups{e}.buildOf(store.Live{Network: true}, "").Scope.Online))
 	}
 }

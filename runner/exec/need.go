@@ -14,8 +14,6 @@ type Need struct {
 	Order environment.Order `json:"order"`
 	// Missing is true if the daemon has provided it, but it was not there or not whole.
 	Missing bool `json:"missing,omitempty"`
-	// Facts has the facts of the specification and the later reports of tools.
-	Facts environment.Facts `json:"facts,omitempty"`
 }
 
 // provide asks the daemon for an environment, and returns when that is there, or the reason why it will not be.

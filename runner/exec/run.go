@@ -35,8 +35,9 @@ type run struct {
 	reason  error         // why the log failed
 	pid     int           // of the command, once it runs
 	disk    int64         // Result.Disk
-	// snapshot is Result.Snapshot.
+	// snapshot is Result.Snapshot, and note is Result.Note.
 	snapshot session.SnapshotFault
+	note     string
 	started  time.Time
 
 	starting sync.Mutex // held while a process starts: meanwhile this process has an inheritance
@@ -140,7 +141,7 @@ func (r *run) explain(result *session.Result) {
 	if r.reason != nil {
 		result.LogError = r.reason.Error()
 	}
-	result.Bytes, result.Disk, result.Snapshot = r.log.Bytes(), r.disk, r.snapshot
+	result.Bytes, result.Disk, result.Snapshot, result.Note = r.log.Bytes(), r.disk, r.snapshot, r.note
 	result.PatchKnown = r.launch != nil && r.launch.PatchKnown
 }
 

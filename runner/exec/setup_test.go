@@ -110,7 +110,7 @@ func TestSetupThatFails(t *testing.T) {
 		assert.Equal(t, &session.Failure{
 			Stage: session.EnvTask,
 			Text: "the set-up own failed: exit status 1 (its output is in the log, `codex-runner setup --print` shows it, " +
-				"and timeout of [environments] in runner.toml bounds it)",
+				"timeout of [environments] in runner.toml bounds it, and --env none leaves it out)",
 		}, failure)
 		assert.Contains(t, output, "+ test -e fixed\n")
 		assert.NotContains(t, output, "command")
@@ -134,6 +134,51 @@ func TestSetupThatFails(t *testing.T) {
 	assert.Contains(t, failure.Text, "no set-up fits the workspace: write .codex-runner.toml with a script")
 }
 
+// With auto, a repository without a set-up has the programs of the host, and a note says so.
+func TestNoSetup(t *testing.T) {
+	r := newReadied(t, "")
+	require.NoError(t, os.Remove(filepath.Join(r.workspace, setup.File)))
+	auto := func(s *session.Spec) { s.Environment.Name, s.Workspace = environment.Auto, &session.Workspace{} }
+	result, output := r.bed("echo command", auto).run(t.Context())
+	require.Nil(t, result.Failure)
+	assert.Equal(t, "command\n", output)
+	assert.Equal(t, "No set-up fits the repository, and the command had the programs of the host alone (.codex-runner.toml "+
+		"makes one, and --env none leaves this line out).", result.Note)
+	r.write("Makefile", "")
+	result, _ = r.bed("true", auto).run(t.Context())
+	require.Nil(t, result.Failure)
+	assert.Empty(t, result.Note, "make needs nothing beforehand")
+}
+
+// With auto, the next command of a session runs though the set-up of its changes fails, once.
+func TestSetupOfChangesFails(t *testing.T) {
+	r := newReadied(t, "run = 'echo ran; test ! -e broken'\ninputs = ['input']\n")
+	auto := func(s *session.Spec) { s.Environment.Name = environment.Auto }
+	anew := func(s *session.Spec) { auto(s); s.Workspace = &session.Workspace{} }
+	result, _ := r.bed("touch broken; echo 2 >input", anew).run(t.Context())
+	require.Nil(t, result.Failure)
+	result, output := r.bed("echo command", auto).run(t.Context())
+	require.Nil(t, result.Failure)
+	assert.Contains(t, output, "ran\n")
+	assert.Contains(t, result.Note, "The command ran without the set-up of what its session has changed: the set-up own failed: exit status 1")
+	_, output = r.bed("echo command", auto).run(t.Context())
+	assert.Equal(t, "command\n", output, "it is not tried again")
+	r.write(setup.File, "rnu = 'x'\n")
+	result, output = r.bed("echo command", auto).run(t.Context())
+	assert.Equal(t, "command\n", output)
+	assert.Contains(t, result.Note, `unknown key "rnu"`)
+	failure, _ := r.command("true", anew)
+	assert.Contains(t, failure.Text, `unknown key "rnu"`, "a new session has it from its commit")
+}
+
+// A set-up that the session gave counts in place of the repository's own.
+func TestGivenSetup(t *testing.T) {
+	r := newReadied(t, readyFile)
+	_, output := r.command("true", func(s *session.Spec) { s.Environment.SetUp = "run = 'echo given'\n" })
+	assert.Contains(t, output, "given\n")
+	assert.NotContains(t, output, "ran in")
+}
+
 // fromSnapshot is a preparation that makes a new workspace from a snapshot that has had the set-up of a key.
 type fromSnapshot string
 
@@ -148,7 +193,7 @@ func (key fromSnapshot) Prepare(_ context.Context, l *Launch) error {
 func TestSetupWithASnapshot(t *testing.T) {
 	r := newReadied(t, readyFile)
 	programs := sandbox.Programs{Usual: "/usr/local/bin:/usr/bin:/bin"}
-	order, err := setup.Plan(t.Context(), environment.Host{Path: programs.Path()}, r.workspace, "")
+	order, err := setup.Plan(t.Context(), environment.Host{Path: programs.Path()}, r.workspace, setup.Source{})
 	require.NoError(t, err)
 	for name, c := range map[string]struct {
 		key          string

@@ -24,8 +24,8 @@ type Files struct {
 	Secrets    string // paths.Secrets: in memory alone (a tmpfs)
 }
 
-// Make makes the directories of a session, with its secrets and its patch, if it has any.
-func (f Files) Make(id string, secrets map[string]string, patch string) error {
+// Make makes the directories of a session, with its secrets, and with texts by the names of their files, if it has any.
+func (f Files) Make(id string, secrets, texts map[string]string) error {
 	dir := filepath.Join(f.Secrets, id)
 	err := errors.Join(os.MkdirAll(f.Session(id), 0o700), os.MkdirAll(dir, 0o700))
 	for name, value := range secrets {
@@ -33,14 +33,25 @@ func (f Files) Make(id string, secrets map[string]string, patch string) error {
 			err = os.WriteFile(filepath.Join(dir, name), []byte(value), 0o600)
 		}
 	}
-	if err == nil && patch != "" {
-		err = os.WriteFile(filepath.Join(f.Session(id), paths.Patch), []byte(patch), 0o600)
+	for name, text := range texts {
+		if err == nil && text != "" {
+			err = os.WriteFile(filepath.Join(f.Session(id), name), []byte(text), 0o600)
+		}
 	}
 	if err != nil {
 		f.Remove(id)
 		return fmt.Errorf("cannot make the files of a session: %w", err)
 	}
 	return nil
+}
+
+// SetUp is the text of the set-up that a session gave, or "".
+func (f Files) SetUp(id string) (string, error) {
+	text, err := os.ReadFile(filepath.Join(f.Session(id), paths.SetUp))
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return string(text), err
 }
 
 // HasSecrets reports whether all secrets of a session are there.

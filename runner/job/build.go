@@ -31,9 +31,14 @@ type Built struct {
 	Version int      `json:"version"`
 	Failure *Failure `json:"failure,omitempty"`
 	Bytes   int64    `json:"bytes,omitempty"` // that the environment takes on the disk
-	// Key is that of the snapshot which the commit needs; "" if it has no set-up. Made reports that it was made.
-	Key  string `json:"key,omitempty"`
-	Made bool   `json:"made,omitempty"`
+	// Snapshot is the one that the commit needs; its key is "" if it has no set-up that does anything. Made reports that
+	// it was made.
+	setup.Snapshot
+	Made bool `json:"made,omitempty"`
+	// From is the key of the snapshot that the build has to begin with, if it is not ""; nothing was made then.
+	From string `json:"from,omitempty"`
+	// Facts are the reports of the host's tools.
+	Facts environment.Facts `json:"facts,omitempty"`
 }
 
 // Key is that of the environment; of a set-up, the key of the build.

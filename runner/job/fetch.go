@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"codex-proxy/runner/paths"
+	"codex-proxy/runner/setup"
 	"codex-proxy/runner/workspace"
 )
 
@@ -44,6 +45,8 @@ type Fetched struct {
 	Commit  string   `json:"commit,omitempty"` // of Ref
 	Tags    string   `json:"tags,omitempty"`   // of a local repository, as workspace.Tags names them
 	Bytes   int64    `json:"bytes"`            // of all mirrors, on the disk
+	// Plain reports that no file of Commit is one that a set-up follows from.
+	Plain bool `json:"plain,omitempty"`
 }
 
 // Run fetches into the directory dir, the state of the repository. It reads the repository from the bundle, if there is
@@ -66,6 +69,11 @@ func (f Fetch) Run(ctx context.Context, files Files, dir, credentials string) er
 	}
 	if err == nil && f.Local {
 		result.Tags, err = workspace.Tags(ctx, filepath.Join(dir, paths.Mirror))
+	}
+	if err == nil {
+		var fits bool
+		fits, err = workspace.HasFile(ctx, filepath.Join(dir, paths.Mirror), result.Commit, setup.Fits)
+		result.Plain = !fits
 	}
 	if err == nil {
 		result.Bytes, err = workspace.Size(dir)

@@ -81,7 +81,7 @@ func TestFetch(t *testing.T) {
 	f := files(t, order)
 	require.NoError(t, Fetch{}.Run(t.Context(), f, dir, ""))
 	fetched := result[Fetched](t, f)
-	assert.Equal(t, &Fetched{Version: Version, ID: "1", Commit: commit, Bytes: fetched.Bytes}, fetched)
+	assert.Equal(t, &Fetched{Version: Version, ID: "1", Commit: commit, Bytes: fetched.Bytes, Plain: true}, fetched)
 	assert.Greater(t, fetched.Bytes, int64(1000))
 	for _, name := range []string{"sub", "deep"} {
 		mirror := filepath.Join(dir, paths.ModuleMirror("file://"+filepath.Dir(repository)+"/"+name))
@@ -109,9 +109,16 @@ func TestFetchOfABundle(t *testing.T) {
 	fetched := result[Fetched](t, f)
 	tags, err := workspace.LocalTags(t.Context(), workspace.Local{Dir: repository, Commit: commit})
 	require.NoError(t, err)
-	assert.Equal(t, &Fetched{Version: Version, ID: "1", Commit: commit, Tags: tags, Bytes: fetched.Bytes}, fetched)
+	assert.Equal(t, &Fetched{Version: Version, ID: "1", Commit: commit, Tags: tags, Bytes: fetched.Bytes, Plain: true}, fetched)
 	assert.Greater(t, fetched.Bytes, int64(1000))
 	assert.NoFileExists(t, filepath.Join(dir, paths.Bundle))
+
+	require.NoError(t, os.WriteFile(repository+"/go.mod", nil, 0o600))
+	git(t, repository, "add", "go.mod")
+	git(t, repository, "commit", "-q", "-m", "module")
+	f = files(t, Fetch{Version: Version, Ref: "main", URL: "file://" + repository, Time: time.Minute, Bytes: 1 << 30})
+	require.NoError(t, Fetch{}.Run(t.Context(), f, t.TempDir(), ""))
+	assert.False(t, result[Fetched](t, f).Plain)
 
 	// Without a bundle, a local repository is what its mirror has. A damaged mirror is made anew.
 	order := Fetch{Version: Version, Ref: commit, Local: true, URL: "file://" + repository, Time: time.Minute, Bytes: 1 << 30}
@@ -129,7 +136,7 @@ func TestFetchOfABundle(t *testing.T) {
 
 // A build makes nothing but the environment that its unit is for.
 func TestBuild(t *testing.T) {
-	order := environment.Order{Provider: "none"}
+	order := environment.Order{}
 	for key, want := range map[string]string{
 		paths.EnvironmentInstance(order.Key()): "", "0123456789abcdef": "the order is that of the environment " + order.Key() + ": it cannot be 0123456789abcdef",
 	} {

@@ -30,33 +30,94 @@ type Place struct {
 	Environ        []string         // of this process, as os.Environ returns it
 }
 
-// setUp checks the commit out, and runs its set-up, unless there is a snapshot of what that leaves.
+// setUp checks the commit out, and runs its set-up, unless there is a snapshot of what that leaves, or one to begin
+// with.
 func (b Build) setUp(ctx context.Context, place Place, output *os.File, built *Built) error {
-	if err := place.checkOut(ctx, *b.SetUp, false); err != nil {
-		return fmt.Errorf("cannot check the commit out: %w", err)
+	warm, err := place.begin(ctx, *b.SetUp)
+	if err != nil {
+		return err
 	}
 	host := b.host(place.Programs)
 	if path, ok := b.SetUp.Scope.Env["PATH"]; ok {
 		host.Path = path
 	}
-	order, err := setup.Plan(ctx, environment.Host{Path: host.Path}, place.Checkout, b.SetUp.Store)
-	if err != nil || order.Script == nil {
+	built.Facts = environment.Facts{}
+	plan := func() (setup.Order, error) {
+		return setup.Plan(ctx, environment.Host{Path: host.Path, Facts: built.Facts}, place.Checkout, b.SetUp.Source)
+	}
+	order, err := plan()
+	if err == nil && warm && b.SetUp.Scope.Named(order).Family != b.SetUp.As.Family {
+		if warm, err = false, place.empty(ctx, *b.SetUp); err == nil {
+			order, err = plan()
+		}
+	}
+	if err != nil || order.Script == nil || order.Script.Idle() {
 		return err
 	}
-	key := setup.SnapshotKey(b.SetUp.Scope.Sum(), order.Key())
-	built.Key = key
-	if slices.Contains(b.SetUp.Ready, key) {
+	named := b.SetUp.Scope.Named(order)
+	if warm {
+		named = b.SetUp.As
+	}
+	built.Snapshot = named
+	for _, ready := range b.SetUp.Ready {
+		switch {
+		case ready.Key == named.Key:
+			built.From = ""
+			return nil
+		case built.From == "" && ready.Family == named.Family && b.SetUp.From == "":
+			built.From = ready.Key
+		}
+	}
+	if built.From != "" {
 		return nil
 	}
 	built.Made = true
+	log := &lastOutput{file: output}
+	built.Bytes, err = b.fill(ctx, place, host, order, log)
+	if err != nil && warm && ctx.Err() == nil {
+		fmt.Fprintln(log, "The set-up failed on what an earlier one has left, and runs again without.")
+		if err = place.empty(ctx, *b.SetUp); err == nil {
+			built.Bytes, err = b.fill(ctx, place, host, order, log)
+		}
+	}
+	return err
+}
+
+// fill runs the set-up, and returns how many bytes its files take.
+func (b Build) fill(
+	ctx context.Context, place Place, host environment.Host, order setup.Order, log *lastOutput,
+) (int64, error) {
 	// All that the unit may write but /tmp is there, under other names.
-	built.Bytes, err = b.bounded(ctx, []string{place.Environments}, func(ctx context.Context) error {
-		if err := place.run(ctx, host, b.SetUp.Scope.Env, order, &lastOutput{file: output}); err != nil {
+	return b.bounded(ctx, []string{place.Environments}, func(ctx context.Context) error {
+		if err := place.run(ctx, host, b.SetUp.Scope.Env, order, log); err != nil {
 			return err
 		}
 		return place.finish(ctx, *b.SetUp, order)
 	})
-	return err
+}
+
+// begin checks the commit out, and reports whether the place has the files of a snapshot besides: root has noted its key
+// then.
+func (p Place) begin(ctx context.Context, b setup.Build) (warm bool, err error) {
+	left, err := os.ReadFile(filepath.Join(p.State, paths.Left))
+	if warm = len(left) > 0; err == nil && warm {
+		if err = p.checkOut(ctx, b, true); err == nil {
+			return true, nil
+		}
+	}
+	return false, p.empty(ctx, b)
+}
+
+// empty leaves nothing but the commit in the place.
+func (p Place) empty(ctx context.Context, b setup.Build) error {
+	err := workspace.Empty(p.Home)
+	if err == nil {
+		err = p.checkOut(ctx, b, false)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot check the commit out: %w", err)
+	}
+	return nil
 }
 
 // finish makes the files of the commit again as they are there, which sessions find, and notes the key of the set-up by
@@ -65,7 +126,7 @@ func (p Place) finish(ctx context.Context, b setup.Build, order setup.Order) err
 	if err := p.checkOut(ctx, b, true); err != nil {
 		return fmt.Errorf("cannot check the commit out again: %w", err)
 	}
-	left, err := order.After(p.Checkout)
+	left, err := order.After(ctx, p.Checkout)
 	if err == nil {
 		err = os.WriteFile(filepath.Join(p.State, paths.Left), []byte(left.Key()), 0o600)
 	}

@@ -1,6 +1,7 @@
 package job
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -41,25 +42,40 @@ func (b *setUpBed) write(name, text string) {
 	require.NoError(b.t, os.WriteFile(filepath.Join(b.origin, name), []byte(text), 0o600))
 }
 
-// build runs the set-up of a new commit in an empty place.
-func (b *setUpBed) build(change func(*Build)) Built {
+// order is that of the commit alone.
+func (b *setUpBed) order() setup.Order {
 	b.t.Helper()
-	git(b.t, b.origin, "add", ".")
-	git(b.t, b.origin, "commit", "-q", "--allow-empty", "-m", "next")
-	require.NoError(b.t, os.RemoveAll(b.place.Repository))
-	git(b.t, b.origin, "clone", "-q", "--bare", ".", filepath.Join(b.place.Repository, paths.Mirror))
+	order, err := setup.Plan(b.t.Context(), environment.Host{Path: b.place.Programs.Path()}, b.origin, setup.Source{})
+	require.NoError(b.t, err)
+	return order
+}
+
+func (b *setUpBed) empty() {
+	b.t.Helper()
 	require.NoError(b.t, os.RemoveAll(b.place.Environments))
 	for _, dir := range []string{b.place.Checkout, b.place.Home} {
 		require.NoError(b.t, os.MkdirAll(dir, 0o755))
 	}
 	require.NoError(b.t, os.WriteFile(filepath.Join(b.place.State, paths.Record), nil, 0o600))
 	require.NoError(b.t, os.WriteFile(filepath.Join(b.place.State, paths.Left), nil, 0o600))
+}
+
+// build runs the set-up of a new commit in an empty place, or in one with the files of a snapshot.
+func (b *setUpBed) build(change func(*Build)) Built {
+	b.t.Helper()
+	git(b.t, b.origin, "add", ".")
+	git(b.t, b.origin, "commit", "-q", "--allow-empty", "-m", "next")
+	require.NoError(b.t, os.RemoveAll(b.place.Repository))
+	git(b.t, b.origin, "clone", "-q", "--bare", ".", filepath.Join(b.place.Repository, paths.Mirror))
 	order := Build{Version: Version, Bytes: 1 << 30, SetUp: &setup.Build{
 		Scope:  setup.Scope{User: "1000", Repository: "r", Env: map[string]string{"B": "of the command"}},
 		Commit: git(b.t, b.origin, "rev-parse", "HEAD"),
 	}}
 	if change != nil {
 		change(&order)
+	}
+	if order.SetUp.From == "" { // else the files of the last build are those of the snapshot
+		b.empty()
 	}
 	f := files(b.t, order)
 	require.NoError(b.t, Build{}.Run(b.t.Context(), f, paths.EnvironmentInstance(order.Key()), b.place))
@@ -75,8 +91,7 @@ env = {A = "a", B = "b"}
 func TestSetUp(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	b := newSetUpBed(t, setUpFile)
-	order, err := setup.Plan(t.Context(), environment.Host{Path: b.place.Programs.Path()}, b.origin, "")
-	require.NoError(t, err)
+	order := b.order()
 	scope := setup.Scope{User: "1000", Repository: "r", Env: map[string]string{"B": "of the command"}}
 	built := b.build(nil)
 	require.Nil(t, built.Failure)
@@ -98,11 +113,50 @@ func TestSetUp(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, order.Key(), string(left))
 
-	again := b.build(func(o *Build) { o.SetUp.Ready = []string{built.Key} })
-	assert.Equal(t, Built{Version: Version, Key: built.Key}, again, "of another commit with the same inputs")
+	assert.NotEmpty(t, built.Facts)
+	ready := func(o *Build) { o.SetUp.Ready = []setup.Snapshot{built.Snapshot} }
+	again := b.build(ready)
+	assert.Equal(t, Built{Version: Version, Snapshot: built.Snapshot, Facts: again.Facts}, again, "of another commit with the same inputs")
 	assert.NoFileExists(t, filepath.Join(b.place.Checkout, "made"))
 	b.write("input", "2")
-	assert.NotEqual(t, built.Key, b.build(func(o *Build) { o.SetUp.Ready = []string{built.Key} }).Key)
+	other := b.build(ready)
+	assert.NotEqual(t, built.Key, other.Key)
+	assert.Equal(t, Built{
+		Version: Version, Snapshot: setup.Snapshot{Key: other.Key, Family: built.Family}, From: built.Key, Facts: other.Facts,
+	}, other, "it is to begin with the other one")
+}
+
+// A build that begins with a snapshot has its files, and names its result by the commit alone. If it fails, it begins
+// again without.
+func TestSetUpThatBeginsWithASnapshot(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	b := newSetUpBed(t, "run = 'echo x >>made; echo x >>$HOME/made; echo x >>list; test \"$(cat made)\" != \"$(cat input)\"'\ninputs = ['input', 'list']\n")
+	first := b.build(nil)
+	require.Nil(t, first.Failure)
+	made := func() string {
+		t.Helper()
+		there, err := os.ReadFile(filepath.Join(b.place.Checkout, "made"))
+		home, homeErr := os.ReadFile(filepath.Join(b.place.Home, "made"))
+		require.NoError(t, errors.Join(err, homeErr))
+		assert.Equal(t, there, home)
+		return string(there)
+	}
+	next := func(o *Build) {
+		o.SetUp.From, o.SetUp.As = first.Key, o.SetUp.Scope.Named(b.order())
+	}
+	for _, step := range []struct{ input, want string }{{"2", "x\nx\n"}, {"x\nx\nx", "x\n"}} {
+		b.write("input", step.input)
+		warm := b.build(next)
+		require.Nil(t, warm.Failure)
+		assert.Equal(t, Built{
+			Version: Version, Made: true, Bytes: warm.Bytes, Facts: warm.Facts,
+			Snapshot: setup.Scope{User: "1000", Repository: "r", Env: map[string]string{"B": "of the command"}}.Named(b.order()),
+		}, warm)
+		assert.Equal(t, step.want, made())
+	}
+	b.write(setup.File, "run = 'echo x >>made; cp made $HOME'\n")
+	require.Nil(t, b.build(func(o *Build) { next(o); o.SetUp.As = first.Snapshot }).Failure)
+	assert.Equal(t, "x\n", made(), "the script is another one")
 }
 
 // A set-up may make inputs of its own, such as a lock: the key that sessions find is by these, too.
@@ -110,7 +164,7 @@ func TestSetUpThatMakesInputs(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	b := newSetUpBed(t, "run = 'echo made >made.lock'\ninputs = ['*.lock']\n")
 	require.Nil(t, b.build(nil).Failure)
-	order, err := setup.Plan(t.Context(), environment.Host{Path: b.place.Programs.Path()}, b.place.Checkout, "")
+	order, err := setup.Plan(t.Context(), environment.Host{Path: b.place.Programs.Path()}, b.place.Checkout, setup.Source{})
 	require.NoError(t, err)
 	require.Len(t, order.Inputs, 1)
 	left, err := os.ReadFile(filepath.Join(b.place.State, paths.Left))
@@ -131,5 +185,7 @@ func TestSetUpThatFails(t *testing.T) {
 	b.write(setup.File, "rnu = ''\n")
 	assert.Contains(t, b.build(nil).Failure.Text, `unknown key "rnu"`)
 	require.NoError(t, os.Remove(filepath.Join(b.origin, setup.File)))
-	assert.Equal(t, Built{Version: Version}, b.build(nil), "nothing fits: the session says so")
+	b.write("Makefile", "")
+	built = b.build(nil)
+	assert.Equal(t, Built{Version: Version}, built, "the session needs nothing beforehand")
 }

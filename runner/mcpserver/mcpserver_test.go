@@ -125,12 +125,12 @@ func TestSession(t *testing.T) {
 	})
 	text, got := a.call("run", map[string]any{
 		"command": []string{"make", "test"}, "repository": "https://example.org/a.git", "ref": "main", "patch": "diff",
-		"environment": "uv", "network": true, "directory": "src", "env": map[string]any{"A": "b"}, "artifacts": []string{"*.xml"},
+		"environment": "setup", "setup": "run = 'x'", "network": true, "directory": "src", "env": map[string]any{"A": "b"}, "artifacts": []string{"*.xml"},
 		"timeout": "10m", "grace": "2s", "cpus": 1.5, "memory": "2G", "tasks": 99, "output_limit": "1M", "file_size": "2M", "disk": "3M",
 	})
 	asked, err := json.Marshal(of)
 	require.NoError(t, err)
-	assert.JSONEq(t, `{"repository":"https://example.org/a.git","ref":"main","patch":"diff","environment":"uv","network":true,
+	assert.JSONEq(t, `{"repository":"https://example.org/a.git","ref":"main","patch":"diff","environment":"setup","setup":"run = 'x'","network":true,
 		"commands":[{"args":["make","test"],"directory":"src","env":{"A":"b"},"artifacts":["*.xml"],
 		"limits":{"timeout":"10m0s","grace":"2s","cpus":1.5,"memory":2147483648,"tasks":99,"output":1048576,
 		"file_size":2097152,"disk":3145728}}]}`, string(asked))
@@ -212,7 +212,7 @@ func TestDescriptionOfTheSandbox(t *testing.T) {
 		assert.Contains(t, limits, "\n#"+setting+"\n")
 		assert.Contains(t, words, text)
 	}
-	for _, fact := range []string{"/workspace", "HOME", "read-only", "in the background", "with setup"} {
+	for _, fact := range []string{"/workspace", "HOME", "read-only", "in the background", ".codex-runner.toml"} {
 		assert.Contains(t, words, fact)
 	}
 }

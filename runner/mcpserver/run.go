@@ -21,13 +21,12 @@ var runTool = mcp.Tool{
 	Description: `Runs a command in a sandbox, waits for its end, and returns how it ended with the end of its output.
 Without session it makes a new session; the session stays open for further calls of run and patch. With session it is
 the next command there. The working directory is /workspace: a checkout of repository at its commit, without changes that
-are not committed unless dirty is true, or empty. HOME is /run/codex-home, empty at first: caches of package managers
-begin empty, and stay until the session is closed. /workspace, HOME and /tmp can be written, all else is read-only, and
+are not committed unless dirty is true, or empty. HOME is /run/codex-home, and stays until the session is closed. /workspace, HOME and /tmp can be written, all else is read-only, and
 /tmp is new for each command. The programs are those of the host in PATH; /home and /root are hidden. With a repository,
-environment is auto: node_modules or a virtual environment made from its lock file, which is read-only; with none, the
-command can install packages itself; with setup, a build has made the repository ready by .codex-runner.toml or its
-manifests, in any language, with packages in the workspace and caches in HOME, which the command can change. There is no
-network unless network is true. All processes of a command end with it, also those in the background: start a server and
+environment is auto: a build with the network has made it ready by .codex-runner.toml or its manifests, in any language,
+with packages in the workspace and caches in HOME, which the command can change; if a command changes a manifest, the
+set-up runs again before the next one, with the network of the session. With none, HOME is empty and the command can
+install packages itself. There is no network unless network is true. All processes of a command end with it, also those in the background: start a server and
 its client in one command. Without limits of its own a command gets those of the administrator: as installed 30m of time,
 2G of memory, 1024 processes, 64M of output. If wait is over first, the command goes on: call logs. If this call is
 cancelled, so is the command.`,
@@ -52,7 +51,8 @@ type runInput struct {
 	Ref         string            `json:"ref,omitempty" jsonschema:"of a new session: branch, tag or commit; without it the one of HEAD"`
 	Dirty       bool              `json:"dirty,omitempty" jsonschema:"of a new session: take along the changes of the directory that are not committed, new files too, and not those that git ignores"`
 	Patch       string            `json:"patch,omitempty" jsonschema:"of a new session: a diff to apply to the checkout, as git diff HEAD prints it"`
-	Environment string            `json:"environment,omitempty" jsonschema:"of a new session: auto (the default with a repository), none, setup (begins with what the set-up of any repository leaves), venv, uv, conda, micromamba or node"`
+	Environment string            `json:"environment,omitempty" jsonschema:"of a new session: auto (the default with a repository: its set-up if one fits), setup, none, conda or micromamba"`
+	SetUp       string            `json:"setup,omitempty" jsonschema:"of a new session: the text of a .codex-runner.toml in place of the one of the repository"`
 	Network     bool              `json:"network,omitempty" jsonschema:"of a new session: let its commands use the network"`
 	Directory   string            `json:"directory,omitempty" jsonschema:"the working directory, relative to the workspace"`
 	Env         map[string]string `json:"env,omitempty" jsonschema:"variables of its environment"`
@@ -80,7 +80,7 @@ func (s *Server) run(ctx context.Context, c *call, in runInput) (report, error) 
 		return s.next(ctx, c, in.Session, next, in.Stdin, b)
 	}
 	created := wire.NewSession{
-		Patch: in.Patch, Environment: in.Environment, Network: in.Network, Commands: []wire.NewCommand{next},
+		Patch: in.Patch, Environment: in.Environment, SetUp: in.SetUp, Network: in.Network, Commands: []wire.NewCommand{next},
 	}
 	var notes []string
 	if in.Repository != "" {
@@ -209,7 +209,7 @@ func (in runInput) command() (wire.NewCommand, error) {
 func (in runInput) onlySession() error {
 	for name, set := range map[string]bool{
 		"repository": in.Repository != "", "ref": in.Ref != "", "patch": in.Patch != "", "dirty": in.Dirty,
-		"environment": in.Environment != "", "network": in.Network, "close": in.Close,
+		"environment": in.Environment != "", "setup": in.SetUp != "", "network": in.Network, "close": in.Close,
 	} {
 		if set {
 			return fmt.Errorf("%s is of a new session: leave it or session out", name)

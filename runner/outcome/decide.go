@@ -21,7 +21,7 @@ func Decide(f Facts) Outcome {
 	detail := ""
 	if r := f.Result; r != nil {
 		o.OOMKills, o.RefusedForks = max(o.OOMKills, r.OOMKills), max(o.RefusedForks, r.TaskLimit)
-		o.Status, o.Signal, o.Core, o.PatchKnown = r.Status, r.Signal, r.Core, r.PatchKnown
+		o.Status, o.Signal, o.Core, o.PatchKnown, o.Note = r.Status, r.Signal, r.Core, r.PatchKnown, r.Note
 		o.Word, detail = o.reported(r)
 		if o.Word == Cancelled && f.Overdue { // by systemd, for the daemon
 			o.Word = TimedOut
@@ -39,6 +39,9 @@ func Decide(f Facts) Outcome {
 	o.Text = o.text(detail)
 	if o.PatchKnown {
 		o.Text += " The commit had the change of the patch already."
+	}
+	if o.Note != "" {
+		o.Text += " " + o.Note
 	}
 	return o
 }

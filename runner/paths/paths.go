@@ -79,6 +79,9 @@ const Textfile = "codex-runner.prom"
 // Patch is the file of SessionDir to apply to the workspace, if there is one; see package patch.
 const Patch = "patch"
 
+// SetUp is the file of a session with the set-up that it was given.
+const SetUp = "setup"
+
 // The files of a command, in CommandDir. The daemon makes the specification and Stdin, root the others.
 const (
 	Spec   = "spec.json"   // see session.Spec

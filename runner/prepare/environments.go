@@ -33,7 +33,7 @@ func (h Host) environments() string {
 // lendEnvironments links the environments that a command may use, for BindReadOnlyPaths= of the unit. A build may add
 // one while the command waits.
 func (s sessionUnit) lendEnvironments(want *session.Environment) error {
-	if want == nil || want.Name == environment.Setup {
+	if want == nil || environment.IsSetup(want.Name) {
 		return nil
 	}
 	dir := filepath.Join(s.environments(), want.Owner)

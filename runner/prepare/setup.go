@@ -12,6 +12,7 @@ import (
 
 	"codex-proxy/runner/paths"
 	"codex-proxy/runner/setup"
+	"codex-proxy/runner/snapshot"
 	"codex-proxy/runner/workspace"
 )
 
@@ -38,6 +39,11 @@ func (u buildUnit) lendPlace(b setup.Build) error {
 	if err := errors.Join(part.Chmod(0o755), part.makePlace(user)); err != nil {
 		return err
 	}
+	if b.From != "" {
+		if err := u.fillPlace(part, b, user); err != nil {
+			return err
+		}
+	}
 	for name, to := range map[string]string{
 		paths.WorkspaceLink:  filepath.Join(u.state(), paths.SnapshotPart, paths.Checkout),
 		paths.HomeLink:       filepath.Join(u.state(), paths.SnapshotPart, paths.SetUpHome),
@@ -48,6 +54,51 @@ func (u buildUnit) lendPlace(b setup.Build) error {
 		}
 	}
 	return u.addAccounts(u.links(), paths.BuildUser(u.instance), "set-up of codex-runner", user)
+}
+
+// fillPlace has a set-up begin with the files of a snapshot of its user. One that is not whole, or is removed meanwhile,
+// leaves the place empty.
+func (u buildUnit) fillPlace(part dir, b setup.Build, user owner) error {
+	if err := errors.Join(paths.CheckOwner(b.Scope.User), paths.CheckEnvironment(b.From)); err != nil {
+		return err
+	}
+	from := u.snapshot(b.Scope.User, b.From)
+	whole, err := from.open()
+	if err == nil {
+		err = errors.Join(from.copyTo(part, user), whole.Close())
+	}
+	if err == nil {
+		return nil
+	}
+	for _, name := range []string{paths.Checkout, paths.SetUpHome} {
+		if err := emptyDir(filepath.Join(part.Name(), name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// copyTo copies the files of a snapshot into the place of a build, and notes that they are there.
+func (d snapshotDir) copyTo(part dir, user owner) error {
+	for _, name := range []string{paths.Checkout, paths.SetUpHome} {
+		c := snapshot.Copy{
+			Snapshot: filepath.Join(string(d), name), Target: filepath.Join(part.Name(), name),
+			Owner: snapshot.Owner{UID: user.uid, GID: user.gid},
+		}
+		if err := c.Files(); err != nil {
+			return err
+		}
+	}
+	for _, name := range []string{paths.Record, paths.Left} { // the last one is the note
+		text, err := os.ReadFile(filepath.Join(string(d), name))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(part.Name(), name), text, 0o600)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // makePlace makes the entries of a snapshot, for the user that fills them.

@@ -54,7 +54,7 @@ func (b *setUpBed) setUp() {
 	b.t.Helper()
 	require.NoError(b.t, b.Build(b.t.Context(), b.instance, b.notifier))
 	<-b.passed
-	b.as(`cd ` + b.dir + `; echo made >workspace/made; echo cached >home/cached; echo files >record; ln -s made workspace/link
+	b.as(`cd ` + b.dir + `; echo made >workspace/made; echo cached >home/cached; echo files >record; printf key >left; ln -s made workspace/link
 mkdir workspace/bin; echo tool >workspace/bin/tool; chmod 755 workspace/bin/tool`)
 	b.result(`{"version":1,"key":"` + b.key + `","made":true}`)
 }
@@ -115,6 +115,58 @@ func TestPublishOfASetUp(t *testing.T) {
 		assert.ErrorIs(t, err, os.ErrNotExist)
 	}
 }
+
+// Another build begins with a snapshot of its user, as its own files. A part of one is none.
+func TestBuildThatBeginsWithASnapshot(t *testing.T) {
+	b := newSetUpBed(t)
+	require.NoError(t, b.Publish(b.instance, systemd("success")))
+	begin := func(user, from string) {
+		t.Helper()
+		order := setup.Build{Scope: setup.Scope{User: user, Repository: "0123456789abcdef"}, Commit: strings.Repeat("b", 40), From: from}
+		b.instance = paths.EnvironmentInstance(order.Key())
+		b.dir = filepath.Join(b.environments(), paths.BuildDir(b.instance), paths.SnapshotPart)
+		state := filepath.Join(b.PrivateStates, buildState, b.instance)
+		require.NoError(t, os.MkdirAll(state, 0o755))
+		require.NoError(t, os.Chown(state, builder.uid, builder.gid))
+		text, err := json.Marshal(map[string]any{"version": 1, "set_up": order, "bytes": 1})
+		require.NoError(t, err)
+		require.NoError(t, os.MkdirAll(filepath.Join(b.StateDir, b.job()), 0o700))
+		require.NoError(t, os.Chown(filepath.Join(b.StateDir, b.job()), daemon.uid, daemon.gid))
+		b.write(filepath.Join(b.job(), paths.Order), string(text))
+		require.NoError(t, b.Build(t.Context(), b.instance, b.notifier))
+		<-b.passed
+	}
+	left := func() string {
+		t.Helper()
+		text, err := os.ReadFile(filepath.Join(b.dir, paths.Left))
+		require.NoError(t, err)
+		return string(text)
+	}
+	begin("1000", b.key)
+	assert.Equal(t, "key", left())
+	for _, name := range []string{"workspace", "workspace/bin/tool", "workspace/link", "home/cached", "record", "left"} {
+		assert.Equal(t, builder, b.owner(filepath.Join(b.dir, name)), name)
+	}
+	text, err := os.ReadFile(filepath.Join(b.dir, paths.Record))
+	require.NoError(t, err)
+	assert.Equal(t, "files\n", string(text))
+
+	begin("1001", b.key)
+	assert.Empty(t, left(), "of another user")
+	require.NoError(t, os.Remove(filepath.Join(b.published(), paths.Whole)))
+	begin("1000", b.key)
+	assert.Empty(t, left(), "not whole")
+	require.NoError(t, os.WriteFile(filepath.Join(b.published(), paths.Whole), nil, 0o600))
+	require.NoError(t, unix.Mkfifo(b.published()+"/home/pipe", 0o600))
+	begin("1000", b.key)
+	assert.Empty(t, left(), "it cannot be copied")
+	entries, err := os.ReadDir(filepath.Join(b.dir, paths.Checkout))
+	require.NoError(t, err)
+	assert.Empty(t, entries)
+}
+
+// builder is the user of another build.
+var builder = owner{61240, 61241}
 
 func (b *setUpBed) note() string { return buildUnit{b.Host, b.instance}.note() }
 

@@ -70,9 +70,9 @@ func (f fetcher) fetch(ctx context.Context, of *fetch) (commit string, err error
 	if fetched.Failure != nil {
 		return "", failureOf(to, fetched.Failure)
 	}
-	err = f.store.Fetched(ctx, to.Key, fetched.Commit, fetched.Bytes, time.Now())
+	err = f.store.Fetched(ctx, to.Key, store.Commit{ID: fetched.Commit, Plain: fetched.Plain}, fetched.Bytes, time.Now())
 	if err == nil && to.Path != "" {
-		err = f.store.Fetched(ctx, to.Key, wire.TagsMark+fetched.Tags, fetched.Bytes, time.Now())
+		err = f.store.Fetched(ctx, to.Key, store.Commit{ID: wire.TagsMark + fetched.Tags}, fetched.Bytes, time.Now())
 	}
 	return fetched.Commit, err
 }

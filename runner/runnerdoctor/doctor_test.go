@@ -49,7 +49,7 @@ func newBed(t *testing.T) *bed {
 	b := &bed{
 		t: t, version: "257.9-1~deb13u1", units: map[string]units.Description{}, listed: true, effective: true, free: 100 << 30,
 		status:  wire.Status{Version: "1.2.3", Ready: true, MaxSessions: 8, MaxQueued: 10},
-		missing: map[string]error{"venv": nil, "uv": nil},
+		missing: map[string]error{"Python": nil, "Node": nil},
 		uid:     map[string]uint32{"root": daemonUID, account: daemonUID},
 		may: func(unit, verb string) bool {
 			return strings.Contains(unit, "@") && (verb == "start" || verb == "set-property")
@@ -206,8 +206,8 @@ func TestFaults(t *testing.T) {
 		"old hierarchy": {func(b *bed) { os.Remove(b.path("/sys/fs/cgroup/cgroup.controllers")) }, "warn cgroup", "no unified hierarchy", "unified"},
 		"watches":       {func(b *bed) { b.file("/proc/sys/fs/inotify/max_user_watches", "10\n", 0o644) }, "fail kernel", "is 10", "fs.inotify.max_user_watches=4096"},
 		"no git":        {func(b *bed) { b.git = errors.New("this host has no git") }, "fail tools", "has no git", "apt install git"},
-		"no uv": {func(b *bed) { b.missing["uv"] = errors.New("this host has no uv: install uv from PyPI") },
-			"warn tools", "environments of uv: cannot be made: this host has no uv", "install uv from PyPI"},
+		"no pip": {func(b *bed) { b.missing["Python"] = errors.New("this host has no pip: install python3-pip") },
+			"warn tools", "set-ups of Python: cannot be made: this host has no pip", "install python3-pip"},
 		"open logs":         {func(b *bed) { b.chmod(paths.StateDir, 0o755) }, "fail directories", "has mode 0755, not 0700", "chmod 0700"},
 		"open environments": {func(b *bed) { b.chmod(paths.EnvironmentStates, 0o711) }, "fail directories", "not 0700", "chmod 0700"},
 		"no environments":   {func(b *bed) { os.RemoveAll(b.path(paths.EnvironmentStates)) }, "fail directories", "no such file", "systemd-tmpfiles"},

@@ -61,23 +61,23 @@ func checkKernel(_ context.Context, s *facts) []checkup.Finding {
 	return checkup.OrPassed(found, "its limits are high enough")
 }
 
-// checkTools checks for the programs that workspaces and environments are made with.
+// checkTools checks for the programs that workspaces and set-ups are made with.
 func checkTools(ctx context.Context, s *facts) []checkup.Finding {
 	var found []checkup.Finding
 	if err := s.Git(); err != nil {
 		found = append(found, checkup.Failure("git", err.Error(), "apt install git, or dnf install git"))
 	}
 	missing := s.Missing(ctx)
-	for _, provider := range slices.Sorted(maps.Keys(missing)) {
-		if err := missing[provider]; err != nil {
+	for _, kind := range slices.Sorted(maps.Keys(missing)) {
+		if err := missing[kind]; err != nil {
 			what, remedy, known := strings.Cut(err.Error(), ": ")
 			if !known {
-				remedy = "mend it, if sessions need such environments"
+				remedy = "mend it, if projects need it"
 			}
-			found = append(found, checkup.Warning("environments of "+provider, "cannot be made: "+what, remedy))
+			found = append(found, checkup.Warning("set-ups of "+kind, "cannot be made: "+what, remedy))
 		}
 	}
-	return checkup.OrPassed(found, "git, and what environments of each kind need")
+	return checkup.OrPassed(found, "git, and what set-ups of Python, Node and conda need")
 }
 
 // Free space below which commands fail soon, and below which the administrator gets a warning. Logs, workspaces and

@@ -44,7 +44,7 @@ func (c *run) writeInputs(ctx context.Context, full store.Live) error {
 	if len(full.Secrets) > 0 && !c.Files.HasSecrets(c.Session, full.Secrets) { // they lie in memory alone
 		return errors.New("the secrets of the session are gone with a restart of the host: make a new session")
 	}
-	if err := c.Files.Make(c.Session, nil, ""); err != nil {
+	if err := c.Files.Make(c.Session, nil, nil); err != nil {
 		return err
 	}
 	spec := c.spec(full, slot)

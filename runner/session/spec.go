@@ -114,10 +114,12 @@ type Workspace struct {
 type Environment struct {
 	// Owner is the owner of the environments that the command uses: a user ID, or paths.Shared.
 	Owner string `json:"owner"`
-	Name  string `json:"name"` // of a provider, auto or setup (package environment)
+	Name  string `json:"name"` // auto, setup or conda (package environment)
+	// SetUp is the text of a file of a set-up, in place of the repository's own, or "".
+	SetUp string `json:"set_up,omitempty"`
 	// Store is the directory with the packages of a build without the network; "" is the network.
 	Store string `json:"store,omitempty"`
-	// Facts are environment.Facts that the daemon kept of earlier commands.
+	// Facts are environment.Facts of the last build for the user.
 	Facts json.RawMessage `json:"facts,omitempty"`
 	// Wait bounds the wait for the daemon and the build, or the set-up, in nanoseconds.
 	Wait time.Duration `json:"wait_ns"`

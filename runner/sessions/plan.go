@@ -1,6 +1,7 @@
 package sessions
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"os"
@@ -24,37 +25,28 @@ func (r *Run) plan(ctx context.Context) error {
 	return show(r.view(), plan, nil, func(w io.Writer, p wire.Plan, _ time.Time) { writePlan(w, p, source) })
 }
 
-// planned explains the sources of the packages of the session, line by line. The files of a local repository decide,
-// which the service cannot read.
+// planned is the script of the session's set-up, line by line. The files of a local repository decide, which the service
+// cannot read.
 func (r *Run) planned() []string {
-	name := r.New.Environment
+	name, err := environment.Find(cmp.Or(r.New.Environment, environment.Auto))
 	switch {
-	case r.top == "" && name == environment.Setup:
-		return []string{"the script follows from the files of the commit"}
-	case r.top == "":
+	case err != nil || !environment.IsSetup(name): // the service has the error
 		return nil
-	case name == environment.Setup:
-		return plannedSetup(r.top)
-	case name == "" || name == environment.Auto:
-		found := environment.Detect(os.DirFS(r.top))
-		if found == "none" {
-			return []string{"no manifest of an environment is in " + r.top + ": the packages of the host"}
-		}
-		return []string{"by the manifests in " + r.top + ": " + found}
+	case r.Source == "" && r.New.SetUp == "":
+		return nil
+	case r.top == "" && r.New.SetUp == "":
+		return []string{"the script follows from the files of the commit"}
 	}
-	return nil
-}
-
-// plannedSetup is the script of a set-up, as PrintSetup has it.
-func plannedSetup(top string) []string {
-	script, parts, err := setup.Find(os.DirFS(top))
+	script, parts, err := setup.Find(os.DirFS(r.top), r.New.SetUp)
 	switch {
 	case err != nil:
 		return []string{err.Error()}
+	case script == nil && name == environment.Setup:
+		return []string{"no set-up fits " + r.top + ": the command would not run"}
 	case script == nil:
-		return []string{"no set-up fits " + top + ": the command would not run"}
+		return []string{"no set-up fits " + r.top + ": the programs of the host alone"}
 	}
-	return strings.Split(strings.TrimRight(explained(script, parts), "\n"), "\n")
+	return strings.Split(strings.TrimRight(explained(script, parts, r.New.SetUp), "\n"), "\n")
 }
 
 // writePlan writes how a session would run.

@@ -12,7 +12,7 @@ import (
 	"codex-proxy/runner/api/wire"
 )
 
-// The plan of a local repository says what its files choose: an environment, the script of a set-up, or neither.
+// The plan of a local repository has the script of its set-up.
 func TestPlannedPackages(t *testing.T) {
 	dir := repository(t)
 	planned := func(environment, source string) string {
@@ -23,12 +23,14 @@ func TestPlannedPackages(t *testing.T) {
 		require.Zero(t, status, text)
 		return strings.Join(strings.Fields(r.stdout.String()), " ")
 	}
-	assert.Contains(t, planned("", dir), "no manifest of an environment is in "+dir+": the packages of the host")
+	assert.Contains(t, planned("", dir), "no set-up fits "+dir+": the programs of the host alone")
 	assert.Contains(t, planned("setup", dir), "no set-up fits "+dir+": the command would not run")
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "requirements.txt"), nil, 0o600))
-	assert.Contains(t, planned("auto", dir), "by the manifests in "+dir+": venv")
+	assert.Contains(t, planned("auto", dir), "# venv, by \"requirements.txt\"")
 	require.NoError(t, os.WriteFile(filepath.Join(dir, ".codex-runner.toml"), []byte("run = \"make all\"\n"), 0o600))
 	assert.Contains(t, planned("setup", dir), "# by .codex-runner.toml # again when these change: make all ")
-	assert.Contains(t, planned("setup", "https://example.org/x.git"), "the script follows from the files of the commit")
-	assert.NotContains(t, planned("none", dir), "manifest")
+	assert.Contains(t, planned("", "https://example.org/x.git"), "the script follows from the files of the commit")
+	for _, other := range []string{"none", "conda"} {
+		assert.NotContains(t, planned(other, dir), "make all")
+	}
 }

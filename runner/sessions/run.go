@@ -10,9 +10,11 @@ import (
 	"time"
 
 	"codex-proxy/internal/cli"
+	"codex-proxy/internal/listing"
 	"codex-proxy/runner/api/wire"
 	"codex-proxy/runner/client"
 	"codex-proxy/runner/logs"
+	"codex-proxy/runner/outcome"
 	"codex-proxy/runner/ports"
 )
 
@@ -146,9 +148,6 @@ func (r *Run) send(ctx context.Context) error {
 		fmt.Fprintf(r.Stderr, "--repo %s has files in Git LFS, and the command gets their pointers "+
 			"(with --network, `git lfs pull` in the command fetches them)\n", r.Source)
 	}
-	if r.New.Environment == "" && found.Dir != "" {
-		r.hintSetup(found.Dir)
-	}
 	r.New.Repository, r.New.Ref, r.top = found.Repository, found.Ref, found.Dir
 	r.Command.Directory = cmp.Or(r.Command.Directory, found.Within)
 	return nil
@@ -218,6 +217,9 @@ func (r *Run) conclude(ctx context.Context, a *attendance, s wire.Session, comma
 	s = r.finish(ctx, s.ID, command.Number)
 	if command.Outcome.PatchKnown {
 		fmt.Fprintln(r.Stderr, "the commit has the change of the patch already")
+	}
+	if o := command.Outcome; o.Note != "" && (o.Word == outcome.Succeeded || o.Word == outcome.Failed) {
+		fmt.Fprintln(r.Stderr, listing.Printable(o.Note)) // else it is in the text
 	}
 	if r.JSON {
 		s.Commands = []wire.Command{command}

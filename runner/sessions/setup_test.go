@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"codex-proxy/runner/api/apitest"
-	"codex-proxy/runner/api/wire"
+	"codex-proxy/runner/outcome"
 )
 
 func TestPrintSetup(t *testing.T) {
@@ -18,10 +18,10 @@ func TestPrintSetup(t *testing.T) {
 	printed := func(below string) string {
 		t.Helper()
 		var b strings.Builder
-		require.NoError(t, PrintSetup(&b, filepath.Join(dir, below)))
+		require.NoError(t, PrintSetup(&b, filepath.Join(dir, below), ""))
 		return b.String()
 	}
-	err := PrintSetup(&strings.Builder{}, dir)
+	err := PrintSetup(&strings.Builder{}, dir, "")
 	require.ErrorContains(t, err, "no set-up fits "+dir+": write .codex-runner.toml there with a script")
 	put(t, dir, "web/package.json", "{}")
 	put(t, dir, "go.mod", "module a\n")
@@ -30,8 +30,8 @@ func TestPrintSetup(t *testing.T) {
 	put(t, dir, ".codex-runner.toml", "run = 'make'\ndir = 'web'\npath = ['bin']\ninputs = ['a', 'b/**']\n")
 	assert.Equal(t, "# by .codex-runner.toml\n# again when these change: a b/**\n# in \"web\"\n# first in PATH: \"bin\"\nmake\n", printed(""))
 	put(t, dir, ".codex-runner.toml", "rnu = 'make'\n")
-	require.ErrorContains(t, PrintSetup(&strings.Builder{}, dir), `.codex-runner.toml:1: unknown key "rnu"`)
-	require.ErrorContains(t, PrintSetup(&strings.Builder{}, dir+"/none"), "--repo: ")
+	require.ErrorContains(t, PrintSetup(&strings.Builder{}, dir, ""), `.codex-runner.toml:1: unknown key "rnu"`)
+	require.ErrorContains(t, PrintSetup(&strings.Builder{}, dir+"/none", ""), "--repo: ")
 }
 
 func put(t *testing.T, dir, name, text string) {
@@ -41,28 +41,35 @@ func put(t *testing.T, dir, name, text string) {
 	require.NoError(t, os.WriteFile(file, []byte(text), 0o644))
 }
 
-// A command that gets no packages, though the repository has a set-up, is told of it.
-func TestHintOfSetup(t *testing.T) {
-	dir := repository(t)
-	r := try(t, func(c *apitest.Command) { c.End(succeeded) })
-	said := func(environment string) string {
-		t.Helper()
-		r.Source, r.New = dir, wire.NewSession{Environment: environment}
-		r.stderr.Reset()
-		status, text := r.run(t)
-		require.Zero(t, status, text)
-		return r.stderr.String()
+// A note on the set-up of a command is on standard error, once.
+func TestNoteOnTheSetup(t *testing.T) {
+	for word, want := range map[outcome.Word]string{
+		outcome.Succeeded: "No set-up fits.\n", outcome.Failed: "No set-up fits.\n", outcome.TimedOut: "",
+	} {
+		r := try(t, func(c *apitest.Command) {
+			c.End(outcome.Outcome{Word: word, Note: "No set-up fits.", Text: "It ended."})
+		})
+		_, _ = r.run(t)
+		assert.Equal(t, want, r.stderr.String(), word)
 	}
-	assert.Empty(t, said(""), "nothing fits")
-	put(t, dir, "go.mod", "module a\n")
-	git(t, dir, "add", ".")
-	git(t, dir, "commit", "--quiet", "-m", "module")
-	assert.Equal(t, "--repo "+dir+": no environment fits, and --env setup would run its set-up first: go (go.mod) (--env none leaves this line out)\n", said(""))
-	for _, environment := range []string{"none", "setup"} {
-		assert.Empty(t, said(environment), environment)
-	}
-	put(t, dir, "requirements.txt", "")
-	git(t, dir, "add", ".")
-	git(t, dir, "commit", "--quiet", "-m", "packages")
-	assert.Empty(t, said(""), "auto has an environment")
+}
+
+// A set-up that is given goes to the service as it is, and is checked before.
+func TestReadSetup(t *testing.T) {
+	dir := t.TempDir()
+	put(t, dir, "set-up.toml", "run = 'make'\n")
+	text, err := ReadSetup(dir + "/set-up.toml")
+	require.NoError(t, err)
+	assert.Equal(t, "run = 'make'\n", text)
+	var b strings.Builder
+	require.NoError(t, PrintSetup(&b, repository(t), text))
+	assert.Equal(t, "# by --setup\n# again when these change: \nmake\n", b.String())
+	put(t, dir, "set-up.toml", "rnu = 'make'\n")
+	_, err = ReadSetup(dir + "/set-up.toml")
+	require.ErrorContains(t, err, dir+`/set-up.toml:1: unknown key "rnu"`)
+	_, err = ReadSetup(dir + "/none")
+	require.ErrorContains(t, err, "cannot read the set-up: ")
+	text, err = ReadSetup("")
+	require.NoError(t, err)
+	assert.Empty(t, text)
 }

@@ -12,9 +12,21 @@ type Build struct {
 	Scope  Scope  `json:"scope"`
 	URL    string `json:"url,omitempty"` // of the repository: relative URLs of submodules begin here
 	Commit string `json:"commit"`
-	Store  string `json:"store,omitempty"` // the directory with the packages of a build without the network, or ""
-	// Ready are the keys of snapshots that are there: of those, none is made.
-	Ready []string `json:"ready,omitempty"`
+	// Source has the packages of a build without the network, and the set-up that the session gave, if it did.
+	Source
+	// Ready are snapshots that are there, the last used first: of those, none is made, and a new one begins with one of
+	// the same family.
+	Ready []Snapshot `json:"ready,omitempty"`
+	// From is the key of the snapshot that the build begins with, or "". It is one of the same user. As names the result
+	// then: the place has more than the commit.
+	From string   `json:"from,omitempty"`
+	As   Snapshot `json:"as,omitzero"`
+}
+
+// Snapshot names what a build has left.
+type Snapshot struct {
+	Key    string `json:"key,omitempty"`
+	Family string `json:"family,omitempty"` // SnapshotKey of the scope and of Order.Family
 }
 
 // Scope bounds which sessions get a snapshot. Those of another user or repository do not: it has files of both.
@@ -31,12 +43,18 @@ func (s Scope) Sum() string { return sum(s) }
 
 // Key names the build: the SHA-256, in hexadecimal digits, of the fields that decide its result.
 func (b Build) Key() string {
-	b.Ready = nil
+	b.Ready, b.From, b.As = nil, "", Snapshot{}
 	return sum(b)
 }
 
 // SnapshotKey names the snapshot of a script in a scope: by the scope's sum, and the key of the order.
 func SnapshotKey(scope, order string) string { return sum([]string{scope, order}) }
+
+// Named returns the snapshot of an order.
+func (s Scope) Named(o Order) Snapshot {
+	scope := s.Sum()
+	return Snapshot{Key: SnapshotKey(scope, o.Key()), Family: SnapshotKey(scope, o.Family())}
+}
 
 func sum(v any) string {
 	data, err := json.Marshal(v)

@@ -21,6 +21,7 @@ type Part struct {
 	Env    map[string]string
 	// Needs are the programs that the host must have, and Tools others with a version that matters.
 	Needs, Tools []string
+	without      string // why Run is empty, or ""
 }
 
 // way is how a directory with certain manifests is made ready.
@@ -71,6 +72,32 @@ func Detect(repository fs.FS) (parts []Part, err error) {
 		parts, err = native(repository)
 	}
 	return parts, err
+}
+
+// Fits reports whether a file of that name in a repository may be a manifest that Detect finds, or File: a repository
+// without one has no set-up that does anything.
+func Fits(name string) bool {
+	base, dir := path.Base(name), path.Dir(name)
+	switch {
+	case name == File:
+	case slices.Contains(manifests, base):
+	case strings.HasSuffix(base, ".txt") && strings.Contains(name, "requirements"):
+		dir = path.Dir(dir) // the list may be in a directory of its own
+	default:
+		return false
+	}
+	for ; dir != "."; dir = path.Dir(dir) {
+		if outside(dir) {
+			return false
+		}
+	}
+	return true
+}
+
+// manifests are the names of the files that the ways look for, less lists of requirements.
+var manifests = []string{
+	"environment.yml", "environment.yaml", "pyproject.toml", "setup.py", "package.json", "go.mod", "go.work", "Cargo.toml",
+	"pom.xml", "build.gradle", "build.gradle.kts", "settings.gradle", "settings.gradle.kts", "composer.json", "Gemfile",
 }
 
 func outside(dir string) bool {

@@ -2,7 +2,9 @@ package setup_test
 
 import (
 	"fmt"
+	"maps"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -69,6 +71,8 @@ func TestDetect(t *testing.T) {
 			parts, err := setup.Detect(tree(tc.files...))
 			require.NoError(t, err)
 			script := setup.Join(parts)
+			fits := slices.ContainsFunc(slices.Collect(maps.Keys(tree(tc.files...))), setup.Fits)
+			assert.Equal(t, script != nil && !script.Idle(), fits)
 			if tc.want == nil {
 				assert.Nil(t, script)
 				return
@@ -117,7 +121,7 @@ func TestNamesAreData(t *testing.T) {
 func TestInstalledIsNoInput(t *testing.T) {
 	repository := tree("package.json: {}", "package-lock.json", "packages/a/package.json", "node_modules/b/package.json",
 		"packages/a/node_modules/c/package.json", "cache/CACHEDIR.TAG", "cache/package.json")
-	script, _, err := setup.Find(repository)
+	script, _, err := setup.Find(repository, "")
 	require.NoError(t, err)
 	inputs, err := script.ReadInputs(repository)
 	require.NoError(t, err)

@@ -2,9 +2,11 @@ package setup
 
 import (
 	"context"
+	"fmt"
 	"io/fs"
 	"os"
 	"runtime"
+	"slices"
 
 	"codex-proxy/runner/environment"
 )
@@ -16,14 +18,36 @@ type Order struct {
 	Tools        []environment.Tool `json:"tools,omitempty"`
 	Architecture string             `json:"architecture"`
 	Store        environment.Store  `json:"store"`
+
+	// LeftOut has a sentence for each manifest without a part in the script, as the host lacks its programs.
+	LeftOut []string `json:"-"`
+	given   string
+	host    environment.Host
+}
+
+// Source is where a set-up comes from beside the repository.
+type Source struct {
+	Store string `json:"store,omitempty"` // the directory with packages, for sessions without the network, or ""
+	// Given is the text of a file like File, which counts in place of the repository's own, or "".
+	Given string `json:"given,omitempty"`
 }
 
 // Key names the files that the script leaves: the SHA-256 of the order, in hexadecimal digits.
 func (o Order) Key() string { return sum(o) }
 
-// Find returns the script for a repository, with the parts that it is made of, or nil if nothing fits. A repository's
-// own script has no parts.
-func Find(repository fs.FS) (*Script, []Part, error) {
+// Family names the orders that differ in their inputs alone: the files that one leaves are of use for the others.
+func (o Order) Family() string {
+	o.Inputs, o.Store.Sums = nil, nil
+	return sum(o)
+}
+
+// Find returns the script for a repository, with the parts that it is made of, or nil if nothing fits. The script of a
+// file has no parts: of the given text, or of the repository's own.
+func Find(repository fs.FS, given string) (*Script, []Part, error) {
+	if given != "" {
+		s, err := Parse("the set-up that was given", []byte(given))
+		return s, nil, err
+	}
 	if s, err := Read(repository); s != nil || err != nil {
 		return s, nil, err
 	}
@@ -32,36 +56,60 @@ func Find(repository fs.FS) (*Script, []Part, error) {
 }
 
 // Plan makes the order for a checkout, and trusts no file there. An order without a script means that nothing fits. The
-// store is the directory with the packages for sessions without the network, or "". The errors name the file, the tool
-// or the store and the remedy.
-func Plan(ctx context.Context, host environment.Host, checkout, store string) (Order, error) {
+// errors name the file, the tool or the store and the remedy.
+func Plan(ctx context.Context, host environment.Host, checkout string, from Source) (Order, error) {
 	root, err := os.OpenRoot(checkout)
 	if err != nil {
 		return Order{}, err
 	}
 	defer root.Close()
-	o := Order{Architecture: runtime.GOARCH}
-	if o.Script, _, err = Find(root.FS()); err != nil || o.Script == nil {
+	if host.Facts == nil {
+		host.Facts = environment.Facts{} // no tool is asked twice
+	}
+	o := Order{Architecture: runtime.GOARCH, given: from.Given, host: host}
+	if err := o.find(ctx, root.FS()); err != nil || o.Script == nil {
 		return o, err
 	}
 	if o.Inputs, err = o.Script.ReadInputs(root.FS()); err == nil {
 		o.Tools, err = o.Script.tools(ctx, host)
 	}
-	if err == nil && store != "" {
-		o.Store, err = environment.OpenStore(store)
+	if err == nil && from.Store != "" {
+		o.Store, err = environment.OpenStore(from.Store)
 	}
 	return o, err
 }
 
+// find finds the script, less the parts whose programs the host lacks. If it lacks programs of all, none is left out: the
+// error names a program then.
+func (o *Order) find(ctx context.Context, repository fs.FS) (err error) {
+	var parts []Part
+	if o.Script, parts, err = Find(repository, o.given); err != nil {
+		return err
+	}
+	possible, all := slices.Clone(parts), len(parts)
+	var leftOut []string
+	for i := range possible {
+		if err := possible[i].lacks(ctx, o.host); err != nil {
+			leftOut = append(leftOut, fmt.Sprintf("The set-up left %s out: %v.", oneLine(possible[i].Manifest), err))
+			possible[i].leaveOut(err)
+			all--
+		}
+	}
+	if len(leftOut) > 0 && all > 0 {
+		o.Script, o.LeftOut = Join(possible), leftOut
+	}
+	return nil
+}
+
 // After returns the order as it is when its script has run there. The script may have written inputs itself, such as a
 // lock, which is no reason to run it again.
-func (o Order) After(checkout string) (Order, error) {
+func (o Order) After(ctx context.Context, checkout string) (Order, error) {
 	root, err := os.OpenRoot(checkout)
 	if err != nil {
 		return Order{}, err
 	}
 	defer root.Close()
-	if o.Script, _, err = Find(root.FS()); err != nil || o.Script == nil {
+	if err := o.find(ctx, root.FS()); err != nil || o.Script == nil {
 		return o, err
 	}
 	o.Inputs, err = o.Script.ReadInputs(root.FS())

@@ -95,7 +95,7 @@ func venv(dir fs.FS, names map[string]bool) (*Part, error) {
 		// The host's pip is for a store of packages, which may have none. Of the network the newest one, as the project
 		// may need it.
 		Run: `python=$(command -v python3)
-$python -m venv --without-pip .venv
+$python -m venv --clear --without-pip .venv
 echo '*' >.venv/.gitignore
 pip="$python -m pip --python .venv/bin/python"
 test -n "$CODEX_RUNNER_STORE" || { $pip install --quiet --upgrade pip; pip='.venv/bin/python -m pip'; }

@@ -39,7 +39,7 @@ type made struct {
 // ready makes a checkout ready with the packages of a store.
 func ready(t *testing.T, host environment.Host, checkout, packages string) made {
 	t.Helper()
-	order, err := Plan(t.Context(), host, checkout, packages)
+	order, err := Plan(t.Context(), host, checkout, Source{Store: packages})
 	require.NoError(t, err)
 	require.NotNil(t, order.Script)
 	m := made{Order: order, checkout: checkout, home: t.TempDir()}
@@ -162,6 +162,49 @@ func TestOwnScript(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
+// A part whose programs the host lacks does nothing, unless there is no other one.
+func TestPartsThatTheHostCannotDo(t *testing.T) {
+	checkout := environmenttest.Write(t, map[string]string{"requirements.txt": "", "web/Gemfile": "", "web/go.mod": ""})
+	tools := t.TempDir()
+	require.NoError(t, os.WriteFile(tools+"/go", []byte("#!/bin/sh\necho 1\n"), 0o700))
+	plan := func() Order {
+		o, err := Plan(t.Context(), environment.Host{Path: tools}, checkout, Source{})
+		require.NoError(t, err)
+		return o
+	}
+	first := plan()
+	assert.Contains(t, first.Script.Run, "# web/Gemfile: left out, as this host has no ruby: install the package ruby\n")
+	assert.Contains(t, first.Script.Run, "go mod download")
+	assert.Equal(t, []string{
+		"The set-up left requirements.txt out: this host has no python3: install the package python3.",
+		"The set-up left web/Gemfile out: this host has no ruby: install the package ruby.",
+	}, first.LeftOut)
+	for _, name := range []string{"ruby", "bundle"} {
+		require.NoError(t, os.WriteFile(tools+"/"+name, []byte("#!/bin/sh\necho 1\n"), 0o700))
+	}
+	assert.Len(t, plan().LeftOut, 1)
+	assert.NotEqual(t, first.Key(), plan().Key())
+	require.NoError(t, os.Remove(tools+"/go"))
+	require.NoError(t, os.Remove(tools+"/ruby"))
+	_, err := Plan(t.Context(), environment.Host{Path: tools}, checkout, Source{})
+	require.ErrorContains(t, err, "this host has no go: ")
+}
+
+// A set-up that is given counts in place of the repository's own, and one with the same script has the same key.
+func TestGivenScript(t *testing.T) {
+	plan := func(given string, files ...string) Order {
+		checkout := map[string]string{}
+		for _, text := range files {
+			checkout[File] = text
+		}
+		o, err := Plan(t.Context(), debian, environmenttest.Write(t, checkout), Source{Given: given})
+		require.NoError(t, err)
+		return o
+	}
+	assert.Equal(t, "echo given\n", plan(own("echo given\n"), own("echo own\n")).Script.Run)
+	assert.Equal(t, plan(own("echo a\n")).Key(), plan("", own("echo a\n")).Key())
+}
+
 func TestMark(t *testing.T) {
 	m := Mark(filepath.Join(t.TempDir(), "mark"))
 	require.NoError(t, m.Remove(), "there is none")
@@ -177,7 +220,7 @@ func TestPlanErrors(t *testing.T) {
 	empty := environment.Host{Path: t.TempDir()}
 	plan := func(files map[string]string) error {
 		t.Helper()
-		_, err := Plan(t.Context(), empty, environmenttest.Write(t, files), "")
+		_, err := Plan(t.Context(), empty, environmenttest.Write(t, files), Source{})
 		return err
 	}
 	require.NoError(t, plan(nil), "no manifest is no script")
@@ -189,9 +232,9 @@ func TestPlanErrors(t *testing.T) {
 	}
 	checkout := t.TempDir()
 	require.NoError(t, os.Symlink("/etc/passwd", filepath.Join(checkout, File)))
-	_, err := Plan(t.Context(), debian, checkout, "")
+	_, err := Plan(t.Context(), debian, checkout, Source{})
 	require.Error(t, err, "a link out of the repository")
-	_, err = Plan(t.Context(), debian, environmenttest.Write(t, map[string]string{"requirements.txt": ""}), t.TempDir())
+	_, err = Plan(t.Context(), debian, environmenttest.Write(t, map[string]string{"requirements.txt": ""}), Source{Store: t.TempDir()})
 	require.ErrorContains(t, err, "sha256sum")
 }
 
@@ -201,7 +244,7 @@ var longAgo = time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC)
 func TestKey(t *testing.T) {
 	checkout := environmenttest.Write(t, map[string]string{"requirements.txt": "greet\n", "a.py": ""})
 	plan := func() Order {
-		o, err := Plan(t.Context(), debian, checkout, "")
+		o, err := Plan(t.Context(), debian, checkout, Source{})
 		require.NoError(t, err)
 		return o
 	}
@@ -211,6 +254,7 @@ func TestKey(t *testing.T) {
 	assert.Equal(t, base.Key(), plan().Key(), "a time, and a file that is no input")
 	require.NoError(t, os.WriteFile(filepath.Join(checkout, "requirements.txt"), []byte("other\n"), 0o644))
 	assert.NotEqual(t, base.Key(), plan().Key(), "an input")
+	assert.Equal(t, base.Family(), plan().Family(), "an input")
 	assert.Regexp(t, "^[0-9a-f]{64}$", base.Key())
 
 	keys := map[string]string{base.Key(): "base"}
@@ -227,6 +271,7 @@ func TestKey(t *testing.T) {
 		o := base
 		change(&o)
 		assert.Empty(t, keys[o.Key()], name)
+		assert.Equal(t, name == "path" || name == "digest", o.Family() == base.Family(), name)
 		keys[o.Key()] = name
 	}
 }

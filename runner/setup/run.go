@@ -11,6 +11,16 @@ import (
 // Args returns the command that runs the script. It shows each step, and ends at the first one that fails.
 func (s *Script) Args() []string { return []string{"/bin/sh", "-eux", "-c", s.Run} }
 
+// Idle reports whether the script has no command: the repository needs nothing beforehand.
+func (s *Script) Idle() bool {
+	for line := range strings.Lines(s.Run) {
+		if line = strings.TrimSpace(line); line != "" && line[0] != '#' {
+			return false
+		}
+	}
+	return true
+}
+
 // Directory returns where the script runs, relative to the checkout. A link out of the checkout is an error.
 func (s *Script) Directory(checkout string) (string, error) {
 	target, err := filepath.EvalSymlinks(filepath.Join(checkout, s.Dir))

@@ -24,6 +24,7 @@ type Environment struct {
 	Bytes         int64     // on the disk; 0 until it is ready
 	Used          time.Time // when a command last asked for it or ended with it
 	Leased        bool      // a command that has not ended uses it; a snapshot, an open session
+	Family        string    // of a snapshot
 }
 
 // leased is whether a command that has not ended uses an environment; for a snapshot, an open session.
@@ -35,7 +36,7 @@ const leased = `EXISTS (SELECT 1 FROM commands AS c JOIN sessions AS s ON s.id =
 func (s Environments) List(ctx context.Context) ([]Environment, error) {
 	rows, err := s.reads.QueryContext(ctx, `SELECT key, provider, state, bytes,
 		max(used, ifnull((SELECT max(ended) FROM commands WHERE environment <> '' AND environment = key), 0)) AS last,
-		`+leased+` FROM environments ORDER BY last, key`)
+		`+leased+`, family FROM environments ORDER BY last, key`)
 	if err != nil {
 		return nil, err
 	}
@@ -44,7 +45,7 @@ func (s Environments) List(ctx context.Context) ([]Environment, error) {
 	for rows.Next() {
 		var e Environment
 		var used int64
-		if err := rows.Scan(&e.Key, &e.Provider, &e.State, &e.Bytes, &used, &e.Leased); err != nil {
+		if err := rows.Scan(&e.Key, &e.Provider, &e.State, &e.Bytes, &used, &e.Leased, &e.Family); err != nil {
 			return nil, err
 		}
 		e.Used = at(used)
@@ -98,6 +99,16 @@ func (s Environments) Last(ctx context.Context, like New) (key string, err error
 	return key, err
 }
 
+// Plain reports whether no file of a commit is one that a set-up follows from, as far as the store knows.
+func (s Environments) Plain(ctx context.Context, repository, commit string) (plain bool, err error) {
+	err = s.reads.QueryRowContext(ctx, `SELECT plain FROM commits WHERE repository = ? AND commit_id = ?`, repository,
+		commit).Scan(&plain)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = nil
+	}
+	return plain, err
+}
+
 // Begin records that an environment is built.
 func (s Environments) Begin(ctx context.Context, key, provider string, now time.Time) error {
 	_, err := s.db.ExecContext(ctx, `INSERT INTO environments (key, provider, state, bytes, used) VALUES (?, ?, ?, 0, ?)
@@ -111,6 +122,19 @@ func (s Environments) Ready(ctx context.Context, key string, bytes int64) error 
 	return changed(s.db.ExecContext(ctx, `UPDATE environments SET state = ?, bytes = ? WHERE key = ?`, EnvironmentReady,
 		bytes, key))
 }
+
+// Snapshot records that the snapshot of a set-up is ready.
+func (s Environments) Snapshot(ctx context.Context, key, family string, bytes int64, now time.Time) error {
+	err := s.Begin(ctx, key, setUp, now)
+	if err == nil {
+		err = changed(s.db.ExecContext(ctx, `UPDATE environments SET state = ?, bytes = ?, family = ? WHERE key = ?`,
+			EnvironmentReady, bytes, family, key))
+	}
+	return err
+}
+
+// setUp is the provider of snapshots.
+const setUp = "setup"
 
 // Remove records that an environment is removed. The error is ErrState if a command uses it.
 func (s Environments) Remove(ctx context.Context, key string) error {

@@ -78,15 +78,21 @@ func (s Repositories) List(ctx context.Context, v Viewer) ([]Repository, error) 
 // mostCommits is how many commits of a repository are kept; the others can be asked for again.
 const mostCommits = 1000
 
+// Commit is one that a mirror has.
+type Commit struct {
+	ID    string
+	Plain bool // no file of it is one that a set-up follows from
+}
+
 // Fetched records that the mirror of a repository has a commit, and its size.
-func (s Repositories) Fetched(ctx context.Context, key, commit string, bytes int64, now time.Time) error {
+func (s Repositories) Fetched(ctx context.Context, key string, commit Commit, bytes int64, now time.Time) error {
 	return s.write(ctx, func(tx *sql.Tx) error {
 		err := changed(tx.ExecContext(ctx,
 			`UPDATE repositories SET fetched = ?, used = ?, bytes = ?, damaged = 0 WHERE key = ?`,
 			nanos(now), nanos(now), bytes, key))
 		if err == nil {
-			_, err = tx.ExecContext(ctx, `INSERT INTO commits (repository, commit_id, seen) VALUES (?, ?, ?)
-				ON CONFLICT DO UPDATE SET seen = excluded.seen`, key, commit, nanos(now))
+			_, err = tx.ExecContext(ctx, `INSERT INTO commits (repository, commit_id, seen, plain) VALUES (?, ?, ?, ?)
+				ON CONFLICT DO UPDATE SET seen = excluded.seen, plain = excluded.plain`, key, commit.ID, nanos(now), commit.Plain)
 		}
 		if err == nil {
 			_, err = tx.ExecContext(ctx, `DELETE FROM commits WHERE repository = ?1 AND commit_id IN (SELECT commit_id

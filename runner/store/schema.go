@@ -102,4 +102,7 @@ var steps = []string{
 	`CREATE TABLE sweeps (
 		session TEXT PRIMARY KEY -- closed; its home is to be removed
 	) STRICT, WITHOUT ROWID;`,
+	// set-ups
+	`ALTER TABLE commits ADD COLUMN plain INTEGER NOT NULL DEFAULT 0; -- no file of it is one that a set-up follows from
+	ALTER TABLE environments ADD COLUMN family TEXT NOT NULL DEFAULT ''; -- of a snapshot: setup.Snapshot`,
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 )
 
@@ -71,6 +72,12 @@ func (g git) entries(ctx context.Context, commit string) (all []entry, err error
 		}
 	}
 	return all, err
+}
+
+// HasFile reports whether a commit of a mirror has a file with such a name.
+func HasFile(ctx context.Context, mirror, commit string, such func(name string) bool) (bool, error) {
+	entries, err := git{dir: mirror}.entries(ctx, commit)
+	return slices.ContainsFunc(entries, func(e entry) bool { return such(e.path) }), err
 }
 
 // submodules are the submodules that a workspace gets, with absolute URLs.

@@ -51,12 +51,12 @@ func (j job) measure(ctx context.Context, p project) row {
 		return r
 	}
 	// The runner comes first: the host's command may leave files in the clone.
-	session := append([]string{"codex-runner", "run", "--env", "setup", "--network", "--repo", ".", "--timeout", "1h"},
+	session := append([]string{"codex-runner", "run", "--network", "--repo", ".", "--timeout", "1h"},
 		append(trustOptions(), "--", "sh", "-c", p.command)...)
 	for i := range r.sessions {
 		r.sessions[i] = j.alice(ctx, dir, nil, session...)
 	}
-	script, _, err := setup.Find(os.DirFS(dir))
+	script, _, err := setup.Find(os.DirFS(dir), "")
 	if err != nil || script == nil {
 		r.fault = fmt.Sprint("no set-up: ", err)
 		return r

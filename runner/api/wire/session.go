@@ -8,9 +8,12 @@ type NewSession struct {
 	Repository string `json:"repository,omitempty"`
 	Ref        string `json:"ref,omitempty"` // branch, tag or commit; the default branch
 	Patch      string `json:"patch,omitempty"`
-	// Environment is auto, none, setup, venv, uv, conda, micromamba or node: auto with a repository, none without.
+	// Environment is auto, setup, none or conda: auto with a repository, none without. auto is setup if one fits.
 	Environment string `json:"environment,omitempty"`
-	Network     bool   `json:"network,omitempty"`
+	// SetUp is the text of a file like .codex-runner.toml, in place of the repository's own. With it, Environment is
+	// setup.
+	SetUp   string `json:"setup,omitempty"`
+	Network bool   `json:"network,omitempty"`
 	// Secrets are files in $CREDENTIALS_DIRECTORY, secrets_NAME, and are hidden in logs. No answer has their values.
 	Secrets  map[string]string `json:"secrets,omitempty"`
 	Limits   Limits            `json:"limits,omitzero"` // of the commands that have none

@@ -85,7 +85,7 @@ func (b repositoriesBed) sessionDiff() {
 	assert.Contains(b.t, b.succeeds("diff", newest()), "\n+++ b/locked/new\n", "what was refused is kept")
 	b.settings("[hooks]\nbefore = [\"/bin/sh\", \"-c\", \"echo hook\"]\n")
 	require.NoError(b.t, b.WriteFile("/home/alice/patch", []byte("--- a/a\n+++ b/a\n@@ -1 +1 @@\n-one\n+two\n"), 0o644))
-	b.succeeds("run", "--keep", "--repo=app", "--ref=v1", "--patch=patch", "--env=auto", "--", "sh", "-c", "echo sub >sub/b; echo click >requirements.txt")
+	b.succeeds("run", "--keep", "--repo=app", "--ref=v1", "--patch=patch", "--", "sh", "-c", "echo sub >sub/b; echo click >requirements.txt")
 	patch := b.succeeds("diff", newest())
 	assert.True(b.t, strings.HasPrefix(patch, "diff --git a/requirements.txt b/requirements.txt\n"), patch)
 	assert.NotContains(b.t, patch, "a/a")

@@ -158,7 +158,7 @@ test `+dir+` != uv || SETUPTOOLS_SCM_PRETEND_VERSION=1.2.3 uv lock --quiet
 git init -q -b main; git add .; git commit -qm first; git tag -a -m v v1.2.3; chown -R alice:alice .`)
 }
 
-// works runs the command of a project in two sessions, with nothing else said but that there is a set-up.
+// works runs the command of a project in two sessions, with nothing else said.
 func (b projectsBed) works(p project) {
 	b.t.Run(p.command, func(t *testing.T) {
 		network := ""
@@ -167,7 +167,7 @@ func (b projectsBed) works(p project) {
 		}
 		for _, session := range []string{"first", "second"} {
 			began := time.Now()
-			stdout, stderr, err := b.asAlice(t, "codex-runner run --env setup "+network+"--repo "+p.dir+" -- "+p.command)
+			stdout, stderr, err := b.asAlice(t, "codex-runner run "+network+"--repo "+p.dir+" -- "+p.command)
 			require.NoError(t, err, "%s\n%s", stdout, stderr)
 			assert.Contains(t, stdout+stderr, p.want)
 			t.Logf("the %s session took %v", session, time.Since(began).Round(10*time.Millisecond))

@@ -38,6 +38,8 @@ type environmentsBed struct {
 const (
 	gate         = "/srv/gate"
 	leavesSocket = "/srv/leavesSocket"
+	// service is reached by those that have the network: without a store, what plays micromamba asks it.
+	service = "http://127.0.0.1:8000/SHA256SUMS"
 )
 
 func newEnvironmentsBed(t *testing.T, suite string) environmentsBed {
@@ -82,6 +84,7 @@ func (b environmentsBed) micromamba() {
 	}
 	require.NoError(b.t, b.WriteFile("/usr/local/bin/micromamba", []byte(`#!/bin/sh
 case $1 in create) test ! -e `+gate+` || cat `+gate+`
+case $* in *--offline*) ;; *) curl -sf `+service+` >/dev/null && set -- "$@" --offline --channel file://`+wheels+`; esac
 test ! -e `+leavesSocket+` || python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind("../relay.sock")'; esac
 PYTHONPATH=/usr/local/lib/mamba exec /usr/bin/python3 /usr/local/lib/mamba/micromamba "$@"
 `), 0o755))
@@ -142,24 +145,39 @@ func condaDemo(t *testing.T) []byte {
 	return archive
 }
 
-// use is a session whose first command writes the manifests, as a shell script does, and whose second one has the
-// environment of these.
-func use(manifests, script string) wire.NewSession {
-	return wire.NewSession{Environment: "auto", Commands: []wire.NewCommand{
-		{Args: []string{"sh", "-ec", manifests}}, {Args: []string{"sh", "-c", "exec 2>&1; " + script}},
-	}}
+// condaBed has a repository with an environment of conda, which the daemon knows.
+type condaBed struct {
+	environmentsBed
+
+	project wire.Repository
 }
 
-const (
-	demo1      = "echo demo==1.0 >requirements.txt"
-	importDemo = "python3 -c 'import demo; print(demo.x)'; echo $VIRTUAL_ENV"
-	condaFile  = "printf 'name: x\\ndependencies:\\n  - demo\\n' >environment.yml"
-)
+// use is a session with the environment of the repository project, or of what its first command has made of the
+// manifest, for its last one.
+func (b condaBed) use(change, script string) wire.NewSession {
+	n := wire.NewSession{Repository: b.project.Key, Ref: b.project.Has[0], Environment: "conda"}
+	if change != "" {
+		n.Commands = append(n.Commands, wire.NewCommand{Args: []string{"sh", "-ec", change}})
+	}
+	n.Commands = append(n.Commands, wire.NewCommand{Args: []string{"sh", "-c", "exec 2>&1; " + script}})
+	return n
+}
 
-// ran returns the output of the second command, which has to end as it should.
-func (b environmentsBed) ran(s wire.Session, want ends.Word) (lines []string, c wire.Command) {
+// repository makes the repository project, with a manifest, and has the daemon know it.
+func (b *condaBed) repository() {
 	b.t.Helper()
-	output, c := b.follow(s.ID, 2)
+	b.MustRun(b.t, "sh", "-ec", `export HOME=/root; git config --global user.name t; git config --global user.email t@t
+git init -q /srv/project; cd /srv/project; printf 'name: x\ndependencies:\n  - demo\n' >environment.yml; git add .; git commit -qm first
+codex-runner run --repo . --env none -- true`)
+	b.send(http.MethodPost, "/v1/repositories", wire.NewRepository{Path: "/srv/project"}, &b.project)
+	b.project.Has = slices.DeleteFunc(b.project.Has, func(name string) bool { return strings.HasPrefix(name, wire.TagsMark) })
+	require.Len(b.t, b.project.Has, 1)
+}
+
+// ran returns the output of the last command, which has to end as it should.
+func (b condaBed) ran(s wire.Session, want ends.Word) (lines []string, c wire.Command) {
+	b.t.Helper()
+	output, c := b.follow(s.ID, len(s.Commands))
 	require.Equal(b.t, want, c.Outcome.Word, "%s\n%s", c.Outcome.Text, output)
 	return strings.Split(strings.TrimSpace(string(output)), "\n"), c
 }
@@ -176,123 +194,95 @@ const (
 	failedEntry = "an environment could not be built"
 )
 
-// TestRunnerEnvironments has sessions share environments of all kinds, and builds that fail, die and outlive the daemon.
+// TestRunnerEnvironments has sessions share environments of conda, and builds that fail, die and outlive the daemon.
 func TestRunnerEnvironments(t *testing.T) {
 	t.Parallel()
-	b := newEnvironmentsBed(t, bed.Newest)
+	b := condaBed{environmentsBed: newEnvironmentsBed(t, bed.Newest)}
+	b.repository()
 	t.Run("one build", func(t *testing.T) {
 		var sessions []wire.Session
 		var keys []string
 		for range 8 {
-			sessions = append(sessions, b.create(use(demo1, importDemo+"; touch $VIRTUAL_ENV/x; ls /environments")))
+			sessions = append(sessions, b.create(b.use("", "demo; echo $CONDA_PREFIX; touch $CONDA_PREFIX/x; ls /environments")))
 		}
 		for _, s := range sessions {
 			lines, _ := b.ran(s, ends.Failed) // ls
 			require.Len(t, lines, 4)
-			assert.Equal(t, "1.0", lines[0])
-			assert.Regexp(t, "^/environments/[0-9a-f]{64}/venv$", lines[1])
+			assert.Equal(t, "conda 1.0", lines[0])
+			assert.Regexp(t, "^/environments/[0-9a-f]{64}/conda$", lines[1])
 			assert.Contains(t, lines[2], "Read-only file system")
 			assert.Contains(t, lines[3], "Permission denied")
 			keys = append(keys, path.Base(path.Dir(lines[1])))
 		}
 		assert.Len(t, slices.Compact(keys), 1)
 		assert.Equal(t, 1, b.builds(builtEntry))
+		for change, want := range map[string]int{"touch environment.yml": 1, "echo '# another' >>environment.yml": 2} {
+			lines, _ := b.ran(b.create(b.use(change, "demo")), ends.Succeeded)
+			assert.Equal(t, "conda 1.0", lines[0])
+			if want > 1 {
+				assert.Equal(t, want, b.builds(builtEntry), change)
+			}
+		}
 	})
 	t.Run("warm", func(t *testing.T) { b.warm(t, bed.Newest) })
-	t.Run("manifests", func(t *testing.T) {
-		built := b.builds(builtEntry)
-		n := use(demo1, importDemo)
-		for _, script := range []string{
-			"touch requirements.txt", importDemo, "echo demo==2.0 >requirements.txt", importDemo, "rm requirements.txt", "echo none:$VIRTUAL_ENV",
-		} {
-			n.Commands = append(n.Commands, wire.NewCommand{Args: []string{"sh", "-c", script}})
-		}
-		s := b.create(n)
-		for number, want := range map[int]string{2: "1.0\n", 4: "1.0\n", 6: "2.0\n", 8: "none:\n"} {
-			output, c := b.follow(s.ID, number)
-			assert.Equal(t, ends.Succeeded, c.Outcome.Word, c.Outcome.Text)
-			assert.Contains(t, string(output), want)
-		}
-		assert.Equal(t, built+1, b.builds(builtEntry), "a file that was touched is the same")
-	})
-	t.Run("kinds", func(t *testing.T) { b.kinds(t) })
 	t.Run("faults", func(t *testing.T) { b.faults(t) })
 	t.Run("deaths", func(t *testing.T) { b.deaths(t) })
 	t.Run("no room", func(t *testing.T) {
 		b.set("[environments]\nstore = \"" + wheels + "\"\nmax_bytes = \"1K\"\n")
-		_, c := b.ran(b.create(use("cp /srv/project/* .", "true")), ends.EnvironmentFailed)
-		assert.Contains(t, c.Outcome.Text, "takes more than 1024 bytes")
 		b.MustRun(t, "sh", "-c", "until test -z \"$(find "+paths.EnvironmentStates+" -mindepth 2)\"; do sleep 0.02; done")
+		_, c := b.ran(b.create(b.use("", "true")), ends.EnvironmentFailed)
+		assert.Contains(t, c.Outcome.Text, "takes more than 1024 bytes")
 	})
 	t.Run("the network", func(t *testing.T) { b.network(t) })
 }
 
 // warm logs what an environment adds to the start of a command.
-func (b environmentsBed) warm(t *testing.T, suite string) {
+func (b condaBed) warm(t *testing.T, suite string) {
 	built := b.builds(builtEntry)
-	var times [2][]time.Duration
-	for range 6 {
-		for i, name := range []string{"none", "auto"} {
-			n := use(demo1, "true")
+	for _, name := range []string{"none", "conda"} {
+		var times []time.Duration
+		for range 6 {
+			n := b.use("true", "true")
 			n.Environment = name
 			s := b.create(n)
 			_, c := b.ran(s, ends.Succeeded)
 			_, first := b.follow(s.ID, 1)
-			times[i] = append(times[i], c.Started.Sub(first.Ended))
+			times = append(times, c.Started.Sub(first.Ended))
 		}
-	}
-	for i := range times {
-		slices.Sort(times[i])
-	}
-	for i, what := range []string{"none", "one that is there"} {
-		t.Logf("%s: from the end of a command to the start of the next, with the environment %s: median %v, fastest %v", suite, what,
-			times[i][len(times[i])/2], times[i][0])
+		slices.Sort(times)
+		t.Logf("%s: from the end of a command to the start of the next, with the environment %s: median %v, fastest %v", suite, name,
+			times[len(times)/2], times[0])
 	}
 	assert.Equal(t, built, b.builds(builtEntry))
 }
 
-// kinds uses the other providers.
-func (b environmentsBed) kinds(t *testing.T) {
-	b.MustRun(t, "sh", "-ec", `mkdir /srv/project; cd /srv/project
-printf '[project]\nname = "p"\nversion = "1"\nrequires-python = ">=3.9"\ndependencies = ["demo==2.0"]\n' >pyproject.toml
-UV_PYTHON_DOWNLOADS=never uv lock --quiet --offline --no-index --find-links `+wheels+` --python /usr/bin/python3; chmod -R a+rX .`)
-	lines, _ := b.ran(b.create(use("cp /srv/project/* .", importDemo)), ends.Succeeded)
-	assert.Equal(t, "2.0", lines[0])
-	lines, _ = b.ran(b.create(use(condaFile, "demo; echo $CONDA_PREFIX")), ends.Succeeded)
-	assert.Equal(t, "conda 1.0", lines[0])
-	assert.Regexp(t, "^/environments/[0-9a-f]{64}/conda$", lines[1])
-}
-
 // faults has environments that cannot be.
-func (b environmentsBed) faults(t *testing.T) {
-	_, c := b.ran(b.create(use("echo {} >package.json; echo {} >package-lock.json", "true")), ends.EnvironmentFailed)
-	assert.Contains(t, c.Outcome.Text, "this host has no node: install the package nodejs")
-	n := use(demo1, "true")
-	n.Environment = "conda"
-	_, c = b.ran(b.create(n), ends.EnvironmentFailed)
-	assert.Contains(t, c.Outcome.Text, "the workspace has no manifest for the environment conda")
-	n.Environment = "vnev"
+func (b condaBed) faults(t *testing.T) {
+	_, c := b.ran(b.create(b.use("rm environment.yml", "true")), ends.EnvironmentFailed)
+	assert.Contains(t, c.Outcome.Text, "the workspace has no environment.yml for the environment conda")
+	n := b.use("", "true")
+	n.Environment = "stepu"
 	status, text, err := b.try(http.MethodPost, "/v1/sessions", n)
 	require.NoError(t, err)
 	assert.Equal(t, http.StatusUnprocessableEntity, status)
-	assert.Contains(t, string(text), "do you mean venv?")
+	assert.Contains(t, string(text), "do you mean setup?")
 	failed := b.builds(failedEntry)
 	for range 2 {
-		_, c = b.ran(b.create(use("echo no-such-package >requirements.txt", "true")), ends.EnvironmentFailed)
-		assert.Contains(t, c.Outcome.Text, "No matching distribution found for no-such-package")
+		_, c = b.ran(b.create(b.use("echo '  - no-such-package' >>environment.yml", "true")), ends.EnvironmentFailed)
+		assert.Contains(t, c.Outcome.Text, "no-such-package")
 	}
 	assert.Equal(t, failed+2, b.builds(failedEntry), "the next command builds it again")
 	b.MustRun(t, "touch", leavesSocket)
-	_, c = b.ran(b.create(use(condaFile+"; echo '# listens' >>environment.yml", "true")), ends.EnvironmentFailed)
+	_, c = b.ran(b.create(b.use("echo '# listens' >>environment.yml", "true")), ends.EnvironmentFailed)
 	assert.Contains(t, c.Outcome.Text, `"relay.sock" is no file, directory or link`)
 	b.MustRun(t, "rm", leavesSocket)
 }
 
 // deaths kills builds and daemons.
-func (b environmentsBed) deaths(t *testing.T) {
+func (b condaBed) deaths(t *testing.T) {
 	// The environment was there: the command finds out that somebody has removed it.
 	b.MustRun(t, "sh", "-c", "rm -rf "+paths.EnvironmentStates+"/*; mkfifo --mode=666 "+gate)
-	killed := b.create(use(condaFile, "demo"))
+	killed := b.create(b.use("", "demo"))
 	unit := b.building(killed)
 	seen := func() string {
 		return b.MustRun(t, "find", paths.EnvironmentStates, "-mindepth", "2", "-maxdepth", "2", "-not", "-path", "*/build-*")
@@ -304,14 +294,14 @@ func (b environmentsBed) deaths(t *testing.T) {
 	assert.Empty(t, seen(), "nothing half is left")
 	assert.Empty(t, b.MustRun(t, "ls", paths.PrivateStates+"/codex-environment-build"))
 
-	waits, cancelled := b.create(use(condaFile, "demo")), b.create(use(condaFile, "demo"))
+	waits, cancelled := b.create(b.use("", "demo")), b.create(b.use("", "demo"))
 	require.Equal(t, unit, b.building(waits))
 	invocation := b.MustRun(t, "systemctl", "show", "--property=InvocationID", unit)
 	require.NoError(t, b.Kill(t.Context(), runnerService, unix.SIGKILL))
 	for status := 0; status != http.StatusOK; { // of the next daemon
 		status, _, _ = b.try(http.MethodGet, "/v1/status", nil)
 	}
-	b.until(cancelled.ID, 2, wire.CommandStarting)
+	b.until(cancelled.ID, 1, wire.CommandStarting)
 	b.send(http.MethodPost, "/v1/sessions/"+cancelled.ID+"/cancel", wire.Cancel{}, nil)
 	b.ran(cancelled, ends.Cancelled)
 	assert.Equal(t, invocation, b.MustRun(t, "systemctl", "show", "--property=InvocationID", unit), "the build goes on")
@@ -320,21 +310,19 @@ func (b environmentsBed) deaths(t *testing.T) {
 	assert.Equal(t, "conda 1.0", lines[0])
 }
 
-// building waits until an environment is built for the second command of the session, and returns the unit.
-func (b environmentsBed) building(s wire.Session) string {
+// building waits until an environment is built for the session, and returns the unit.
+func (b condaBed) building(s wire.Session) string {
 	b.t.Helper()
-	b.follow(s.ID, 1)
+	b.until(s.ID, 1, wire.CommandStarting)
 	unit := b.MustRun(b.t, "sh", "-c", `until unit=$(pgrep --full --exact "cat `+gate+`" | head -n1 | xargs -I{} cat /proc/{}/cgroup) && test "$unit"; do sleep 0.02; done; echo "$unit"`)
 	return regexp.MustCompile(`codex-environment@[0-9a-f]{28}\.service`).FindString(unit)
 }
 
 // network has a session with the network reach a service of the host, and one without it not; the same of builds.
-func (b environmentsBed) network(t *testing.T) {
+func (b condaBed) network(t *testing.T) {
 	b.MustRun(t, "systemd-run", "--unit=service", "--property=Type=exec", "python3", "-m", "http.server", "--bind=127.0.0.1", "--directory="+wheels, "8000")
-	b.MustRun(t, "sh", "-c", "until curl -sf http://127.0.0.1:8000/ >/dev/null; do sleep 0.02; done")
-	const wheel = "http://127.0.0.1:8000/demo-1.0-py3-none-any.whl"
-	get := "curl -sf " + wheel + " | wc -c"
-	n := use("true", get)
+	b.MustRun(t, "sh", "-c", "until curl -sf "+service+" >/dev/null; do sleep 0.02; done")
+	n := wire.NewSession{Commands: []wire.NewCommand{{Args: []string{"sh", "-c", "curl -sf " + service + " | wc -c"}}}}
 	lines, _ := b.ran(b.create(n), ends.Succeeded)
 	assert.Equal(t, "0", lines[0])
 	n.Network = true
@@ -342,18 +330,17 @@ func (b environmentsBed) network(t *testing.T) {
 	assert.NotEqual(t, "0", lines[0])
 
 	b.set("network = true\n[environments]\nnetwork = \"online\"\n")
-	n = use("echo 'demo @ "+wheel+"' >requirements.txt", importDemo)
+	n = b.use("", "demo")
 	_, c := b.ran(b.create(n), ends.EnvironmentFailed)
 	assert.Contains(t, c.Outcome.Text, "may not be built with the network for this session")
 	n.Network = true
 	lines, _ = b.ran(b.create(n), ends.Succeeded)
-	assert.Equal(t, "1.0", lines[0])
+	assert.Equal(t, "conda 1.0", lines[0])
 	n.Network = false
 	b.ran(b.create(n), ends.Succeeded) // it is there
 	b.set("")
-	_, c = b.ran(b.create(use("echo 'demo @ http://127.0.0.1:8000/demo-2.0-py3-none-any.whl' >requirements.txt", "true")), ends.EnvironmentFailed)
+	_, c = b.ran(b.create(b.use("echo '# written' >>environment.yml", "demo")), ends.EnvironmentFailed)
 	assert.Contains(t, c.Outcome.Text, "a command may have written its manifests")
-	assert.NotContains(t, b.MustRun(t, "journalctl", "--unit=service", "--output=cat"), "demo-2.0", "the command reaches nothing")
 	b.set("network = false\n")
 	n.Network = true
 	status, text, err := b.try(http.MethodPost, "/v1/sessions", n)

@@ -4,10 +4,8 @@ import (
 	"archive/zip"
 	"bufio"
 	"bytes"
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net"
 	"path/filepath"
 	"strings"
@@ -37,17 +35,17 @@ const (
 
 func newJobsBed(t *testing.T, suite string) jobsBed {
 	t.Helper()
-	b := jobsBed{newRunnerBed(t, suite, "git", "python3", "python3-pip")}
+	b := jobsBed{newRunnerBed(t, suite, "git", "python3")}
 	b.MustRun(t, "sh", "-ec", `export HOME=/root; cd /srv
 git config --global user.name test; git config --global user.email test@example.org
 git init -q -b main sub; echo sub >sub/b; git -C sub add .; git -C sub commit -qm sub
-git init -q -b main origin; cd origin; echo one >a; echo demo==1.0 >requirements.txt
+git init -q -b main origin; cd origin; echo one >a; echo demo >environment.yml
 printf '[submodule "sub"]\n\tpath = sub\n\turl = ../sub\n' >.gitmodules
 git -c protocol.file.allow=always clone -q ../sub sub; git add .; git commit -qm first 2>/dev/null`)
 	b.MustRun(t, "systemd-run", "--unit=origin", "--property=Type=exec", "--setenv=HOME=/root", "git", "daemon", "--reuseaddr",
 		"--export-all", "--base-path=/srv", "--listen=127.0.0.1")
 	b.MustRun(t, "sh", "-c", "until git ls-remote "+originURL+" >/dev/null 2>&1; do sleep 0.02; done")
-	b.wheel()
+	b.micromamba()
 	return b
 }
 
@@ -72,14 +70,15 @@ func wheelOf(t *testing.T, version string) []byte {
 	return wheel.Bytes()
 }
 
-// wheel makes a store with a wheel.
-func (b jobsBed) wheel() {
+// micromamba installs what plays it, and a store without packages, which it does not need.
+func (b jobsBed) micromamba() {
 	b.t.Helper()
-	wheel := wheelOf(b.t, "1.0")
-	const name = "demo-1.0-py3-none-any.whl"
-	require.NoError(b.t, b.WriteFile(wheels+"/"+name, wheel, 0o644))
-	sums := fmt.Sprintf("%x  %s\n", sha256.Sum256(wheel), name)
-	require.NoError(b.t, b.WriteFile(wheels+"/SHA256SUMS", []byte(sums), 0o644))
+	require.NoError(b.t, b.WriteFile("/usr/local/bin/micromamba", []byte(`#!/bin/sh
+test "$1" != --version || { echo 1; exit; }
+while test "$1" != --prefix; do shift; done
+mkdir -p "$2/bin"; printf '#!/bin/sh\necho 1.0\n' >"$2/bin/demo"; chmod 755 "$2/bin/demo"
+`), 0o755))
+	require.NoError(b.t, b.WriteFile(wheels+"/SHA256SUMS", nil, 0o644))
 	b.MustRun(b.t, "chmod", "-R", "a+rX", "/srv")
 }
 
@@ -203,7 +202,7 @@ func TestRunnerRepository(t *testing.T) {
 		require.NotNil(t, e.result)
 		require.Nil(t, e.result.Failure)
 		clean := e.output
-		assert.Equal(t, strings.Fields("one sub first .git .gitmodules a requirements.txt sub"), strings.Fields(clean))
+		assert.Equal(t, strings.Fields("one sub first .git .gitmodules a environment.yml sub"), strings.Fields(clean))
 		inodes := func() []string {
 			return strings.Fields(b.MustRun(t, "sh", "-c", "cd "+paths.Workspaces+"/3 && stat --format=%i tree tree/a tree/sub tree/sub/b"))
 		}
@@ -288,14 +287,14 @@ func TestRunnerEnvironment(t *testing.T) {
 	bed.EitherSuite(t, func(t *testing.T, suite string) {
 		b := newJobsBed(t, suite)
 		commit := b.fetch("main").Commit
-		spec := at(commit, "exec 2>&1; python3 -c 'import demo; print(demo.x)'; echo $VIRTUAL_ENV; touch $VIRTUAL_ENV/x; ls /environments")
-		spec.Environment = &session.Environment{Owner: "1000", Name: "auto", Store: wheels, Wait: 2 * bed.Bound}
+		spec := at(commit, "exec 2>&1; demo; echo $CONDA_PREFIX; touch $CONDA_PREFIX/x; ls /environments")
+		spec.Environment = &session.Environment{Owner: "1000", Name: "conda", Store: wheels, Wait: 2 * bed.Bound}
 		first := b.session("first", 1)
 		f := first.begin(spec)
 		need := f.until(exec.Awaiting).Need
 		require.NotNil(t, need)
 		require.Equal(t, need.Key, need.Order.Key())
-		assert.Equal(t, "venv", need.Order.Provider)
+		assert.Equal(t, "conda", need.Order.Provider)
 
 		other := strings.Repeat("0", 64)
 		b.MustRun(t, "sh", "-c", "mkdir -p "+paths.StateDir+"/"+paths.EnvironmentDir(other)+` && printf '{"order":{"owner":"1000"}}' >`+
@@ -309,7 +308,7 @@ func TestRunnerEnvironment(t *testing.T) {
 		provide := exec.Request{Do: exec.Provide, Key: need.Key}
 		first.control(provide)
 		f.until(exec.Ended)
-		venv := paths.Environments + "/" + need.Key + "/venv"
+		prefix := paths.Environments + "/" + need.Key + "/conda"
 		output := func(e ending) []string {
 			t.Helper()
 			require.NotNil(t, e.result)
@@ -318,17 +317,17 @@ func TestRunnerEnvironment(t *testing.T) {
 		}
 		lines := output(first.finish())
 		require.Len(t, lines, 4)
-		assert.Equal(t, []string{"1.0", venv}, lines[:2])
+		assert.Equal(t, []string{"1.0", prefix}, lines[:2])
 		assert.Contains(t, lines[2], "Read-only file system")
 		assert.Contains(t, lines[3], "Permission denied")
 
 		// The manifests may have a password, and neither a session nor another user reads what is left of the build.
-		_, _, err = b.Run(t.Context(), "test", "-e", paths.EnvironmentStates+"/1000/"+need.Key+"/manifests/requirements.txt")
+		_, _, err = b.Run(t.Context(), "test", "-e", paths.EnvironmentStates+"/1000/"+need.Key+"/manifests/environment.yml")
 		require.Error(t, err)
 		stranger := b.session("stranger", 3)
 		foreign := spec
-		foreign.Environment = &session.Environment{Owner: "1001", Name: "auto", Store: wheels, Wait: 2 * bed.Bound}
-		foreign.Args = []string{"sh", "-c", "ls -A " + venv}
+		foreign.Environment = &session.Environment{Owner: "1001", Name: "conda", Store: wheels, Wait: 2 * bed.Bound}
+		foreign.Args = []string{"sh", "-c", "ls -A " + prefix}
 		g := stranger.begin(foreign)
 		strange := g.until(exec.Awaiting).Need
 		assert.NotEqual(t, need.Key, strange.Key, "each user has environments of their own")
@@ -336,9 +335,6 @@ func TestRunnerEnvironment(t *testing.T) {
 		g.until(exec.Ended)
 		stranger.finish()
 
-		facts, err := json.Marshal(need.Facts)
-		require.NoError(t, err)
-		spec.Environment.Facts = facts
 		second := b.session("second", 2)
 		f = second.begin(spec)
 		again := f.until(exec.Awaiting).Need
@@ -352,11 +348,11 @@ func TestRunnerEnvironment(t *testing.T) {
 
 		f = second.begin(spec)
 		f.until(exec.Awaiting)
-		second.control(exec.Request{Do: exec.Provide, Key: need.Key, Fault: "pip is broken"})
+		second.control(exec.Request{Do: exec.Provide, Key: need.Key, Fault: "micromamba is broken"})
 		f.until(exec.Ended)
 		e := second.finish()
 		require.NotNil(t, e.result)
-		assert.Equal(t, &session.Failure{Stage: session.EnvTask, Text: "pip is broken"}, e.result.Failure)
+		assert.Equal(t, &session.Failure{Stage: session.EnvTask, Text: "micromamba is broken"}, e.result.Failure)
 
 		b.MustRun(t, "systemctl", "start", paths.SweepUnit("environment", need.Key))
 		_, _, err = b.Run(t.Context(), "test", "-e", paths.EnvironmentStates+"/1000/"+need.Key)

@@ -13,7 +13,7 @@ import (
 
 // setupProject makes a repository of alice with two packages of Python, one with a lock and one with requirements.
 const setupProject = `useradd -m -G codex-runner alice; mkdir -p /home/alice/app/tools; cd /home/alice/app; export HOME=/root
-git config --global user.name test; git config --global user.email test@example.org; git init -q -b main
+git config --global user.name test; git config --global user.email test@example.org; git init -q -b main /home/alice/plain; git -C /home/alice/plain commit -q --allow-empty -m plain; git init -q -b main
 printf '[project]\nname = "p"\nversion = "1"\nrequires-python = ">=3.9"\ndependencies = ["demo==2.0"]\n' >pyproject.toml
 UV_PYTHON_DOWNLOADS=never uv lock --quiet --offline --no-index --find-links ` + wheels + ` --python /usr/bin/python3
 echo 'echo made $A; echo made >>$HOME/count; mkdir -p bin; printf "#!/bin/sh\necho tool\n" >bin/tool; chmod +x bin/tool' >make.sh
@@ -62,13 +62,13 @@ func (b environmentsBed) pythonSetup(t *testing.T) {
 	const use = `-- sh -c "python -c 'import demo; print(demo.x)'; touch .venv/mine; git status --porcelain"`
 	_, stdout, _ := b.alice("codex-runner setup --print --repo app/tools")
 	assert.Contains(t, stdout, `# uv, by "uv.lock"`)
-	status, stdout, stderr := b.alice(`codex-runner run --keep --repo app --env setup`, use)
+	status, stdout, stderr := b.alice(`codex-runner run --keep --repo app`, use)
 	require.Equal(t, []string{"0", "2.0\n", ""}, []string{status, stdout, stderr}, "a build has run the set-up")
 	_, id, _ := b.alice(`codex-runner sessions --json --limit 1 | sed 's/.*"id":"\([a-z2-7]*\)".*/\1/'`)
 	status, stdout, stderr = b.alice(`codex-runner run --session`, strings.TrimSpace(id), use)
 	assert.Equal(t, []string{"0", "2.0\n", ""}, []string{status, stdout, stderr}, "the set-up has run")
 	// Another session has what the set-up has left, and nothing of the first session.
-	status, stdout, stderr = b.alice(`codex-runner run --repo app --env setup -- sh -c 'grep -c " \(/workspace\|/run/codex-home\) .* - overlay codex-session " /proc/self/mountinfo; ls .venv'`)
+	status, stdout, stderr = b.alice(`codex-runner run --repo app -- sh -c 'grep -c " \(/workspace\|/run/codex-home\) .* - overlay codex-session " /proc/self/mountinfo; ls .venv'`)
 	require.Equal(t, []string{"0", ""}, []string{status, stderr})
 	assert.Contains(t, stdout, "2\n", "the workspace and HOME are mounted")
 	assert.NotContains(t, stdout, "mine", stderr)
@@ -76,7 +76,7 @@ func (b environmentsBed) pythonSetup(t *testing.T) {
 
 // ownSetup runs the script of the repository, again after a change of what it names.
 func (b environmentsBed) ownSetup(t *testing.T) {
-	status, stdout, stderr := b.alice(`codex-runner run --keep --repo own --env setup -- sh -c 'tool $A; cat $HOME/count'`)
+	status, stdout, stderr := b.alice(`codex-runner run --keep --repo own -- sh -c 'tool $A; cat $HOME/count'`)
 	assert.Equal(t, []string{"0", "tool\nmade\n"}, []string{status, stdout}, stderr)
 	_, id, _ := b.alice(`codex-runner sessions --json --limit 1 | sed 's/.*"id":"\([a-z2-7]*\)".*/\1/'`)
 	again := `codex-runner run --session ` + strings.TrimSpace(id) + ` -- sh -c `
@@ -84,6 +84,11 @@ func (b environmentsBed) ownSetup(t *testing.T) {
 	assert.Equal(t, "tool\n", stdout)
 	_, stdout, _ = b.alice(again + `tool`)
 	assert.Equal(t, "made a\nmore\ntool\n", stdout)
+	// The build of a change begins with the snapshot, and a set-up that is given has one of its own.
+	_, stdout, stderr = b.alice(`{ echo 'echo more' >>own/make.sh; echo "run = 'echo given >given'" >given.toml; codex-runner run --repo own --dirty -- cat /run/codex-home/count;`,
+		`codex-runner run --repo own --setup given.toml -- sh -c 'cat given; ls bin'; }`)
+	assert.Equal(t, "made\nmade\ngiven\n", stdout)
+	assert.Contains(t, stderr, "ls: cannot access 'bin'")
 }
 
 // built counts the builds of environments until now.
@@ -98,25 +103,25 @@ func (b environmentsBed) sharedSetup(t *testing.T) {
 	before := b.built()
 	const attack = `cat $HOME/count; tool; for f in tool large mine; do echo mine >$HOME/$f; echo mine >bin/$f; done; rm -r bin make.sh $HOME/count
 		cat /environments/*/* /var/lib/codex-environment/*/* /var/lib/codex-workspace/*/* 2>/dev/null; chmod -R a+w . $HOME`
-	script := `cd; for i in 1 2 3 4 5 6 7 8; do codex-runner run --repo eight --env setup --disk 20M -- sh -c '` + attack +
+	script := `cd; for i in 1 2 3 4 5 6 7 8; do codex-runner run --repo eight --disk 20M -- sh -c '` + attack +
 		`' >/tmp/out$i 2>&1 & done; wait; cat /tmp/out?`
 	out := b.MustRun(t, "runuser", "-u", "alice", "--", "env", "HOME=/home/alice", "sh", "-c", script)
 	assert.Equal(t, strings.Repeat("made\ntool\n", 8), out)
 	assert.NotEqual(t, before, b.built())
 	before = b.built()
-	status, stdout, stderr := b.alice(`codex-runner run --repo eight --env setup -- sh -c 'cat $HOME/count; ls bin $HOME; git status --porcelain'`)
+	status, stdout, stderr := b.alice(`codex-runner run --repo eight -- sh -c 'cat $HOME/count; ls bin $HOME; git status --porcelain'`)
 	assert.Equal(t, []string{"0", "made\n/run/codex-home:\ncount\n\nbin:\nlarge\ntool\n", ""}, []string{status, stdout, stderr})
 	assert.Equal(t, before, b.built(), "all have one build")
 
 	for _, place := range []string{"/workspace", "$HOME"} {
-		status, _, stderr = b.alice(`codex-runner run --repo eight --env setup --disk 20M -- sh -c 'head -c 30000000 /dev/zero >` + place + `/more; sleep 60'`)
+		status, _, stderr = b.alice(`codex-runner run --repo eight --disk 20M -- sh -c 'head -c 30000000 /dev/zero >` + place + `/more; sleep 60'`)
 		assert.Equal(t, "125", status)
 		assert.Contains(t, stderr, "disk", place)
 	}
 	b.tenSessions(t)
 	b.MustRun(t, "sh", "-ec", `useradd -m -G codex-runner bob; cp -r /home/alice/eight /home/bob; chown -R bob /home/bob`)
 	out = b.MustRun(t, "runuser", "-u", "bob", "--", "env", "HOME=/home/bob", "sh", "-c",
-		`cd; codex-runner run --repo eight --env setup -- cat /run/codex-home/count`)
+		`cd; codex-runner run --repo eight -- cat /run/codex-home/count`)
 	assert.Equal(t, "made\n", out)
 	assert.NotEqual(t, before, b.built(), "another user has another build")
 }
@@ -148,7 +153,7 @@ func (b environmentsBed) killedSetup(t *testing.T) {
 		"findmnt -n -t overlay -o TARGET | grep codex-workspace"
 	b.MustRun(t, "sh", "-ec", "while systemctl list-units --plain --no-legend 'codex-session*' | grep -v slice; do sleep 0.1; done")
 	before := b.MustRun(t, "sh", "-c", state+"; true")
-	b.MustRun(t, "sh", "-ec", `runuser -u alice -- sh -c 'cd /home/alice; codex-runner run --repo slow --env setup -- true' >/tmp/killed 2>&1 &
+	b.MustRun(t, "sh", "-ec", `runuser -u alice -- sh -c 'cd /home/alice; codex-runner run --repo slow -- true' >/tmp/killed 2>&1 &
 until test -e /var/lib/codex-environment/build-*/snapshot/home/begun; do sleep 0.1; done
 systemctl kill --signal=KILL 'codex-environment@*.service'; wait $! || echo $? >>/tmp/killed
 while systemctl list-units --plain --no-legend 'codex-environment*' 'codex-sweep*' | grep .; do sleep 0.1; done >/dev/null`)
@@ -159,7 +164,7 @@ while systemctl list-units --plain --no-legend 'codex-environment*' 'codex-sweep
 // damagedSnapshot removes a part of a snapshot: the next session runs the set-up, and the one after it has a new one.
 func (b environmentsBed) damagedSnapshot(t *testing.T) {
 	b.MustRun(t, "sh", "-c", `for d in /var/lib/codex-environment/setup-1000/*; do if test -e $d/workspace/bin/large; then rm -r $d/home; fi; done`)
-	use := `codex-runner run --repo eight --env setup -- cat /run/codex-home/count`
+	use := `codex-runner run --repo eight -- cat /run/codex-home/count`
 	_, stdout, stderr := b.alice(use)
 	assert.Equal(t, "made a\nmade\n", stdout, stderr)
 	assert.Contains(t, stderr, "+ sh make.sh\n")
@@ -193,10 +198,15 @@ func (b environmentsBed) badSetups(t *testing.T) {
 
 // failedSetup keeps commands from running, with the reason.
 func (b environmentsBed) failedSetup(t *testing.T) {
-	status, stdout, stderr := b.alice(`codex-runner run --repo broken --env setup -- echo command`)
+	status, stdout, stderr := b.alice(`codex-runner run --repo broken -- echo command`)
 	assert.Equal(t, []string{"125", ""}, []string{status, stdout})
 	assert.Contains(t, stderr, "the set-up own failed: exit status 3")
 	assert.Contains(t, stderr, "its output ends with:\n+ sh make.sh\nreason.\n")
+	before := b.built()
+	status, stdout, stderr = b.alice(`codex-runner run --repo plain -- echo command`)
+	assert.Equal(t, []string{"0", "command\n"}, []string{status, stdout})
+	assert.Contains(t, stderr, "No set-up fits the repository")
+	assert.Equal(t, before, b.built(), "nothing has looked for one")
 	status, _, stderr = b.alice(`codex-runner run --env setup -- true`)
 	assert.Equal(t, "125", status)
 	assert.Contains(t, stderr, "no set-up fits the workspace: write .codex-runner.toml")

@@ -67,11 +67,7 @@ func (b environmentsBed) toolchainsThatAreHidden(t *testing.T) {
 		assert.Equal(t, "127", status)
 		assert.Contains(t, stderr, "This host has /home/alice/.cargo/bin/own for you, and sessions do not find it: "+line)
 	}
-	status, _, stderr := b.alice(`codex-runner run --repo app -- true`)
-	assert.Equal(t, "125", status)
-	assert.Contains(t, stderr, "this host has no uv")
-	assert.Contains(t, stderr, "This host has /home/alice/.local/bin/uv for you")
-	_, _, stderr = b.alice(`codex-runner run -- none`)
+	_, _, stderr := b.alice(`codex-runner run -- none`)
 	assert.NotContains(t, stderr, "This host has")
 }
 
@@ -111,19 +107,19 @@ func (b environmentsBed) othersToolchains(t *testing.T) {
 
 // buildWithToolchain has the unit of a build use the tool of a user.
 func (b environmentsBed) buildWithToolchain(t *testing.T) {
-	status, stdout, stderr := b.alice(`codex-runner run --repo app --env uv -- python -c 'import demo; print(demo.x)'`)
+	status, stdout, stderr := b.alice(`codex-runner run --repo app -- python -c 'import demo; print(demo.x)'`)
 	assert.Equal(t, []string{"0", "2.0\n"}, []string{status, stdout}, stderr)
 }
 
 // planWithToolchain says before what a command will find.
 func (b environmentsBed) planWithToolchain(t *testing.T) {
-	_, stdout, stderr := b.alice(`{ codex-runner run --dry-run --repo app --env setup -- own; codex-runner run --dry-run --repo app --network -- own; }`)
+	_, stdout, stderr := b.alice(`{ codex-runner run --dry-run --repo app -- own; codex-runner run --dry-run --repo app --network --env none -- own; }`)
 	plain := strings.Join(strings.Fields(stdout), " ")
 	for _, want := range []string{
-		"environment: setup: ", `# uv, by "uv.lock"`, " sync --all-extras", "network: none path: /opt/tools:/toolchains/home/alice/.local/bin:" +
+		"environment: auto: the snapshot ", `# uv, by "uv.lock"`, " sync --all-extras", "network: none path: /opt/tools:/toolchains/home/alice/.local/bin:" +
 			"/toolchains/home/alice/.cargo/bin:/toolchains/home/alice/.sdk/bin:/usr/local/sbin:",
 		"/home/alice/.sdk, seen as /toolchains/home/alice/.sdk", "not shown: /opt/zig is not there", "variables: WORD",
-		"unit: an instance of codex-session@.service", "by the manifests in /home/alice/app: uv network: the host's",
+		"unit: an instance of codex-session@.service", "environment: none network: the host's",
 		"codex-session-online@.service",
 	} {
 		assert.Contains(t, plain, want, stderr)
