@@ -22,7 +22,7 @@ func (u *Unit) reads(ctx context.Context, s *remoteconfig.Settings) schema.Reque
 	}
 	program := filepath.Join(u.Runtime, "codex")
 	found, err := schema.Load(ctx, program, "/proc/self/exe", filepath.Join(u.Home, managerDir),
-		func(ctx context.Context, out string) error { return codexhome.WriteSchema(ctx, program, out) })
+		func(ctx context.Context, out string) error { return codexhome.WriteSchema(ctx, program, out, out) })
 	if err != nil {
 		u.logger.Warn("codex's schema is not kept", "remote", u.Name, "requests", len(found), "error", err)
 	}

@@ -112,7 +112,7 @@ func (t *Trial) asRemote(ctx context.Context) error {
 func (t *Trial) protocol(ctx context.Context) error {
 	dir := filepath.Join(t.Dir, "schema")
 	if err := codexhome.WriteSchema(ctx, t.Program, t.home.Dir, dir); err != nil {
-		return err
+		return fmt.Errorf("codex does not write its schema: %w", err)
 	}
 	return canary.CheckSchema(dir)
 }

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"time"
 
 	"codex-proxy/internal/strict"
 )
@@ -137,19 +136,6 @@ func (r *Remote) provider(catalogue string) settings {
 		c["model"] = r.Model
 	}
 	return c
-}
-
-// schemaBound bounds the run of WriteSchema, which takes 0.3 s.
-const schemaBound = 20 * time.Second
-
-// WriteSchema has the codex at program write the schema of its protocol into dir, which is its home, too.
-func WriteSchema(ctx context.Context, program, dir string) error {
-	c := codex{path: program, home: dir, dir: dir, limit: schemaBound}
-	_, talk, err := c.run(ctx, "app-server", "generate-json-schema", "--experimental", "--out", dir)
-	if err != nil && !wasStopped(err) {
-		return fmt.Errorf("%w: %s", err, lastLine(talk))
-	}
-	return err
 }
 
 // FindCodex returns the native program of codex: the one of codexPath, or without it the one that a unit with this
