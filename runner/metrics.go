@@ -48,5 +48,5 @@ func (e evictions) environment(key string, snapshot bool, bytes int64) {
 	e.of(kind)(key, bytes)
 }
 
-// Snapshots counts what has happened to the snapshots of set-ups since the start, as Snapshots of environments.
+// Snapshots counts the uses and removals of snapshots of set-ups since the start, as Snapshots of environments.
 func (r *Runner) Snapshots() (hits, misses, removed int64) { return r.environments.Snapshots() }

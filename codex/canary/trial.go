@@ -37,7 +37,7 @@ func (t *Trial) Close() {
 // Agent is the name and version that codex reports, once its handshake is over.
 func (t *Trial) Agent() string { return t.agent }
 
-// Steps are what a worker does with codex.
+// Steps are the requests of a worker to codex.
 func (t *Trial) Steps() []Step {
 	return []Step{
 		{"the handshake", t.handshake},

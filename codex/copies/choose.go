@@ -114,7 +114,7 @@ func (c *chooser) exactly(ctx context.Context, version string) (Copy, error) {
 	return Copy{}, &MissingError{version}
 }
 
-// put makes a copy what is in use, unless it is.
+// put puts a copy into use, unless it is.
 func (c *chooser) put(ctx context.Context, taken Copy) error {
 	if c.state.InUse == taken.Name {
 		return nil

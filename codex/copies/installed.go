@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// Installed is what is known of the program that is installed.
+// Installed is the knowledge about the program that is installed.
 type Installed struct {
 	Program string `json:"program"`
 	Version string `json:"version"`        // "unknown" if no file says so

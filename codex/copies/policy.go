@@ -11,7 +11,7 @@ type Policy string
 // The policies without a version.
 const (
 	Follow Policy = "follow" // the newest codex that is installed, once it has been tried
-	Pinned Policy = "pinned" // what is in use, until the operator says otherwise
+	Pinned Policy = "pinned" // the one in use, until the operator says otherwise
 )
 
 var version = regexp.MustCompile(`^\d+\.\d+\.\d+(-[0-9A-Za-z.-]{1,40})?$`)

@@ -10,7 +10,7 @@ import (
 	"codex-proxy/codex/versions"
 )
 
-// Report is what the store, the settings and the disk say together.
+// Report joins the facts of the store, the settings and the disk.
 type Report struct {
 	Policy    Policy              `json:"policy"`
 	Tested    string              `json:"tested"` // the range of versions

@@ -18,13 +18,13 @@ const StateFile = "state.json"
 // heldLimit is the number of copies that the state remembers as held: the oldest are forgotten.
 const heldLimit = 16
 
-// State is what the starts of units go by. Copies are named by their directories; a copy may be gone.
+// State decides about the starts of units. Copies are named by their directories; a copy may be gone.
 type State struct {
-	InUse   string    `json:"in_use,omitempty"` // what a start takes
-	Before  string    `json:"before,omitempty"` // what was in use before
+	InUse   string    `json:"in_use,omitempty"` // which a start takes
+	Before  string    `json:"before,omitempty"` // which was in use before
 	Changed time.Time `json:"changed,omitzero"` // since when InUse is in use
-	Held    []Held    `json:"held,omitempty"`   // what no start takes by itself
-	Pinned  string    `json:"pinned,omitempty"` // what stays in use, by an order of the operator; empty: what the settings say
+	Held    []Held    `json:"held,omitempty"`   // which no start takes by itself
+	Pinned  string    `json:"pinned,omitempty"` // which stays in use, by an order of the operator; empty: the settings decide
 }
 
 // Held is a copy that failed. Source and File are those of the copy, which may be gone.
@@ -45,7 +45,7 @@ func (s State) HeldBack(name string) (Held, bool) {
 	return s.Held[i], true
 }
 
-// use makes name what is in use.
+// use puts the copy called name into use.
 func (s *State) use(name string) {
 	s.Held = slices.DeleteFunc(s.Held, func(h Held) bool { return h.Copy == name })
 	if s.InUse == name {

@@ -21,8 +21,8 @@ import (
 // Store is a directory of root with one directory for each copy, NAME = VERSION-HASH, and the state. All users may
 // read it. Root alone calls the methods that change it.
 //
-// It is not in the state directory of codex-proxy.service: that belongs to the user of the daemon, who could rename
-// what lies in it, and the units of remotes hide it.
+// It is not in the state directory of codex-proxy.service: the user of the daemon owns that and could rename its
+// entries, and the units of remotes hide it.
 type Store struct {
 	Dir  string // of the copies
 	Runs string // has a link to a copy for each unit, until the next boot

@@ -228,7 +228,7 @@ func hashOf(file string) (string, error) {
 	return hex.EncodeToString(sum.Sum(nil)), nil
 }
 
-// sweep removes what killed processes have left.
+// sweep removes the remains of killed processes.
 func sweep(dir string) {
 	left, _ := filepath.Glob(filepath.Join(dir, newPrefix+"*"))
 	for _, path := range left {

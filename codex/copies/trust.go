@@ -26,7 +26,7 @@ func inPlace(format string, args ...any) error {
 }
 
 // trusted is the reason against a copy of the program: another user than root could change it, or other users may not
-// run it. A copy would then lend the word of root to another user, or open what is closed.
+// run it. A copy would then lend the word of root to another user, or open a closed file.
 func trusted(program string, owner int) error {
 	for at := program; ; at = filepath.Dir(at) {
 		info, err := os.Lstat(at)

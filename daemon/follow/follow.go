@@ -111,7 +111,7 @@ func (f *Follower) Run(ctx context.Context) error {
 	}
 }
 
-// step does what is due.
+// step does the work that is due.
 func (f *Follower) step(ctx context.Context, now time.Time) {
 	state, err := f.Store.State()
 	if err != nil { // it is just being written, or damaged: the starts of units say so

@@ -123,7 +123,7 @@ func (f *Follower) nextRemote(ctx context.Context, now time.Time) {
 	}
 }
 
-// Ended takes over the end of a turn on a worker. fault is what codex itself did wrong; empty: nothing. It returns once
+// Ended takes over the end of a turn on a worker. fault is that of codex itself; empty: none. It returns once
 // no worker takes new turns on a copy that fails.
 func (f *Follower) Ended(worker, fault string) {
 	if bad := f.probation.ended(units.Worker(worker), fault, time.Now()); bad != "" {

@@ -43,7 +43,7 @@ const (
 
 var lossReasons = []string{lostWorker, lostStopping, lostOverloaded, lostStart, lostInterrupted, lostFault}
 
-// codexFault says what codex did wrong; it is empty if the turn has no error, or one of the model endpoint, the account
+// codexFault names the fault of codex; it is empty if the turn has no error, or one of the model endpoint, the account
 // or the request. An interrupted stream is most often a fault of the endpoint or the network.
 func codexFault(err error) string {
 	var failed *turnerror.Error

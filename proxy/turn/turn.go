@@ -44,7 +44,7 @@ type Settings struct {
 
 // Codexes judges the codex of a worker.
 type Codexes interface {
-	// Ended takes over the end of a turn; fault is what codex itself did wrong, empty if nothing.
+	// Ended takes over the end of a turn; fault is that of codex itself, empty if there is none.
 	Ended(worker, fault string)
 	// OnProbation reports whether the worker runs a codex that is new.
 	OnProbation(worker string) bool

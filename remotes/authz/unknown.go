@@ -9,7 +9,7 @@ import (
 	"codex-proxy/codex/versions"
 )
 
-// family is the name of a method without its last part, which says what it does.
+// family is the name of a method without its last part, which is its verb.
 func family(method string) string { return method[:max(0, strings.LastIndex(method, "/"))] }
 
 // families has the families of the rules.

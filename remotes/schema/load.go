@@ -21,7 +21,7 @@ const (
 	maxCache          = 1 << 20
 )
 
-// cache is what was found in the schema of one program.
+// cache has the requests in the schema of one program.
 type cache struct {
 	Of       []string // the identities of codex, and of this program, which has the rules
 	Requests Requests
@@ -82,7 +82,7 @@ func identity(path string) (string, error) {
 	return fmt.Sprintf("%s %d:%d %d %d.%d", path, st.Dev, st.Ino, st.Size, st.Ctim.Sec, st.Ctim.Nsec), nil
 }
 
-// generated leaves nothing in dir, nor what an earlier start that was killed has left.
+// generated leaves nothing in dir, and removes the remains of a start that was killed.
 func generated(
 	ctx context.Context, dir string, generate func(ctx context.Context, out string) error,
 ) (Requests, error) {

@@ -22,14 +22,14 @@ const (
 var (
 	// reading are the last words of requests that read; "status", "info" and the like also end requests that do work.
 	reading = []string{"list", "read", "get"}
-	// plain are the names of parameters that choose what is read. Codex names flags with an effect otherwise:
+	// plain are the names of parameters that choose among things to read. Codex names flags with an effect otherwise:
 	// refreshToken of account/read, forceReload of skills/list.
 	plain = regexp.MustCompile(`^(cursor|limit|offset|order|sortKey|sortDirection|archived|searchTerm|query|cwds?|` +
 		`(include|exclude)[A-Z]\w*|id|\w+(Id|Ids|Kind|Kinds|Type))$`)
 	// effect are words of a description that speaks of more than reading.
 	effect = regexp.MustCompile(`(?i)\b(start|create|update|delete|remove|write|mark|set|clear|reset|run|execute|install|` +
 		`send|refresh|reload|consume|acknowledge|import|grant|revoke|switch|cancel|stop|sync)(s|es)?\b`)
-	// secret are parts of the names of what no client may read, in lower case.
+	// secret are parts of the names of things that no client may read, in lower case.
 	secret = []string{"password", "secret", "credential", "cookie", "apikey", "privatekey", "accesstoken", "refreshtoken",
 		"idtoken", "authtoken", "bearer", "authorization"}
 )

@@ -37,8 +37,8 @@ type Settings struct {
 // Environments has the environments of a machine. Its methods are safe for concurrent use.
 type Environments struct {
 	Settings
+	*metrics
 
-	metrics *metrics
 	builder builder
 
 	mu    sync.Mutex       // guards the rest; nothing else is locked under it
@@ -64,7 +64,7 @@ func (e *Environments) Planned(ctx context.Context, like store.New, given string
 	case err != nil || name == environment.None:
 		return name, err
 	case environment.IsSetup(name):
-		return e.plannedSetUp(ctx, name, like, given)
+		return plannedSetUp(ctx, e.Store, name, like, given)
 	}
 	last, err := e.Store.Last(ctx, like)
 	if err != nil {
@@ -77,18 +77,18 @@ func (e *Environments) Planned(ctx context.Context, like store.New, given string
 }
 
 // plannedSetUp explains where a session gets the files of its set-up from.
-func (e *Environments) plannedSetUp(ctx context.Context, name string, like store.New, given string) (string, error) {
+func plannedSetUp(ctx context.Context, kept store.Environments, name string, like store.New, given string) (string, error) {
 	switch {
 	case given != "":
 		return name + ": the one that was given", nil
 	case like.Repository == "":
 		return name + ": by the files of the workspace, in the session", nil
 	}
-	plain, err := e.Store.Plain(ctx, like.Repository, like.Session.Commit)
+	plain, err := kept.Plain(ctx, like.Repository, like.Session.Commit)
 	if err != nil || plain && name == environment.Auto {
 		return name + ": the commit needs no set-up", err
 	}
-	last, err := e.Store.Last(ctx, like)
+	last, err := kept.Last(ctx, like)
 	if last == "" {
 		return name + ": the set-up of the commit, in a build of its own", err
 	}

@@ -48,9 +48,9 @@ func (m *metrics) began(built bool) {
 	}
 }
 
-// Snapshots counts what has happened to snapshots since the start of the service.
-func (e *Environments) Snapshots() (hits, misses, removed int64) {
-	return e.metrics.snapshotHits.Load(), e.metrics.snapshotMisses.Load(), e.metrics.snapshotsRemoved.Load()
+// Snapshots counts the uses and removals of snapshots since the start of the service.
+func (m *metrics) Snapshots() (hits, misses, removed int64) {
+	return m.snapshotHits.Load(), m.snapshotMisses.Load(), m.snapshotsRemoved.Load()
 }
 
 // evicted records that an environment was removed to make room.

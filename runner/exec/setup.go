@@ -93,7 +93,7 @@ func (s *Shim) makeReady(ctx context.Context, r *run, want *session.Environment)
 	return errors.Join(err, mark.Remove())
 }
 
-// order is what the workspace needs. Without a script it needs nothing.
+// order is for the set-up of the workspace. Without a script it needs none.
 func (s *Shim) order(ctx context.Context, r *run, want *session.Environment) (setup.Order, error) {
 	host := environment.Host{Path: variable(r.launch.Env, "PATH"), Facts: environment.Facts{}}
 	if len(want.Facts) > 0 {

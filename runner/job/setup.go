@@ -30,7 +30,7 @@ type Place struct {
 	Environ        []string         // of this process, as os.Environ returns it
 }
 
-// setUp checks the commit out, and runs its set-up, unless there is a snapshot of what that leaves, or one to begin
+// setUp checks the commit out, and runs its set-up, unless there is a snapshot of its result, or one to begin
 // with.
 func (b Build) setUp(ctx context.Context, place Place, output *os.File, built *Built) error {
 	warm, err := place.begin(ctx, *b.SetUp)

@@ -58,7 +58,7 @@ type Outcome struct {
 	RefusedForks uint64 `json:"refused_forks,omitempty"`
 	// PatchKnown reports that the commit had the change of the patch already.
 	PatchKnown bool `json:"patch_known,omitempty"`
-	// Note is what people should know about the set-up, in sentences.
+	// Note tells people about the set-up, in sentences.
 	Note string `json:"note,omitempty"`
 	// ExitStatus is the exit status of `codex-runner run`.
 	ExitStatus int `json:"exit_status"`

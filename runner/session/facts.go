@@ -79,7 +79,7 @@ type Result struct {
 	Bytes int64 `json:"bytes"`
 	// PatchKnown reports that the commit had the change of the patch already.
 	PatchKnown bool `json:"patch_known,omitempty"`
-	// Note is what people should know about the set-up, in sentences, or "".
+	// Note tells people about the set-up, in sentences, or is "".
 	Note string `json:"note,omitempty"`
 	// Snapshot is the fault of the snapshot Spec.Environment.Snapshot in a new workspace; "" if the workspace has all
 	// of it, or the specification names none.

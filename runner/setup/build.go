@@ -23,7 +23,7 @@ type Build struct {
 	As   Snapshot `json:"as,omitzero"`
 }
 
-// Snapshot names what a build has left.
+// Snapshot names the files of a build.
 type Snapshot struct {
 	Key    string `json:"key,omitempty"`
 	Family string `json:"family,omitempty"` // SnapshotKey of the scope and of Order.Family

@@ -42,7 +42,7 @@ type listed struct {
 	Program string `json:"program"`
 }
 
-// List shows the copies, and what is installed.
+// List shows the copies, and the codex that is installed.
 func (o *Orders) List() error {
 	r := o.Report()
 	if o.JSON {
@@ -106,7 +106,7 @@ func (o *Orders) Use(ctx context.Context, version string) error {
 	return o.stays(c.Version)
 }
 
-// Hold keeps what is in use.
+// Hold keeps the copy in use.
 func (o *Orders) Hold(ctx context.Context) error {
 	state, err := o.Store.State()
 	if err != nil {

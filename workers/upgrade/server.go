@@ -35,7 +35,7 @@ const (
 // CanaryUnit is the unit that tries the copy called name.
 func CanaryUnit(name string) string { return "codex-canary@" + name + ".service" }
 
-// Outcome is what was found out about the installed codex.
+// Outcome is the result of a look at the installed codex.
 type Outcome struct {
 	Copy   string `json:"copy,omitempty"` // of the installed codex; empty: it has none
 	Tried  bool   `json:"tried,omitempty"`

@@ -20,7 +20,7 @@ import (
 
 // Host is the part of the machine that only these checks use.
 type Host struct {
-	// Codex is the program of a unit: the copy that it has chosen, or what its settings name.
+	// Codex is the program of a unit: the copy that it has chosen, or that of its settings.
 	Codex  func(unit string, w *codexhome.Worker, env []string, as reach.Account) (Codex, error)
 	Copies func() copies.Report
 	// Command makes the codex behind a worker's socket run a command as if the model had asked for it.
