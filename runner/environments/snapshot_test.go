@@ -141,9 +141,9 @@ func TestOneBuildForAllSessions(t *testing.T) {
 	for range 8 {
 		assert.Equal(t, want, <-got)
 	}
-	assert.Equal(t, want, b.snapshot(b.session(1000, "r", "a1")))
 	spec, err := b.Spec(t.Context(), b.session(1000, "r", "a1"))
 	require.NoError(t, err)
+	assert.Equal(t, want, spec.Snapshot)
 	assert.JSONEq(t, `{"/bin/x":{"tools":null,"files":null}}`, string(spec.Facts), "of the build")
 	require.Len(t, b.orders, 1)
 	assert.Equal(t, setup.Scope{User: "1000", Repository: "r", Online: true}, b.orders[0].Scope)
