@@ -141,8 +141,11 @@ func (e setups) find(ctx context.Context, b setup.Build) (key string, built bool
 	case <-ctx.Done():
 		return "", false, ctx.Err()
 	}
-	if t.err != nil {
-		return "", false, &BuildError{t.err}
+	if err := t.err; err != nil {
+		if !b.Scope.Online && b.Store == "" {
+			err = fmt.Errorf("the build of the set-up has no network (network and [environments] of runner.toml decide): %w", err)
+		}
+		return "", false, &BuildError{err}
 	}
 	return t.built.Key, t.built.Made, nil
 }
