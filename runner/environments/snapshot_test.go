@@ -254,11 +254,11 @@ func TestFailedSetUp(t *testing.T) {
 	left, err := b.Store.List(t.Context())
 	require.NoError(t, err)
 	assert.Empty(t, left)
-	b.Environments.Network = false
+	b.Network = false
 	b.begin <- struct{}{}
 	_, err = b.Spec(t.Context(), b.session(1000, "r", "a1"))
 	require.ErrorContains(t, err, "the build of the set-up has no network (network and [environments] of runner.toml decide): cannot build")
-	b.Environments.Network = true
+	b.Network = true
 	b.fail = false
 	b.begin <- struct{}{}
 	assert.NotNil(t, b.snapshot(b.session(1000, "r", "a1")), "it is tried again")
