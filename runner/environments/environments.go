@@ -64,7 +64,7 @@ func (e *Environments) Planned(ctx context.Context, like store.New, given string
 	case err != nil || name == environment.None:
 		return name, err
 	case environment.IsSetup(name):
-		return plannedSetUp(ctx, e.Store, name, like, given)
+		return setups{e}.planned(ctx, name, like, given)
 	}
 	last, err := e.Store.Last(ctx, like)
 	if err != nil {
@@ -74,25 +74,6 @@ func (e *Environments) Planned(ctx context.Context, like store.New, given string
 		return name + ": the manifests in the workspace decide on the key", nil
 	}
 	return name + ": " + last + ", unless the tools of the host have changed since the last session of this commit", nil
-}
-
-// plannedSetUp explains where a session gets the files of its set-up from.
-func plannedSetUp(ctx context.Context, kept store.Environments, name string, like store.New, given string) (string, error) {
-	switch {
-	case given != "":
-		return name + ": the one that was given", nil
-	case like.Repository == "":
-		return name + ": by the files of the workspace, in the session", nil
-	}
-	plain, err := kept.Plain(ctx, like.Repository, like.Session.Commit)
-	if err != nil || plain && name == environment.Auto {
-		return name + ": the commit needs no set-up", err
-	}
-	last, err := kept.Last(ctx, like)
-	if last == "" {
-		return name + ": the set-up of the commit, in a build of its own", err
-	}
-	return name + ": the snapshot " + last + ", unless a tool of the host has changed", err
 }
 
 // Spec returns the environment for the specification of a command. For the first command of a session it waits until

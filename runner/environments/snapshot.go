@@ -63,6 +63,25 @@ func (e setups) snapshotOf(ctx context.Context, c store.Live, want *session.Envi
 	return found, err
 }
 
+// planned explains where a session gets the files of its set-up from.
+func (e setups) planned(ctx context.Context, name string, like store.New, given string) (string, error) {
+	switch {
+	case given != "":
+		return name + ": the one that was given", nil
+	case like.Repository == "":
+		return name + ": by the files of the workspace, in the session", nil
+	}
+	plain, err := e.Store.Plain(ctx, like.Repository, like.Session.Commit)
+	if err != nil || plain && name == environment.Auto {
+		return name + ": the commit needs no set-up", err
+	}
+	last, err := e.Store.Last(ctx, like)
+	if last == "" {
+		return name + ": the set-up of the commit, in a build of its own", err
+	}
+	return name + ": the snapshot " + last + ", unless a tool of the host has changed", err
+}
+
 // obtain returns the snapshot of a commit, leased while the session is open.
 func (e setups) obtain(ctx context.Context, c store.Live, given string) (*session.Snapshot, error) {
 	b := e.buildOf(c, given)
@@ -120,8 +139,11 @@ func (e setups) find(ctx context.Context, b setup.Build) (key string, built bool
 	case <-ctx.Done():
 		return "", false, ctx.Err()
 	}
-	if t.err != nil {
-		return "", false, &BuildError{t.err}
+	if err := t.err; err != nil {
+		if !b.Scope.Online && b.Store == "" {
+			err = fmt.Errorf("the build of the set-up has no network (network and [environments] of runner.toml decide): %w", err)
+		}
+		return "", false, &BuildError{err}
 	}
 	return t.built.Key, t.built.Made, nil
 }

@@ -141,9 +141,9 @@ func TestOneBuildForAllSessions(t *testing.T) {
 	for range 8 {
 		assert.Equal(t, want, <-got)
 	}
-	assert.Equal(t, want, b.snapshot(b.session(1000, "r", "a1")))
 	spec, err := b.Spec(t.Context(), b.session(1000, "r", "a1"))
 	require.NoError(t, err)
+	assert.Equal(t, want, spec.Snapshot)
 	assert.JSONEq(t, `{"/bin/x":{"tools":null,"files":null}}`, string(spec.Facts), "of the build")
 	require.Len(t, b.orders, 1)
 	hits, misses, removed := b.Snapshots()
@@ -256,6 +256,11 @@ func TestFailedSetUp(t *testing.T) {
 	left, err := b.Store.List(t.Context())
 	require.NoError(t, err)
 	assert.Empty(t, left)
+	b.Network = false
+	b.begin <- struct{}{}
+	_, err = b.Spec(t.Context(), b.session(1000, "r", "a1"))
+	require.ErrorContains(t, err, "the build of the set-up has no network (network and [environments] of runner.toml decide): cannot build")
+	b.Network = true
 	b.fail = false
 	b.begin <- struct{}{}
 	assert.NotNil(t, b.snapshot(b.session(1000, "r", "a1")), "it is tried again")

@@ -47,7 +47,7 @@ func (e *Environments) join(ctx context.Context, c store.Live, key string, order
 }
 
 func (e *Environments) beginBuild(c store.Live, key string, order environment.Order, written bool) (*task, error) {
-	unit, err := e.unitFor(c, key, order, written)
+	unit, err := e.Config.unitFor(c, key, order, written)
 	if err != nil {
 		return nil, err
 	}
@@ -58,16 +58,16 @@ func (e *Environments) beginBuild(c store.Live, key string, order environment.Or
 
 // unitFor is the unit that builds an environment for a command. written reports that a command may have written its
 // manifests.
-func (e *Environments) unitFor(c store.Live, key string, order environment.Order, written bool) (string, error) {
+func (c Config) unitFor(of store.Live, key string, order environment.Order, written bool) (string, error) {
 	if order.Store.Dir != "" {
 		return paths.EnvironmentUnit(key), nil
 	}
-	n := e.Config.Network
-	if n == BuildsForNone || n == BuildsForOnline && !c.Network {
+	n := c.Network
+	if n == BuildsForNone || n == BuildsForOnline && !of.Network {
 		return "", fmt.Errorf("the environment %s is not there, and may not be built with the network for this session: "+
 			"network and store of [environments] in runner.toml decide", order.Provider)
 	}
-	if written && !c.Network {
+	if written && !of.Network {
 		return "", fmt.Errorf("the environment %s is not there, and is not built with the network, which this session does not "+
 			"have, as a command may have written its manifests: commit them or send them as a patch, and make a new session",
 			order.Provider)

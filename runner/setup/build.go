@@ -50,10 +50,11 @@ func (b Build) Key() string {
 // SnapshotKey names the snapshot of a script in a scope: by the scope's sum, and the key of the order.
 func SnapshotKey(scope, order string) string { return sum([]string{scope, order}) }
 
-// Named returns the snapshot of an order.
+// Named returns the snapshot of an order. Variables of the command make no family of their own.
 func (s Scope) Named(o Order) Snapshot {
-	scope := s.Sum()
-	return Snapshot{Key: SnapshotKey(scope, o.Key()), Family: SnapshotKey(scope, o.Family())}
+	key := SnapshotKey(s.Sum(), o.Key())
+	s.Env = nil
+	return Snapshot{Key: key, Family: SnapshotKey(s.Sum(), o.Family())}
 }
 
 func sum(v any) string {

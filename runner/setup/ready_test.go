@@ -238,6 +238,18 @@ func TestPlanErrors(t *testing.T) {
 	require.ErrorContains(t, err, "sha256sum")
 }
 
+// A build begins with a snapshot of the same user and repository alone, whatever the variables of the command are.
+func TestFamily(t *testing.T) {
+	of := func(s Scope) Snapshot { return s.Named(Order{Architecture: "x"}) }
+	base := of(Scope{User: "1", Repository: "r"})
+	env := of(Scope{User: "1", Repository: "r", Env: map[string]string{"A": "a"}})
+	assert.NotEqual(t, base.Key, env.Key)
+	assert.Equal(t, base.Family, env.Family)
+	for _, other := range []Scope{{User: "2", Repository: "r"}, {User: "1", Repository: "q"}, {User: "1", Repository: "r", Online: true}} {
+		assert.NotEqual(t, base.Family, of(other).Family)
+	}
+}
+
 var longAgo = time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // The key follows all that the outcome depends on, and nothing else.
