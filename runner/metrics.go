@@ -7,7 +7,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"codex-proxy/internal/metric"
-	"codex-proxy/runner/environments"
 )
 
 // The things that a Runner keeps as long as there is room.

@@ -146,7 +146,7 @@ func TestOneBuildForAllSessions(t *testing.T) {
 	assert.Equal(t, want, spec.Snapshot)
 	assert.JSONEq(t, `{"/bin/x":{"tools":null,"files":null}}`, string(spec.Facts), "of the build")
 	require.Len(t, b.orders, 1)
-	hits, misses, removed := Snapshots(b.Environments)
+	hits, misses, removed := b.Snapshots()
 	assert.Equal(t, []int64{9, 0}, []int64{hits + misses, removed})
 	assert.Positive(t, misses, "who waits for the build")
 	assert.Positive(t, hits, "the last one")
