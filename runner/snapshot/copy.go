@@ -1,86 +1,226 @@
 package snapshot
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
+	"sync/atomic"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
+)
+
+const (
+	// maxDepth bounds the directories inside each other.
+	maxDepth = 500
+	// batch is how many names of a directory are read at a time.
+	batch = 256
 )
 
 // Files copies each file of the snapshot into Target, as the owner's: by a reference where the file system has them
 // (FICLONE), else byte by byte. Hard links in the snapshot become files of their own.
-func (c Copy) Files() error {
-	return copyDir(c.Snapshot, c.Target, c.Owner, 0)
+func (c Copy) Files() error { return c.files(runtime.GOMAXPROCS(0)) }
+
+// files has so many workers at most.
+func (c Copy) files(workers int) error {
+	group, ctx := errgroup.WithContext(context.Background())
+	group.SetLimit(workers)
+	all := &copying{owner: c.Owner, workers: group}
+	group.Go(func() error { return all.tree(ctx, c.Snapshot, c.Target, 0) })
+	return group.Wait()
 }
 
-// maxDepth bounds the directories inside each other, and so the open files here.
-const maxDepth = 500
+// copying is one call of Files.
+type copying struct {
+	owner   Owner
+	workers *errgroup.Group
+	whole   atomic.Bool // the file system has no references, so the content is copied
+}
 
-func copyDir(from, to string, owner Owner, depth int) error {
+// tree copies the content of a directory, and then the directories in it: each by a worker of its own if one is free.
+func (c *copying) tree(ctx context.Context, from, to string, depth int) error {
 	if depth > maxDepth {
 		return fmt.Errorf("%.200q has more than %d directories inside each other", from, maxDepth)
 	}
-	entries, err := os.ReadDir(from)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	below, err := c.dir(from, to)
 	if err != nil {
 		return err
 	}
-	for _, entry := range entries {
-		if err := copyEntry(filepath.Join(from, entry.Name()), filepath.Join(to, entry.Name()), owner, depth); err != nil {
+	for _, name := range below {
+		work := func() error { return c.tree(ctx, filepath.Join(from, name), filepath.Join(to, name), depth+1) }
+		if c.workers.TryGo(work) {
+			continue
+		}
+		if err := work(); err != nil {
 			return err
 		}
 	}
-	return finish(from, to, owner)
+	return nil
 }
 
-func copyEntry(from, to string, owner Owner, depth int) error {
-	info, err := os.Lstat(from)
-	if err != nil {
-		return err
+// dir copies the entries of a directory, and returns the directories among them, whose copies are empty.
+func (c *copying) dir(from, to string) (below []string, err error) {
+	d := pair{copying: c}
+	if d.from, err = openDir(from); err != nil {
+		return nil, err
 	}
-	switch {
-	case info.IsDir():
-		if err := os.Mkdir(to, 0o700); err != nil {
-			return err
+	defer d.from.Close()
+	if d.to, err = openDir(to); err != nil {
+		return nil, err
+	}
+	defer d.to.Close()
+	for {
+		entries, err := d.from.ReadDir(batch)
+		for _, entry := range entries {
+			if entry.IsDir() {
+				below = append(below, entry.Name())
+			}
+			if err := d.entry(entry.Name(), entry.Type()); err != nil {
+				return nil, fmt.Errorf("cannot copy %.200q: %w", filepath.Join(from, entry.Name()), err)
+			}
 		}
-		return copyDir(from, to, owner, depth+1)
-	case info.Mode()&os.ModeSymlink != 0:
-		link, err := os.Readlink(from)
+		if errors.Is(err, io.EOF) {
+			to := int(d.to.Fd())
+			return below, c.finish(int(d.from.Fd()), to, to, ".")
+		}
 		if err != nil {
-			return err
+			return nil, err
 		}
-		return errors.Join(os.Symlink(link, to), os.Lchown(to, owner.UID, owner.GID))
-	case info.Mode().IsRegular():
-		return errors.Join(copyFile(from, to), finish(from, to, owner))
-	default:
-		return fmt.Errorf("%.200q is no file, directory or link", from)
 	}
 }
 
-func copyFile(from, to string) error {
-	source, err := os.Open(from)
-	if err != nil {
-		return err
-	}
-	defer source.Close()
-	target, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	if unix.IoctlFileClone(int(target.Fd()), int(source.Fd())) != nil {
-		_, err = io.Copy(target, source) // copy_file_range(2)
-	}
-	return errors.Join(err, target.Close())
+func openDir(path string) (*os.File, error) {
+	return os.OpenFile(path, unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 }
 
-// finish gives a copy the owner, the mode and the times of the original. Programs that build compare times.
-func finish(from, to string, owner Owner) error {
+// pair is an open directory and its copy.
+type pair struct {
+	*copying
+
+	from, to *os.File
+}
+
+func (p pair) entry(name string, kind fs.FileMode) error {
+	to := int(p.to.Fd())
+	switch {
+	case kind.IsDir():
+		return os.NewSyscallError("mkdir", unix.Mkdirat(to, name, 0o700))
+	case kind.IsRegular():
+		return p.file(name)
+	case kind != fs.ModeSymlink:
+		return errors.New("it is no file, directory or link")
+	}
+	link := make([]byte, unix.PathMax)
+	n, err := unix.Readlinkat(int(p.from.Fd()), name, link)
+	if err == nil {
+		err = unix.Symlinkat(string(link[:n]), to, name)
+	}
+	if err == nil {
+		err = unix.Fchownat(to, name, p.owner.UID, p.owner.GID, unix.AT_SYMLINK_NOFOLLOW)
+	}
+	return os.NewSyscallError("symlink", err)
+}
+
+// file copies a file. It works on descriptors, as an os.File costs each file some system calls more.
+func (p pair) file(name string) error {
+	from, err := openat(p.from, name, unix.O_RDONLY, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(from) }()
+	to, err := openat(p.to, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	err = p.content(from, to)
+	if err == nil {
+		err = p.finish(from, to, int(p.to.Fd()), name)
+	}
+	return errors.Join(err, os.NewSyscallError("close", unix.Close(to)))
+}
+
+func openat(dir *os.File, name string, flags int, mode uint32) (int, error) {
+	fd, err := ignoringEINTR(func() (int, error) {
+		return unix.Openat(int(dir.Fd()), name, flags|unix.O_NOFOLLOW|unix.O_CLOEXEC, mode)
+	})
+	return fd, os.NewSyscallError("open", err)
+}
+
+// content copies the bytes of a file.
+func (c *copying) content(from, to int) error {
+	if !c.whole.Load() {
+		err := unix.IoctlFileClone(to, from)
+		if err == nil {
+			return nil
+		}
+		c.whole.Store(errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EXDEV))
+	}
+	for {
+		const most = 1 << 30
+		n, err := unix.CopyFileRange(from, nil, to, nil, most, 0)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case errors.Is(err, unix.EXDEV), errors.Is(err, unix.EINVAL), errors.Is(err, unix.EOPNOTSUPP):
+			return stream(from, to) // copy_file_range(2): between two file systems
+		case err != nil:
+			return os.NewSyscallError("copy_file_range", err)
+		case n == 0:
+			return nil
+		}
+	}
+}
+
+// stream copies bytes through this process.
+func stream(from, to int) error {
+	bytes := make([]byte, 128<<10)
+	for {
+		n, err := ignoringEINTR(func() (int, error) { return unix.Read(from, bytes) })
+		if n == 0 || err != nil {
+			return os.NewSyscallError("read", err)
+		}
+		for at := 0; at < n; {
+			written, err := ignoringEINTR(func() (int, error) { return unix.Write(to, bytes[at:n]) })
+			if err != nil {
+				return os.NewSyscallError("write", err)
+			}
+			at += written
+		}
+	}
+}
+
+func ignoringEINTR(call func() (int, error)) (int, error) {
+	for {
+		n, err := call()
+		if !errors.Is(err, unix.EINTR) {
+			return n, err
+		}
+	}
+}
+
+// finish gives a copy, which has that name in dir, the owner, the mode and the times of the original. Programs that
+// build compare times.
+func (c *copying) finish(from, to, dir int, name string) error {
 	var st unix.Stat_t
-	if err := unix.Lstat(from, &st); err != nil {
-		return err
+	err := unix.Fstat(from, &st)
+	if err == nil {
+		err = unix.Fchown(to, c.owner.UID, c.owner.GID)
 	}
-	return errors.Join(os.Lchown(to, owner.UID, owner.GID), os.Chmod(to, os.FileMode(st.Mode&0o777)),
-		unix.UtimesNanoAt(unix.AT_FDCWD, to, []unix.Timespec{st.Atim, st.Mtim}, unix.AT_SYMLINK_NOFOLLOW))
+	if err == nil {
+		err = unix.Fchmod(to, st.Mode&0o777)
+	}
+	if err == nil {
+		err = unix.UtimesNanoAt(dir, name, []unix.Timespec{st.Atim, st.Mtim}, unix.AT_SYMLINK_NOFOLLOW)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot set its owner, mode and times: %w", err)
+	}
+	return nil
 }
