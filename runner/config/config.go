@@ -194,6 +194,7 @@ func Load(path string) (*Config, error) {
 	err = cmp.Or(c.check(), r.Hooks.check(), c.Sandbox.Check())
 	if err == nil {
 		c.Repositories, err = r.Repositories.runner(r.Credentials)
+		c.Repositories.Env = r.Sandbox.Env
 	}
 	if err != nil {
 		return nil, misfit(path, text, err)

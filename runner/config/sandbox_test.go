@@ -13,6 +13,7 @@ func TestSandbox(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, map[string]string{"TOKEN": "secret"}, c.Sandbox.Env)
 	assert.Equal(t, c.Sandbox.Given(), c.Environments.Sandbox, "builds have it, too")
+	assert.Equal(t, c.Sandbox.Env, c.Repositories.Env, "and fetches")
 	for text, want := range map[string]string{
 		"path = [\"bin\"]":                          `runner.toml:2: sandbox.path has "bin"`,
 		"toolchains = [\"/home\"]":                  `runner.toml:2: sandbox.toolchains has "/home"`,

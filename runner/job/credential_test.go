@@ -49,6 +49,24 @@ func newHost(t *testing.T, root string) *host {
 	return h
 }
 
+// A fetch takes the way of the proxy in the settings.
+func TestProxy(t *testing.T) {
+	root := t.TempDir()
+	proxy := newHost(t, root)
+	git(t, root, "init", "-q", "-b", "main", "other/main")
+	git(t, root+"/other/main", "commit", "-q", "--allow-empty", "-m", "first")
+	credentials := filepath.Join(t.TempDir(), "lent_")
+	require.NoError(t, os.WriteFile(credentials+workspace.GitCredentials, []byte("http://u:token@nowhere.invalid\n"), 0o600))
+	f := files(t, Fetch{
+		Version: Version, URL: "http://nowhere.invalid/other/main", Credential: "http://nowhere.invalid/other", Time: time.Minute,
+		Bytes: 1 << 30, Env: map[string]string{"http_proxy": proxy.URL, "no_proxy": "", "GIT_ALLOW_PROTOCOL": "none"},
+	})
+	require.NoError(t, Fetch{}.Run(t.Context(), f, t.TempDir(), credentials))
+	fetched := result[Fetched](t, f)
+	assert.Nil(t, fetched.Failure)
+	assert.Equal(t, git(t, root+"/other/main", "rev-parse", "HEAD"), fetched.Commit)
+}
+
 // A credential is for the repositories below its URL: neither .gitmodules nor a server takes it elsewhere.
 func TestCredentialsOfSubmodules(t *testing.T) {
 	root := t.TempDir()

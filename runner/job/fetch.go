@@ -29,6 +29,8 @@ type Fetch struct {
 	Local bool `json:"local,omitempty"`
 	// Anew removes the mirrors first, as one of them is damaged.
 	Anew bool `json:"anew,omitempty"`
+	// Env has the variables of the settings, as Env of workspace.Mirror.
+	Env map[string]string `json:"env,omitempty"`
 	// Time bounds the fetch of each repository, in nanoseconds, and Bytes its size on the disk.
 	Time  time.Duration `json:"time_ns"`
 	Bytes int64         `json:"bytes"`
@@ -80,7 +82,7 @@ func (f Fetch) Run(ctx context.Context, files Files, dir, credentials string) er
 func (f Fetch) fetch(ctx context.Context, bundle *os.File, dir, credentials string) (string, error) {
 	mirror := workspace.Mirror{
 		Dir: filepath.Join(dir, paths.Mirror), URL: f.URL, Time: f.Time, Bytes: f.Bytes,
-		Credentials: credentials, Lent: f.Credential,
+		Credentials: credentials, Lent: f.Credential, Env: f.Env,
 	}
 	err := error(nil)
 	switch {

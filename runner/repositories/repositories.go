@@ -28,6 +28,7 @@ type Config struct {
 	Size        int64         // bytes of one mirror, and of a bundle
 	Timeout     time.Duration // of the fetch of one repository
 	Credentials []Credential
+	Env         map[string]string // of the sandboxes, for fetches
 }
 
 // Settings of Repositories.

@@ -62,7 +62,7 @@ func (f fetcher) fetch(ctx context.Context, of *fetch) (commit string, err error
 	defer f.takeBack(to.Key)
 	fetched, err := f.runUnit(ctx, to.Key, job.Fetch{
 		Version: job.Version, ID: rand.Text(), URL: to.URL, Ref: of.ref, Credential: credential.URL,
-		Local: to.Path != "", Anew: to.Damaged, Time: f.config.Timeout, Bytes: f.config.Size,
+		Local: to.Path != "", Anew: to.Damaged, Env: f.config.Env, Time: f.config.Timeout, Bytes: f.config.Size,
 	})
 	if err != nil {
 		return "", err

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 
 	"codex-proxy/internal/cli"
 	"codex-proxy/runner/api/wire"
@@ -57,7 +56,7 @@ func (d Diff) run(ctx context.Context, id string) error {
 func (d Diff) tree(s wire.Session) (worktree.Tree, error) {
 	dir := d.Repo
 	if dir == "" {
-		dir, _, _ = strings.Cut(s.Repository, shallowMark)
+		dir = directoryOf(s)
 		if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 			return worktree.Tree{}, fmt.Errorf("the session %s was made from no directory that is there: name the "+
 				"repository that gets the branch with --repo", s.ID)

@@ -58,7 +58,9 @@ func (o View) List(ctx context.Context, f client.Filter) error {
 // Show shows a session and its commands.
 func (o View) Show(ctx context.Context, id string) error {
 	s, err := o.Client.Session(ctx, id)
-	return show(o, s, err, writeSession)
+	return show(o, s, err, func(w io.Writer, s wire.Session, now time.Time) {
+		writeSession(w, s, lacking(ctx, s), now)
+	})
 }
 
 // Cancel ends the nth command of a session, or all of them and the session if n is 0.

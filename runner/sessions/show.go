@@ -1,8 +1,12 @@
 package sessions
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,10 +17,32 @@ import (
 	"codex-proxy/internal/listing"
 	"codex-proxy/runner/api/wire"
 	"codex-proxy/runner/session"
+	"codex-proxy/runner/workspace"
 )
 
-// writeSession writes a session and its commands, with times in the zone of now.
-func writeSession(w io.Writer, s wire.Session, now time.Time) {
+// lacking returns the directory from which the caller has made a session, if it lacks the commit of the session, or "".
+func lacking(ctx context.Context, s wire.Session) string {
+	dir := directoryOf(s)
+	// git could run programs of another user's repository.
+	if s.Commit == "" || !filepath.IsAbs(dir) || int64(s.Owner.UID) != int64(os.Getuid()) {
+		return ""
+	}
+	_, err := workspace.Resolve(ctx, gitDir(dir), s.Commit)
+	if _, unknown := errors.AsType[*workspace.UnknownRefError](err); !unknown {
+		return ""
+	}
+	return dir
+}
+
+// directoryOf is the directory from which a session was made, if it was made from one.
+func directoryOf(s wire.Session) string {
+	dir, _, _ := strings.Cut(s.Repository, shallowMark)
+	return dir
+}
+
+// writeSession writes a session and its commands, with times in the zone of now. The directory without has a repository
+// without the commit of the session, or is "".
+func writeSession(w io.Writer, s wire.Session, without string, now time.Time) {
 	f := newFields(w)
 	f.add("session", "%s, %s, of %s", s.ID, s.State, user(s.Owner))
 	f.add("created", "%s (%s ago)", listing.Clock(s.Created, now), listing.Age(s.Created, now))
@@ -24,8 +50,13 @@ func writeSession(w io.Writer, s wire.Session, now time.Time) {
 		f.add("closed", "%s (%s ago)", listing.Clock(s.Closed, now), listing.Age(s.Closed, now))
 	}
 	f.text("repository", listing.Printable(s.Repository))
-	f.text("ref", listing.Printable(s.Ref))
+	if s.Ref != s.Commit {
+		f.text("ref", listing.Printable(s.Ref))
+	}
 	f.text("commit", s.Commit)
+	if without != "" {
+		f.text("", "which "+listing.Printable(without)+" lacks: the session has made it of changes that are not committed")
+	}
 	f.text("patch", s.Patch)
 	f.text("environment", s.Environment)
 	if s.Network {

@@ -69,7 +69,7 @@ func TestShow(t *testing.T) {
 		},
 	}
 	var out bytes.Buffer
-	writeSession(&out, s, at.Add(2*time.Minute))
+	writeSession(&out, s, "", at.Add(2*time.Minute))
 	assert.Equal(t, `session:      aaaaaaaaaaaaaaaa, active, of 1000
 created:      12:00 (2m ago)
 repository:   https://example.org/a.git
@@ -93,6 +93,26 @@ secrets:      A B
   queue:      place 3
   directory:  a/b
 `, out.String())
+}
+
+// A commit of changes that are not committed is in no repository of the caller, and show says so.
+func TestShowOfChanges(t *testing.T) {
+	w := newWorker(t)
+	commit := func(changes Changes) (shown string) {
+		status, text := w.run(changes, "true")
+		require.Zero(t, status, text)
+		all, err := w.r.Client.Sessions(t.Context(), client.Filter{Limit: 1})
+		require.NoError(t, err)
+		s := all[0]
+		s.Owner.UID = uint32(os.Getuid())
+		var out bytes.Buffer
+		writeSession(&out, s, lacking(t.Context(), s), apitest.Now)
+		return out.String()
+	}
+	assert.NotContains(t, commit(ChangesClean), "lacks")
+	require.NoError(t, os.WriteFile(filepath.Join(w.r.Source, "file"), []byte("new\n"), 0o644))
+	assert.Regexp(t, `commit: +[0-9a-f]{40}\n +which `+w.r.Source+` lacks: the session has made it of changes that are not committed\n`,
+		commit(ChangesTaken))
 }
 
 func TestOutput(t *testing.T) {

@@ -35,6 +35,14 @@ type Mirror struct {
 	// Credentials begins the paths of the files GitCredentials, SSHKey and SSHKnownHosts, each if it is needed. With ""
 	// there are no files. They are used only if Lent, their URL, Covers the URL of the mirror.
 	Credentials, Lent string
+	// Env has variables of the settings, of which git gets the proxies and the certificates.
+	Env map[string]string
+}
+
+// transport are the variables of proxies and certificates, for git and libcurl.
+var transport = []string{
+	"http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY", "no_proxy", "NO_PROXY", "SSL_CERT_FILE",
+	"SSL_CERT_DIR", "GIT_SSL_CAINFO", "GIT_SSL_CAPATH",
 }
 
 var scp = regexp.MustCompile(`^[A-Za-z0-9_.][A-Za-z0-9_.-]*@[A-Za-z0-9_][A-Za-z0-9_.-]*:[^:-][^\x00-\x20]*$`)
@@ -279,9 +287,12 @@ func (m Mirror) environment() []string {
 		ssh += " -o " + shellQuote("UserKnownHostsFile="+file)
 	}
 	env := []string{"GIT_SSH_COMMAND=" + ssh, "GIT_ALLOW_PROTOCOL=https:http:ssh:git:file"}
-	for _, name := range []string{"http_proxy", "https_proxy", "no_proxy", "HTTPS_PROXY", "NO_PROXY", "SSL_CERT_FILE",
-		"SSL_CERT_DIR"} {
-		if value, ok := os.LookupEnv(name); ok {
+	for _, name := range transport {
+		value, ok := m.Env[name]
+		if !ok {
+			value, ok = os.LookupEnv(name)
+		}
+		if ok {
 			env = append(env, name+"="+value)
 		}
 	}
