@@ -57,6 +57,9 @@ func (c *run) writeInputs(ctx context.Context, full store.Live) error {
 // environment is the environment of the specification, for which a build may have to run. A cancel ends the wait, and
 // not the build.
 func (c *run) environment(ctx context.Context, full store.Live) (*session.Environment, error) {
+	if session.IsDiff(full.Command.Args) {
+		return c.beginning()
+	}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	defer context.AfterFunc(c.state.context(), func() { stop(errCancelled) })()
@@ -65,6 +68,16 @@ func (c *run) environment(ctx context.Context, full store.Live) (*session.Enviro
 		return nil, errCancelled
 	}
 	return found, err
+}
+
+// beginning is the environment of the changes of a session: they need the snapshot that the session began with, and no
+// packages.
+func (c *run) beginning() (*session.Environment, error) {
+	first, err := c.Files.Spec(c.Session, 1)
+	if err != nil || first == nil || first.Environment == nil || first.Environment.Snapshot == nil {
+		return nil, err
+	}
+	return first.Environment, nil
 }
 
 // spec is the specification of a command, less its environment. With a workspace, it gets the patch of its session as
