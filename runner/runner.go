@@ -99,7 +99,7 @@ func New(s Settings) *Runner {
 	r.environments = environments.New(environments.Settings{
 		Network: s.Network,
 		Config:  s.Environments, Store: s.Store.Environments, Systemd: r.systemd, Files: f, Logger: s.Logger,
-		Registry: s.Registry, Announce: r.Queue.Announce, Evicted: evicted.of(evictedEnvironment),
+		Registry: s.Registry, Announce: r.Queue.Announce, Evicted: evicted.environment,
 	})
 	in := inputs.New(f, s.Share.Stdin)
 	r.Sessions = &Sessions{

@@ -32,6 +32,8 @@ func (s *Server) status(w http.ResponseWriter, r *http.Request, _ caller) error 
 	}
 	v.Sessions, v.Workspaces, v.Leased = tally.AllSessions(), tally.Workspaces, tally.Leased
 	v.Environments, v.EnvironmentBytes = tally.Environments, tally.EnvironmentBytes
+	v.Snapshots, v.SnapshotBytes = tally.Snapshots, tally.SnapshotBytes
+	v.SnapshotHits, v.SnapshotMisses, v.SnapshotsRemoved = s.Runner.Snapshots()
 	v.Repositories, v.RepositoryBytes = tally.Repositories, tally.RepositoryBytes
 	disk, err := disk.SpaceOf(s.Runner.StateDir)
 	if err != nil {

@@ -30,9 +30,9 @@ type Settings struct {
 	Files    files.Files
 	Logger   *slog.Logger
 	Registry prometheus.Registerer // gets the metrics; nil for none
-	// Announce has Due called, and Evicted is called when an environment was removed to make room.
+	// Announce has Due called, and Evicted is called when an environment, or a snapshot, was removed to make room.
 	Announce func()
-	Evicted  func(key string, bytes int64)
+	Evicted  func(key string, snapshot bool, bytes int64)
 }
 
 // Environments has the environments of a machine. Its methods are safe for concurrent use.

@@ -66,9 +66,7 @@ func (e setups) obtain(ctx context.Context, c store.Live) (*session.Snapshot, er
 			return nil, err
 		}
 		if state == store.EnvironmentReady {
-			if !built {
-				e.metrics.hits.Inc()
-			}
+			e.metrics.began(built)
 			return &session.Snapshot{User: b.Scope.User, Key: key}, nil
 		}
 		e.forget(b)

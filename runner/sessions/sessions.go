@@ -103,6 +103,8 @@ func (o View) Status(ctx context.Context, missing []string) error {
 		fmt.Fprintf(w, "%s; workspaces: %d of %d in use\n", count(s.Sessions, "session"), s.Leased, s.Workspaces)
 		fmt.Fprintf(w, "environments: %d with %s; repositories: %d with %s\n", s.Environments, size(s.EnvironmentBytes),
 			s.Repositories, size(s.RepositoryBytes))
+		fmt.Fprintf(w, "snapshots of set-ups: %d with %s; since the start: %s began with one, %s waited for one, %d removed\n", s.Snapshots,
+			size(s.SnapshotBytes), count(int(s.SnapshotHits), "session"), count(int(s.SnapshotMisses), "session"), s.SnapshotsRemoved)
 		fmt.Fprintf(w, "disk: %s of %s free\n", size(s.DiskFree), size(s.DiskSize))
 		for _, fault := range missing {
 			fmt.Fprintf(w, "not shown to commands: %s\n", fault)

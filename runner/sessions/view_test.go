@@ -167,7 +167,7 @@ func TestPrune(t *testing.T) {
 func TestStatusOfTheDaemon(t *testing.T) {
 	view, out, _, _ := viewed(t)
 	require.NoError(t, view.Status(t.Context(), []string{"/opt/zig is not there: install it"}))
-	assert.Regexp(t, `^ready, version 1.2.3, for .*\ncommands: 0 of 8 run, 0 of 100 wait\n1 session; workspaces: 0 of 0 in use\nenvironments: 2 with 3.0 MiB; repositories: 1 with 5.0 MiB\ndisk: 40.0 GiB of 100.0 GiB free\nnot shown to commands: /opt/zig is not there: install it\n$`,
+	assert.Regexp(t, `^ready, version 1.2.3, for .*\ncommands: 0 of 8 run, 0 of 100 wait\n1 session; workspaces: 0 of 0 in use\nenvironments: 2 with 3.0 MiB; repositories: 1 with 5.0 MiB\nsnapshots of set-ups: 1 with 7.0 MiB; since the start: 9 sessions began with one, 1 session waited for one, 0 removed\ndisk: 40.0 GiB of 100.0 GiB free\nnot shown to commands: /opt/zig is not there: install it\n$`,
 		out.String())
 }
 

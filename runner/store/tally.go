@@ -13,6 +13,8 @@ type Tally struct {
 	Workspaces, Leased int
 	Environments       int // that are ready
 	EnvironmentBytes   int64
+	Snapshots          int // of set-ups, that are ready; they are no Environments
+	SnapshotBytes      int64
 	Repositories       int // with a mirror
 	RepositoryBytes    int64
 	WorkspaceBytes     int64 // of workspaces that no session leases
@@ -27,11 +29,14 @@ func (s *Store) Tally(ctx context.Context) (Tally, error) {
 	}
 	if err == nil {
 		err = s.reads.QueryRowContext(ctx, `SELECT (SELECT count(*) FROM workspaces), (SELECT count(*) FROM leases),
-			(SELECT count(*) FROM environments WHERE state = 'ready'), (SELECT ifnull(sum(bytes), 0) FROM environments),
+			(SELECT count(*) FROM environments WHERE state = 'ready' AND provider <> 'setup'),
+			(SELECT ifnull(sum(bytes), 0) FROM environments WHERE provider <> 'setup'),
+			(SELECT count(*) FROM environments WHERE state = 'ready' AND provider = 'setup'),
+			(SELECT ifnull(sum(bytes), 0) FROM environments WHERE provider = 'setup'),
 			(SELECT count(*) FROM repositories WHERE fetched <> 0), (SELECT ifnull(sum(bytes), 0) FROM repositories),
 			(SELECT ifnull(sum(bytes), 0) FROM workspaces WHERE number NOT IN (SELECT workspace FROM leases))`).
-			Scan(&t.Workspaces, &t.Leased, &t.Environments, &t.EnvironmentBytes, &t.Repositories, &t.RepositoryBytes,
-				&t.WorkspaceBytes)
+			Scan(&t.Workspaces, &t.Leased, &t.Environments, &t.EnvironmentBytes, &t.Snapshots, &t.SnapshotBytes, &t.Repositories,
+				&t.RepositoryBytes, &t.WorkspaceBytes)
 	}
 	return t, err
 }

@@ -83,7 +83,7 @@ func (d *Daemon) status(w http.ResponseWriter, _ *http.Request) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	reply(w, http.StatusOK, wire.Status{Version: "1.2.3", Since: Now, Ready: true, MaxSessions: 8, MaxQueued: 100,
-		Sessions: len(d.sessions), Environments: 2, EnvironmentBytes: 3 << 20, Repositories: 1, RepositoryBytes: 5 << 20, DiskSize: 100 << 30, DiskFree: 40 << 30})
+		Sessions: len(d.sessions), Environments: 2, EnvironmentBytes: 3 << 20, Snapshots: 1, SnapshotBytes: 7 << 20, SnapshotHits: 9, SnapshotMisses: 1, Repositories: 1, RepositoryBytes: 5 << 20, DiskSize: 100 << 30, DiskFree: 40 << 30})
 }
 
 func (d *Daemon) prune(w http.ResponseWriter, r *http.Request) {

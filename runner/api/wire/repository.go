@@ -74,6 +74,13 @@ type Status struct {
 
 	Environments     int   `json:"environments"`
 	EnvironmentBytes int64 `json:"environment_bytes"`
+	Snapshots        int   `json:"snapshots"` // of set-ups
+	SnapshotBytes    int64 `json:"snapshot_bytes"`
+	// SnapshotHits, SnapshotMisses and SnapshotsRemoved count since the start: sessions whose snapshot was there, sessions
+	// for which a set-up ran, and snapshots that were removed to make room.
+	SnapshotHits     int64 `json:"snapshot_hits"`
+	SnapshotMisses   int64 `json:"snapshot_misses"`
+	SnapshotsRemoved int64 `json:"snapshots_removed"`
 	Repositories     int   `json:"repositories"` // with a mirror
 	RepositoryBytes  int64 `json:"repository_bytes"`
 	// DiskSize and DiskFree are bytes of the file system that has the logs of sessions.
