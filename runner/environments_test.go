@@ -215,7 +215,7 @@ func TestBuildsThatFail(t *testing.T) {
 func TestBuildThatTakesTooLong(t *testing.T) {
 	b := newBuilder(t, func(s *runner.Settings) { s.Environments.Timeout = 50 * time.Millisecond })
 	u := b.awaits(need("a"))
-	assert.Contains(t, b.provided(u).Fault, "took longer than 50ms: need fewer packages")
+	assert.Contains(t, b.provided(u).Fault, "took longer than 50ms: mend what hangs, need fewer packages")
 	close(b.end)
 }
 

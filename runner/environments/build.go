@@ -42,16 +42,17 @@ func (b builder) build(ctx context.Context, t *task) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case bounded.Err() != nil:
-		return errors.Join(fmt.Errorf("the build of the environment %s took longer than %v: need fewer packages, or raise timeout "+
-			"of [environments] in runner.toml", t.provider, b.config.Timeout), b.systemd.InsistOnStop(ctx, t.unit))
+		return errors.Join(b.systemd.InsistOnStop(ctx, t.unit), fmt.Errorf("the build of the environment %s took longer than %v: "+
+			"mend what hangs, need fewer packages, or raise timeout of [environments] in runner.toml%s", t.provider, b.config.Timeout,
+			b.lastOutput(t.key)))
 	}
 	built, err := b.built(t.key)
 	switch {
 	case err != nil:
 		return err
 	case built == nil:
-		return fmt.Errorf("the build of the environment %s was killed or did not start: `journalctl -u %s` has the reason (%w)",
-			t.provider, t.unit, errors.Join(started, errNoResult))
+		return fmt.Errorf("the build of the environment %s was killed or did not start: `journalctl -u %s` has the reason (%w)%s",
+			t.provider, t.unit, errors.Join(started, errNoResult), b.lastOutput(t.key))
 	case built.Failure != nil:
 		return fmt.Errorf("cannot build the environment %s: %s%s", t.provider, built.Failure.Text, b.lastOutput(t.key))
 	}

@@ -101,8 +101,12 @@ func (b Build) bounded(ctx context.Context, dirs []string, do func(context.Conte
 	<-watched
 	taken := disk.Taken(context.WithoutCancel(ctx), dirs, math.MaxInt64)
 	if err == nil && taken > b.Bytes || err != nil && errors.Is(context.Cause(within), errTooLarge) {
-		err = fmt.Errorf("the environment %w than %d bytes: need fewer packages, or raise max_bytes of [environments] in "+
-			"runner.toml", errTooLarge, b.Bytes)
+		what, remedy := "the environment", "need fewer packages"
+		if b.SetUp != nil {
+			what, remedy = "what the set-up leaves", "have it remove what no command needs"
+		}
+		err = fmt.Errorf("%s %w than %d bytes: %s, or raise max_bytes of [environments] in runner.toml", what, errTooLarge,
+			b.Bytes, remedy)
 	}
 	return taken, err
 }

@@ -126,7 +126,7 @@ func TestSetUpThatFails(t *testing.T) {
 	assert.Equal(t, "the set-up own failed: exit status 3 (`codex-runner setup --print` shows it)", built.Failure.Text)
 	b.write(setup.File, "run = 'head -c 3000000 /dev/zero >../../more; exec sleep 1000'\n")
 	built = b.build(func(o *Build) { o.Bytes = 2_000_000 })
-	assert.Contains(t, built.Failure.Text, "the environment takes more than 2000000 bytes")
+	assert.Contains(t, built.Failure.Text, "what the set-up leaves takes more than 2000000 bytes: have it remove what no command needs")
 	assert.Less(t, time.Since(began), 5*time.Minute)
 	b.write(setup.File, "rnu = ''\n")
 	assert.Contains(t, b.build(nil).Failure.Text, `unknown key "rnu"`)

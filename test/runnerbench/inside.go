@@ -14,6 +14,7 @@ import (
 type question struct {
 	Rounds   int
 	Commands [][]string // of times
+	Between  []string   // a command after each of these, whose time does not count; none if it is empty
 }
 
 // inside answers one question from standard input.
@@ -54,6 +55,12 @@ func times(ctx context.Context, q question) ([][]float64, error) {
 			}
 			if round >= warm {
 				took[i] = append(took[i], millis(time.Since(began)))
+			}
+			if len(q.Between) == 0 {
+				continue
+			}
+			if _, err := run(ctx, q.Between...); err != nil {
+				return nil, err
 			}
 		}
 	}

@@ -43,7 +43,7 @@ func gather(ctx context.Context, rounds int) (crowd, error) {
 	if err := c.weighShims(); err != nil {
 		return c, err
 	}
-	list, err := times(ctx, question{rounds, [][]string{{"codex-runner", "sessions"}}})
+	list, err := times(ctx, question{Rounds: rounds, Commands: [][]string{{"codex-runner", "sessions"}}})
 	if err != nil {
 		return c, err
 	}

@@ -39,18 +39,31 @@ func sessionsOr(t *testing.T, usual int) int {
 	return usual
 }
 
+// leftoversProject is a repository with a set-up that leaves about 1 MB, in the workspace and in HOME.
+const leftoversProject = `mkdir /srv/app; cd /srv/app; git init -q -b main; git config user.name t; git config user.email t@t
+printf 'run = "sh make.sh"\ninputs = ["make.sh"]\n' >.codex-runner.toml; echo /made >.gitignore
+echo 'head -c 600000 /dev/zero >made; head -c 600000 /dev/zero >$HOME/made' >make.sh; git add .; git commit -qm first`
+
 // TestRunnerLeftovers runs many sessions whose commands try to outlive them: no process is left, and nothing piles up.
+// Every second session begins with a snapshot and changes it; there are more snapshots than there is room for.
 func TestRunnerLeftovers(t *testing.T) {
 	number := sessionsOr(t, 40)
 	bed.EitherSuite(t, func(t *testing.T, suite string) {
-		b := newDaemonBed(t, suite)
-		b.MustRun(t, "cp", "/usr/bin/sleep", "/usr/bin/outlive")
+		b := newDaemonBed(t, suite, "git")
+		b.MustRun(t, "sh", "-ec", "cp /usr/bin/sleep /usr/bin/outlive\n"+leftoversProject+"\n"+ownFileSystem)
+		environmentsBed{b}.set("[environments]\nnetwork = \"none\"\nmax_bytes = \"3M\"\n")
 		var before leftovers
 		began, ends := time.Now(), map[ends.Word]int{}
 		for n, batch := 0, 20; n < number; n += batch {
 			var ids []string
+			commit := strings.TrimSpace(b.MustRun(t, "sh", "-ec", fmt.Sprintf(
+				"cd /srv/app; echo '# %d' >>make.sh; git commit -qam next; git rev-parse HEAD", n)))
 			for i := range batch {
-				s := script(escapes[i%len(escapes)])
+				s := script(escapes[i/2%len(escapes)])
+				if i%2 == 0 {
+					s = script("rm -r made; echo own >own; echo more >>$HOME/made; " + escapes[i/2%len(escapes)])
+					s.Repository, s.Ref, s.Environment = "file:///srv/app", commit, "setup"
+				}
 				s.Limits = wire.Limits{Timeout: wire.Duration(200 * time.Millisecond), Grace: wire.Duration(100 * time.Millisecond), Tasks: 40}
 				ids = append(ids, b.create(s).ID)
 			}
@@ -72,6 +85,9 @@ func TestRunnerLeftovers(t *testing.T) {
 		assert.Empty(t, after.units)
 		assert.Empty(t, after.runtime)
 		assert.Empty(t, after.mounts)
+		assert.Empty(t, after.directories)
+		assert.LessOrEqual(t, after.snapshots, 2, "of a bound of 3 MB")
+		assert.Positive(t, after.snapshots)
 		assert.LessOrEqual(t, after.files, before.files+10, "open files of the daemon")
 	})
 }
@@ -82,7 +98,10 @@ type leftovers struct {
 	units     string
 	runtime   string // files and directories of single sessions
 	mounts    string // of the host
-	files     int    // open in the daemon
+	// directories belong to one session or build each; snapshots are whole.
+	directories string
+	snapshots   int
+	files       int // open in the daemon
 	memory    int    // kB, of the daemon
 }
 
@@ -106,7 +125,12 @@ func (b *daemonBed) leftovers() leftovers {
 	l.units = b.MustRun(b.t, "systemctl", "list-units", "--all", "--no-legend", "--plain", "codex-session*@*", "codex-sweep@*")
 	l.runtime = b.MustRun(b.t, "sh", "-c", "ls -A "+strings.Join([]string{paths.Sessions, paths.SystemControl, paths.Secrets,
 		paths.RuntimeDir + "/sessions", paths.Repositories, "/run/systemd/dynamic-uid"}, " ")+" 2>/dev/null | grep -E '[a-z2-7]{16}|cs-' || :")
-	l.mounts = b.MustRun(b.t, "sh", "-c", "grep codex-session@ /proc/mounts || :")
+	l.mounts = b.MustRun(b.t, "sh", "-c", "grep 'codex-session\\|codex-workspace' /proc/mounts || :")
+	l.directories = b.MustRun(b.t, "sh", "-c", "find "+paths.Workspaces+" -maxdepth 2 -name 'home-*' -o -maxdepth 2 -name 'work*'; ls -A "+
+		paths.PrivateStates+"/codex-environment-build "+paths.EnvironmentStates+" | grep build- || :")
+	snapshots := b.MustRun(b.t, "sh", "-c", "ls -d "+paths.EnvironmentStates+"/setup-*/* | wc -l")
+	_, err = fmt.Sscan(snapshots, &l.snapshots)
+	require.NoError(b.t, err)
 	pid, err := b.MainPID(b.t.Context(), runnerService)
 	require.NoError(b.t, err)
 	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))

@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -21,6 +22,10 @@ cp -r . /home/alice/own; cd /home/alice/own
 printf 'run = "sh make.sh"\ninputs = ["make.sh"]\npath = ["bin"]\nenv = { A = "a" }\n' >.codex-runner.toml; git add .; git commit -qm own
 git clone -q . /home/alice/eight; cd /home/alice/eight; echo 'sleep 1; head -c 30000000 /dev/zero >bin/large' >>make.sh; git commit -qam eight
 cd /home/alice/own; cp -r . /home/alice/slow; cd /home/alice/slow; echo 'touch $HOME/begun; sleep 1000' >>make.sh; git commit -qam slow
+for bad in hanging filling outside; do cp -r /home/alice/own /home/alice/$bad; done
+echo 'echo waiting; sleep 1000' >/home/alice/hanging/make.sh; echo 'echo filling; yes >$HOME/large' >/home/alice/filling/make.sh
+echo 'for d in / $(find / -maxdepth 3 -type d -not -path "/proc/*" -not -path "/workspace*" 2>/dev/null); do test $d = $HOME || touch $d/outside-mark 2>/dev/null; done; true' >/home/alice/outside/make.sh
+for bad in hanging filling outside; do git -C /home/alice/$bad commit -qam bad; done
 cd /home/alice/own; cp -r . /home/alice/broken; cd /home/alice/broken; echo 'echo reason; exit 3' >make.sh; git commit -qam broken; chown -R alice:alice /home/alice`
 
 // ownFileSystem puts /var/lib on a file system that can have the changes of an overlay: that of the machine is one.
@@ -47,6 +52,7 @@ func TestRunnerSetup(t *testing.T) {
 		b.killedSetup(t)
 		b.damagedSnapshot(t)
 		b.failedSetup(t)
+		b.badSetups(t)
 	})
 }
 
@@ -106,11 +112,28 @@ func (b environmentsBed) sharedSetup(t *testing.T) {
 		assert.Equal(t, "125", status)
 		assert.Contains(t, stderr, "disk", place)
 	}
+	b.tenSessions(t)
 	b.MustRun(t, "sh", "-ec", `useradd -m -G codex-runner bob; cp -r /home/alice/eight /home/bob; chown -R bob /home/bob`)
 	out = b.MustRun(t, "runuser", "-u", "bob", "--", "env", "HOME=/home/bob", "sh", "-c",
 		`cd; codex-runner run --repo eight --env setup -- cat /run/codex-home/count`)
 	assert.Equal(t, "made\n", out)
 	assert.NotEqual(t, before, b.built(), "another user has another build")
+}
+
+// tenSessions take no more disk than their changes, beside the snapshot.
+func (b environmentsBed) tenSessions(t *testing.T) {
+	const du = "du --summarize --one-file-system --block-size=1 --total "
+	b.alice(`for i in 1 2 3 4 5 6 7 8 9 10; do codex-runner run --keep --repo eight --env setup -- sh -c 'echo own >>$HOME/count; echo own >bin/own'; done`)
+	b.gone("codex-session*@*")
+	var kept, snapshot, all int64
+	_, err := fmt.Sscan(b.MustRun(t, "sh", "-ec", `codex-runner sessions --all --state idle --limit 50 --json | grep -o '"id"' | wc -l
+`+du+`$(dirname /var/lib/codex-environment/setup-1000/*/workspace/bin/large)/../.. | tail -n 1 | cut -f 1
+`+du+`/var/lib/codex-workspace /var/lib/private/codex-session | tail -n 1 | cut -f 1`), &kept, &snapshot, &all)
+	require.NoError(t, err)
+	assert.GreaterOrEqual(t, kept, int64(10))
+	assert.Greater(t, snapshot, int64(30_000_000))
+	assert.LessOrEqual(t, float64(snapshot+all), 1.2*float64(snapshot), "%d bytes beside the snapshot of %d", all, snapshot)
+	b.alice(`codex-runner sessions --state idle --json --limit 50 | grep -o '"id":"[a-z2-7]*"' | cut -d '"' -f 4 | xargs -n 1 codex-runner cancel`)
 }
 
 // killedSetup kills a build, which leaves nothing.
@@ -136,6 +159,27 @@ func (b environmentsBed) damagedSnapshot(t *testing.T) {
 	assert.Contains(t, stderr, "+ sh make.sh\n")
 	status, stdout, stderr := b.alice(use)
 	assert.Equal(t, []string{"0", "made\n", ""}, []string{status, stdout, stderr})
+}
+
+// badSetups hang, fill the disk, or write wherever they can: the command does not run, with the reason and the end of the
+// output, or finds nothing of it.
+func (b environmentsBed) badSetups(t *testing.T) {
+	status, stdout, stderr := b.alice(`codex-runner run --repo outside --env setup -- sh -c 'ls $HOME; git status --porcelain'`)
+	assert.Equal(t, []string{"0", "", ""}, []string{status, stdout, stderr})
+	assert.Equal(t, "", b.MustRun(t, "find", "/", "-name", "outside-mark", "-not", "-path", "/proc/*"))
+
+	b.set("[environments]\nstore = \"" + wheels + "\"\ntimeout = \"5s\"\nmax_bytes = \"50M\"\n")
+	for project, want := range map[string]string{
+		"hanging": "took longer than 5s: mend what hangs, need fewer packages, or raise timeout of [environments]",
+		"filling": "what the set-up leaves takes more than 52428800 bytes: have it remove what no command needs",
+	} {
+		status, stdout, stderr = b.alice(`codex-runner run --repo`, project, `--env setup -- echo command`)
+		assert.Equal(t, []string{"125", ""}, []string{status, stdout})
+		assert.Contains(t, stderr, want)
+		assert.Regexp(t, `its output ends with:\n\+ sh make.sh\n(waiting|filling)`, stderr)
+	}
+	b.gone("codex-environment*@*", "codex-sweep@*")
+	assert.Equal(t, "", b.MustRun(t, "sh", "-c", "ls -A /var/lib/private/codex-environment-build; ls /run/codex-session /var/lib/codex-environment | grep build- || :"))
 }
 
 // failedSetup keeps commands from running, with the reason.
