@@ -99,7 +99,7 @@ func (s sessionFiles) lendSnapshot(
 		}
 	}
 	copies := s.copies(string(from), slot, snapshot.Owner{UID: user.uid, GID: user.gid})
-	err = s.OnHost(func() error { return errors.Join(s.unmount(slot), mountAll(copies)) })
+	err = s.OnHost(func() error { return errors.Join(s.unmount(slot), snapshot.Mount(copies...)) })
 	if errors.Is(err, snapshot.ErrUnsupported) {
 		return false, copyAll(copies, spec.Workspace != nil)
 	}
@@ -129,18 +129,6 @@ func (s sessionFiles) forgetMounts(slot string) error {
 		return ignoreMissing(err)
 	}
 	return s.OnHost(func() error { return s.unmount(slot) })
-}
-
-func mountAll(copies []snapshot.Copy) error {
-	for i, c := range copies {
-		if err := c.Mount(); err != nil {
-			for _, mounted := range copies[:i] {
-				err = errors.Join(err, snapshot.Unmount(mounted.Target))
-			}
-			return err
-		}
-	}
-	return nil
 }
 
 // unmount removes the mounts of a slot, and what only they need.

@@ -11,13 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mapped returns a mount without a name of a directory, in which the files of root belong to owner.
-func mapped(dir string, owner Owner) (*os.File, error) {
-	namespace, err := userNamespace(owner)
-	if err != nil {
-		return nil, err
-	}
-	defer namespace.Close()
+// mapped returns a mount without a name of a directory, in which the files of root belong to the owner of the user
+// namespace.
+func mapped(dir string, namespace *os.File) (*os.File, error) {
 	fd, err := unix.OpenTree(unix.AT_FDCWD, dir, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_SYMLINK_NOFOLLOW)
 	if err != nil {
 		return nil, unsupported("open_tree", err)

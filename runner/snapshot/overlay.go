@@ -31,9 +31,27 @@ type Copy struct {
 	Owner  Owner
 }
 
-// Mount makes the copy at Target, with the changes of earlier mounts. Its error is ErrUnsupported if only a copy of
-// each file can help.
-func (c Copy) Mount() error {
+// Mount makes copies of one owner at their targets, with the changes of earlier mounts: all of them, or none. Its error
+// is ErrUnsupported if only a copy of each file can help.
+func Mount(copies ...Copy) error {
+	namespace, err := userNamespace(copies[0].Owner)
+	if err != nil {
+		return err
+	}
+	defer namespace.Close()
+	for i, c := range copies {
+		if err := c.mount(namespace); err != nil {
+			for _, mounted := range copies[:i] {
+				err = errors.Join(err, Unmount(mounted.Target))
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+// mount makes the copy, whose owner is root in the user namespace.
+func (c Copy) mount(namespace *os.File) error {
 	for _, name := range []string{c.Snapshot, c.Changes, c.Work, c.Target} {
 		if strings.ContainsAny(name, `,:\`) {
 			return fmt.Errorf("%q cannot be mounted: its name has a comma, a colon or a backslash", name)
@@ -42,7 +60,7 @@ func (c Copy) Mount() error {
 	if err := errors.Join(os.MkdirAll(c.Work, 0o700), os.MkdirAll(c.Target, 0o700)); err != nil {
 		return err
 	}
-	lower, err := mapped(c.Snapshot, c.Owner)
+	lower, err := mapped(c.Snapshot, namespace)
 	if err != nil {
 		return err
 	}

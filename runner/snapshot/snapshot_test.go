@@ -66,7 +66,7 @@ const used = "61234 61235 640 1700000000 dir/file\nrun\nfirst\n"
 
 func TestOverlay(t *testing.T) {
 	c := made(t)
-	err := c.Mount()
+	err := snapshot.Mount(c)
 	if errors.Is(err, snapshot.ErrUnsupported) {
 		t.Skip(err)
 	}
@@ -76,7 +76,7 @@ func TestOverlay(t *testing.T) {
 
 	require.NoError(t, snapshot.Unmount(c.Target))
 	require.NoError(t, snapshot.Unmount(c.Target), "twice")
-	require.NoError(t, c.Mount())
+	require.NoError(t, snapshot.Mount(c))
 	assert.Equal(t, "first\nmore\nnew\n", session(t, c, "cat moved/file moved/new; test -d tool"), "the next command of the session")
 	assertWhole(t, c)
 }
