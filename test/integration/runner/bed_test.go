@@ -32,13 +32,15 @@ const (
 // runnerFiles are the installed files of the packages below the top of the repository, by their directories.
 var runnerFiles = map[string]string{
 	"packaging/systemd/codex-session@.service": "/usr/lib/systemd/system/",
-	onlineUnit:                                     "/usr/lib/systemd/system/",
-	onlineEnvironmentUnit:                          "/usr/lib/systemd/system/",
-	"packaging/systemd/codex-sessions.slice":       "/usr/lib/systemd/system/",
-	"packaging/systemd/codex-repository@.service":  "/usr/lib/systemd/system/",
-	"packaging/systemd/codex-environment@.service": "/usr/lib/systemd/system/",
-	"packaging/systemd/codex-sweep@.service":       "/usr/lib/systemd/system/",
-	"packaging/tmpfiles/codex-runner.conf":         "/usr/lib/tmpfiles.d/",
+	onlineUnit:                                      "/usr/lib/systemd/system/",
+	onlineEnvironmentUnit:                           "/usr/lib/systemd/system/",
+	"packaging/systemd/codex-sessions.slice":        "/usr/lib/systemd/system/",
+	"packaging/systemd/codex-repository@.service":   "/usr/lib/systemd/system/",
+	"packaging/systemd/codex-environment@.service":  "/usr/lib/systemd/system/",
+	"packaging/systemd/codex-sweep@.service":        "/usr/lib/systemd/system/",
+	"packaging/systemd/codex-toolchains.mount.conf": `/usr/lib/systemd/system/run-codex\x2dsession-toolchains-.mount.d/`,
+	"packaging/systemd/codex-workspaces.mount.conf": `/usr/lib/systemd/system/var-lib-codex\x2dworkspace-.mount.d/`,
+	"packaging/tmpfiles/codex-runner.conf":          "/usr/lib/tmpfiles.d/",
 }
 
 // bootRunner boots a machine that has the packages of Debian, codex-runner's programs, runnerFiles, and more files.

@@ -102,7 +102,7 @@ type leftovers struct {
 	directories string
 	snapshots   int
 	files       int // open in the daemon
-	memory    int    // kB, of the daemon
+	memory      int // kB, of the daemon
 }
 
 // gone waits until systemd has no unit that matches a pattern. A command has ended before its unit.

@@ -53,6 +53,7 @@ func TestRunnerSetup(t *testing.T) {
 		b.damagedSnapshot(t)
 		b.failedSetup(t)
 		b.badSetups(t)
+		assert.Equal(t, "", b.MustRun(t, "sh", "-c", `journalctl --no-pager _PID=1 | grep -E '(toolchains|workspace).*[.]mount: ' || true`))
 	})
 }
 

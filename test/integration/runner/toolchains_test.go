@@ -53,6 +53,7 @@ func TestRunnerToolchains(t *testing.T) {
 		assert.Equal(t, "0\n", b.MustRun(t, "sh", "-c", "grep -c toolchains /proc/self/mountinfo || true"), "all are taken back")
 		assert.Equal(t, "", b.MustRun(t, "sh", "-c", "journalctl --no-pager | grep s3cret-word || true; "+
 			"systemctl show codex-runner.service 'codex-session@*' | grep s3cret-word || true"))
+		assert.Equal(t, "", b.MustRun(t, "sh", "-c", `journalctl --no-pager _PID=1 | grep -E '(toolchains|workspace).*[.]mount: ' || true`))
 		b.MustRun(t, "sh", "-ec", "test -x /home/alice/.cargo-old/bin/own; test -x /root/closed/stolen")
 	})
 }
