@@ -88,8 +88,7 @@ func (c *copying) dir(from, to string) (below []string, err error) {
 			}
 		}
 		if errors.Is(err, io.EOF) {
-			to := int(d.to.Fd())
-			return below, c.finish(int(d.from.Fd()), to, to, ".")
+			return below, c.finishDir(int(d.from.Fd()), int(d.to.Fd()))
 		}
 		if err != nil {
 			return nil, err
@@ -140,9 +139,12 @@ func (p pair) file(name string) error {
 	if err != nil {
 		return err
 	}
-	err = p.content(from, to)
+	st, err := stat(from)
 	if err == nil {
-		err = p.finish(from, to, int(p.to.Fd()), name)
+		err = p.content(from, to, st.Size)
+	}
+	if err == nil {
+		err = p.finish(st, to, int(p.to.Fd()), name)
 	}
 	return errors.Join(err, os.NewSyscallError("close", unix.Close(to)))
 }
@@ -154,8 +156,8 @@ func openat(dir *os.File, name string, flags int, mode uint32) (int, error) {
 	return fd, os.NewSyscallError("open", err)
 }
 
-// content copies the bytes of a file.
-func (c *copying) content(from, to int) error {
+// content copies the bytes of a file. Nothing changes a snapshot, so it has size bytes.
+func (c *copying) content(from, to int, size int64) error {
 	if !c.whole.Load() {
 		err := unix.IoctlFileClone(to, from)
 		if err == nil {
@@ -163,9 +165,9 @@ func (c *copying) content(from, to int) error {
 		}
 		c.whole.Store(errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EXDEV))
 	}
-	for {
+	for size > 0 {
 		const most = 1 << 30
-		n, err := unix.CopyFileRange(from, nil, to, nil, most, 0)
+		n, err := unix.CopyFileRange(from, nil, to, nil, int(min(size, most)), 0)
 		switch {
 		case errors.Is(err, unix.EINTR):
 		case errors.Is(err, unix.EXDEV), errors.Is(err, unix.EINVAL), errors.Is(err, unix.EOPNOTSUPP):
@@ -173,9 +175,12 @@ func (c *copying) content(from, to int) error {
 		case err != nil:
 			return os.NewSyscallError("copy_file_range", err)
 		case n == 0:
-			return nil
+			return io.ErrUnexpectedEOF
+		default:
+			size -= int64(n)
 		}
 	}
+	return nil
 }
 
 // stream copies bytes through this process.
@@ -205,14 +210,24 @@ func ignoringEINTR(call func() (int, error)) (int, error) {
 	}
 }
 
+func stat(fd int) (*unix.Stat_t, error) {
+	var st unix.Stat_t
+	return &st, os.NewSyscallError("stat", unix.Fstat(fd, &st))
+}
+
+// finishDir is finish for an open directory.
+func (c *copying) finishDir(from, to int) error {
+	st, err := stat(from)
+	if err != nil {
+		return err
+	}
+	return c.finish(st, to, to, ".")
+}
+
 // finish gives a copy, which has that name in dir, the owner, the mode and the times of the original. Programs that
 // build compare times.
-func (c *copying) finish(from, to, dir int, name string) error {
-	var st unix.Stat_t
-	err := unix.Fstat(from, &st)
-	if err == nil {
-		err = unix.Fchown(to, c.owner.UID, c.owner.GID)
-	}
+func (c *copying) finish(st *unix.Stat_t, to, dir int, name string) error {
+	err := unix.Fchown(to, c.owner.UID, c.owner.GID)
 	if err == nil {
 		err = unix.Fchmod(to, st.Mode&0o777)
 	}
