@@ -42,7 +42,8 @@ func sessionsOr(t *testing.T, usual int) int {
 // leftoversProject is a repository with a set-up that leaves about 1 MB, in the workspace and in HOME.
 const leftoversProject = `mkdir /srv/app; cd /srv/app; git init -q -b main; git config user.name t; git config user.email t@t
 printf 'run = "sh make.sh"\ninputs = ["make.sh"]\n' >.codex-runner.toml; echo /made >.gitignore
-echo 'head -c 600000 /dev/zero >made; head -c 600000 /dev/zero >$HOME/made' >make.sh; git add .; git commit -qm first`
+echo 'head -c 600000 /dev/zero >made; head -c 600000 /dev/zero >$HOME/made' >make.sh; git add .; git commit -qm first
+git daemon --base-path=/srv --export-all --listen=127.0.0.1 --reuseaddr --detach`
 
 // TestRunnerLeftovers runs many sessions whose commands try to outlive them: no process is left, and nothing piles up.
 // Every second session begins with a snapshot and changes it; there are more snapshots than there is room for.
@@ -62,7 +63,7 @@ func TestRunnerLeftovers(t *testing.T) {
 				s := script(escapes[i/2%len(escapes)])
 				if i%2 == 0 {
 					s = script("rm -r made; echo own >own; echo more >>$HOME/made; " + escapes[i/2%len(escapes)])
-					s.Repository, s.Ref, s.Environment = "file:///srv/app", commit, "setup"
+					s.Repository, s.Ref, s.Environment = "git://127.0.0.1/app", commit, "setup"
 				}
 				s.Limits = wire.Limits{Timeout: wire.Duration(200 * time.Millisecond), Grace: wire.Duration(100 * time.Millisecond), Tasks: 40}
 				ids = append(ids, b.create(s).ID)
@@ -87,7 +88,10 @@ func TestRunnerLeftovers(t *testing.T) {
 		assert.Empty(t, after.mounts)
 		assert.Empty(t, after.directories)
 		assert.LessOrEqual(t, after.snapshots, 2, "of a bound of 3 MB")
-		assert.Positive(t, after.snapshots)
+		var status wire.Status
+		b.send(http.MethodGet, "/v1/status", nil, &status)
+		assert.EqualValues(t, number/2, status.SnapshotHits+status.SnapshotMisses, "sessions began with a snapshot")
+		assert.Equal(t, after.snapshots, status.Snapshots)
 		assert.LessOrEqual(t, after.files, before.files+10, "open files of the daemon")
 	})
 }
