@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"codex-proxy/internal/metric"
+	"codex-proxy/runner/environments"
 )
 
 // The things that a Runner keeps as long as there is room.
@@ -49,4 +50,4 @@ func (e evictions) environment(key string, snapshot bool, bytes int64) {
 }
 
 // Snapshots counts what has happened to the snapshots of set-ups since the start, as Snapshots of environments.
-func (r *Runner) Snapshots() (hits, misses, removed int64) { return r.environments.Snapshots() }
+func (r *Runner) Snapshots() (hits, misses, removed int64) { return environments.Snapshots(r.environments) }

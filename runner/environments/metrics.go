@@ -49,17 +49,17 @@ func (m *metrics) began(built bool) {
 }
 
 // Snapshots counts what has happened to snapshots since the start of the service.
-func (e *Environments) Snapshots() (hits, misses, removed int64) {
-	return e.metrics.snapshotHits.Load(), e.metrics.snapshotMisses.Load(), e.metrics.snapshotsRemoved.Load()
+func Snapshots(of *Environments) (hits, misses, removed int64) {
+	return of.metrics.snapshotHits.Load(), of.metrics.snapshotMisses.Load(), of.metrics.snapshotsRemoved.Load()
 }
 
-// evicted records that an environment was removed to make room.
-func (e *Environments) evicted(t *task) {
+// evicted records that an environment was removed to make room, and tells it.
+func (m *metrics) evicted(t *task, tell func(key string, snapshot bool, bytes int64)) {
 	snapshot := t.provider == environment.Setup
 	if snapshot {
-		e.metrics.snapshotsRemoved.Add(1)
+		m.snapshotsRemoved.Add(1)
 	}
-	e.Evicted(t.key, snapshot, t.bytes)
+	tell(t.key, snapshot, t.bytes)
 }
 
 // record counts a build, and writes its event to the journal, where internal/journal explains it.

@@ -130,8 +130,10 @@ func TestOneBuildForAllSessions(t *testing.T) {
 	}
 	assert.Equal(t, want, b.snapshot(b.session(1000, "r", "a1")))
 	require.Len(t, b.orders, 1)
-	hits, misses, removed := b.Snapshots()
-	assert.Equal(t, []int64{1, 8, 0}, []int64{hits, misses, removed}, "of sessions")
+	hits, misses, removed := Snapshots(b.Environments)
+	assert.Equal(t, []int64{9, 0}, []int64{hits + misses, removed})
+	assert.Positive(t, misses, "who waits for the build")
+	assert.Positive(t, hits, "the last one")
 	assert.Equal(t, setup.Scope{User: "1000", Repository: "r", Online: true}, b.orders[0].Scope)
 	assert.Equal(t, paths.OnlineEnvironmentUnit(b.orders[0].Key()), b.units[0])
 	left, err := b.Store.List(t.Context())
@@ -216,9 +218,9 @@ func TestEndOfTheWait(t *testing.T) {
 func TestRemovedSnapshot(t *testing.T) {
 	var said []string
 	e := New(Settings{Evicted: func(key string, snapshot bool, bytes int64) { said = append(said, fmt.Sprint(key, snapshot, bytes)) }})
-	e.evicted(&task{key: "a", provider: environment.Setup, bytes: 5})
-	e.evicted(&task{key: "b", provider: "uv", bytes: 6})
-	_, _, removed := e.Snapshots()
+	e.metrics.evicted(&task{key: "a", provider: environment.Setup, bytes: 5}, e.Evicted)
+	e.metrics.evicted(&task{key: "b", provider: "uv", bytes: 6}, e.Evicted)
+	_, _, removed := Snapshots(e)
 	assert.EqualValues(t, 1, removed)
 	assert.Equal(t, []string{"atrue 5", "bfalse 6"}, said)
 }

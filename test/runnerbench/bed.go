@@ -24,14 +24,14 @@ const program = "/usr/local/bin/bench-runner"
 // settings leave room for 200 sessions at once.
 const settings = "max_sessions = 210\nworkspaces = 210\n"
 
-// in calls do with a machine, which has files of the host.
-func (b *bench) in(ctx context.Context, suite string, do func(context.Context, *bed) error, binds ...machine.Bind) (err error) {
+// in calls do with a machine.
+func (b *bench) in(ctx context.Context, suite string, do func(context.Context, *bed) error) (err error) {
 	own, err := os.Executable()
 	if err != nil {
 		return err
 	}
 	m, err := machine.Start(ctx, machine.Debian(suite, "git", "python3", "python3-pip"), machine.Options{
-		Binds: binds, Install: []machine.Entry{{Path: program, Source: own, Mode: 0o755}},
+		Install: []machine.Entry{{Path: program, Source: own, Mode: 0o755}},
 	})
 	if err != nil {
 		return err

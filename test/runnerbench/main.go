@@ -56,22 +56,19 @@ func outside(ctx context.Context) error {
 	if b.deb == "" {
 		return errors.New("want -deb FILE, as `make bench-runner` gives")
 	}
-	on := func(suite string, do func(context.Context, *bed) error) func(context.Context) error {
-		return func(ctx context.Context) error { return b.in(ctx, suite, do) }
-	}
 	for _, part := range []struct {
-		name string
-		do   func(context.Context) error
+		name, suite string
+		do          func(context.Context, *bed) error
 	}{
-		{"starts on systemd 257", on("trixie", b.starts)}, {"starts on systemd 252", on("bookworm", b.starts)},
-		{"reuse on systemd 257", on("trixie", b.reuses)}, {"reuse on systemd 252", on("bookworm", b.reuses)},
-		{"snapshots", b.snapshots}, {"output", on("trixie", b.output)}, {"many sessions", on("trixie", b.many)},
+		{"starts on systemd 257", "trixie", b.starts}, {"starts on systemd 252", "bookworm", b.starts},
+		{"reuse on systemd 257", "trixie", b.reuses}, {"reuse on systemd 252", "bookworm", b.reuses},
+		{"snapshots", "trixie", b.snapshots}, {"output", "trixie", b.output}, {"many sessions", "trixie", b.many},
 	} {
 		if !strings.Contains(part.name, *only) {
 			continue
 		}
 		began := time.Now()
-		if err := part.do(ctx); err != nil {
+		if err := b.in(ctx, part.suite, part.do); err != nil {
 			return fmt.Errorf("cannot measure %s: %w", part.name, err)
 		}
 		fmt.Fprintf(os.Stderr, "%s: measured in %s\n", part.name, time.Since(began).Round(time.Second))

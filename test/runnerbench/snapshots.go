@@ -3,12 +3,10 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 	"strconv"
 	"strings"
 
 	"codex-proxy/test/bench/figures"
-	"codex-proxy/test/machine"
 )
 
 // setUp adds a set-up to the repository, which leaves 1 GB in 60 000 files: half of them in the workspace.
@@ -36,37 +34,30 @@ var quiet = []string{"sh", "-c",
 	"while systemctl list-units --all --no-legend --plain 'codex-session@*' 'codex-sweep@*' | grep -q .; do sleep 0.02; done"}
 
 // snapshots measures sessions that begin with a snapshot, beside ones without: in the machine, whose file system cannot
-// have the changes of an overlay, so that each file is copied, and then with overlays, on a file system of the host.
-func (b *bench) snapshots(ctx context.Context) error {
-	disk, err := os.MkdirTemp("/var/tmp", "codex-bench-") // in memory, it would cost no time of a disk
-	if err != nil {
+// have the changes of an overlay, so that each file is copied, and then with overlays, on a file system in memory.
+func (b *bench) snapshots(ctx context.Context, t *bed) error {
+	script := beginning + "\ncp -r . /srv/plain\n" + setUp + "\nsystemctl stop codex-runner.socket codex-runner.service\ncat >/etc/codex-runner/runner.toml <<'END'\n" +
+		few + "END\nsystemctl start codex-runner.socket"
+	if err := t.script(ctx, script); err != nil {
 		return err
 	}
-	defer os.RemoveAll(disk)
-	return b.in(ctx, "trixie", func(ctx context.Context, t *bed) error {
-		script := beginning + "\n" + setUp + "\nsystemctl stop codex-runner.socket codex-runner.service\ncat >/etc/codex-runner/runner.toml <<'END'\n" +
-			few + "END\nsystemctl start codex-runner.socket"
-		if err := t.script(ctx, script); err != nil {
-			return err
-		}
-		if err := b.snapshot(ctx, t, "each file copied", 1500, max(b.rounds/5, 3)); err != nil {
-			return err
-		}
-		const move = `systemctl stop codex-runner.socket codex-runner.service; rm -rf /var/lib/codex-runner /var/lib/private/codex-* /var/lib/codex-environment
-/usr/bin/cp -a /var/lib/. /mnt; mount --bind /mnt /var/lib; systemctl start codex-runner.socket`
-		if err := t.script(ctx, move); err != nil {
-			return err
-		}
-		if err := b.snapshot(ctx, t, "overlays", 60, b.rounds); err != nil {
-			return err
-		}
-		return b.shared(ctx, t)
-	}, machine.Bind{Source: disk, Target: "/mnt"})
+	if err := b.snapshot(ctx, t, "each file copied", 1500, max(b.rounds/5, 3)); err != nil {
+		return err
+	}
+	const move = `systemctl stop codex-runner.socket codex-runner.service; rm -rf /var/lib/codex-runner /var/lib/private/codex-* /var/lib/codex-environment /var/lib/codex-workspace/*
+mount -t tmpfs -o size=8g tmpfs /mnt; cp -a /var/lib/. /mnt; mount --bind /mnt /var/lib; systemctl start codex-runner.socket`
+	if err := t.script(ctx, move); err != nil {
+		return err
+	}
+	if err := b.snapshot(ctx, t, "overlays", 60, b.rounds); err != nil {
+		return err
+	}
+	return b.shared(ctx, t)
 }
 
-// snapshot measures how much longer `true` takes with a snapshot than in the same repository without one.
+// snapshot measures how much longer `true` takes with a snapshot than in a workspace of the same files without one.
 func (b *bench) snapshot(ctx context.Context, t *bed, how string, limit float64, rounds int) error {
-	without := []string{"codex-runner", "run", "--env", "none", "--repo", "/srv/repository", "--", "true"}
+	without := []string{"codex-runner", "run", "--env", "none", "--repo", "/srv/plain", "--", "true"}
 	with := []string{"codex-runner", "run", "--env", "setup", "--repo", "/srv/repository", "--", "true"}
 	var times [][]float64
 	if err := t.inside(ctx, "times", question{Rounds: rounds, Commands: [][]string{without, with}, Between: quiet}, &times); err != nil {
