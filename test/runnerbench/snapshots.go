@@ -101,7 +101,7 @@ func (t *bed) script(ctx context.Context, text string) error {
 	return nil
 }
 
-// number reads the output of a script.
+// number is what a script prints.
 func (t *bed) number(ctx context.Context, script string) (float64, error) {
 	out, errOut, err := t.Run(ctx, "sh", "-ec", script)
 	if err != nil {
