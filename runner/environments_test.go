@@ -167,36 +167,6 @@ func TestEnvironmentOfChanges(t *testing.T) {
 	b.until(s.ID, ended(5))
 }
 
-// The changes of a session need the snapshot that it began with, and no packages.
-func TestEnvironmentOfChanges(t *testing.T) {
-	b := newBuilder(t)
-	s, err := b.Create(t.Context(), alice, wire.NewSession{Environment: "auto", Commands: []wire.NewCommand{{Args: []string{"a"}}}})
-	require.NoError(t, err)
-	changes := wire.NewCommand{Args: session.DiffOrder{}.Args()}
-	for n, want := range []*session.Environment{nil, {
-		Owner: "1000", Name: "setup", Wait: time.Minute, Snapshot: &session.Snapshot{User: "1000", Key: strings.Repeat("a", 64)},
-	}} {
-		u := b.started()
-		u.End(exit(0))
-		b.until(s.ID, ended(n*2+1))
-		if want != nil {
-			first := *u.Spec
-			first.Environment = want
-			require.NoError(t, files.Files{StateDir: b.settings.StateDir}.WriteCommand(s.ID, 1, &first))
-		}
-		_, err := b.Add(t.Context(), store.Viewer{UID: 1000}, s.ID, changes)
-		require.NoError(t, err)
-		u = b.started()
-		assert.Equal(t, want, u.Spec.Environment)
-		u.End(exit(0))
-		b.until(s.ID, ended(n*2+2))
-		_, err = b.Add(t.Context(), store.Viewer{UID: 1000}, s.ID, wire.NewCommand{Args: []string{"b"}})
-		require.NoError(t, err)
-	}
-	b.started().End(exit(0))
-	b.until(s.ID, ended(5))
-}
-
 func TestOneBuildForAll(t *testing.T) {
 	b := newBuilder(t)
 	n := need("a")
