@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"bufio"
+	"context"
 	"crypto/sha1" //nolint:gosec // RFC 6455 has it
 	"encoding/base64"
 	"io"
@@ -23,8 +24,8 @@ func TestSlowPeerGetsALongMessage(t *testing.T) {
 		near, far := net.Pipe()
 		go readSlowly(far)
 		out := &writeBuffer{Conn: near, in: bufio.NewReader(near)}
-		ws, _, err := websocket.Dial(t.Context(), "ws://codex/", &websocket.DialOptions{ //nolint:bodyclose // as in Dial
-			HTTPClient: &http.Client{Transport: &http.Transport{Dial: func(string, string) (net.Conn, error) { return out, nil }}},
+		ws, _, err := websocket.Dial(t.Context(), "ws://codex/", &websocket.DialOptions{
+			HTTPClient: &http.Client{Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return out, nil }}},
 		})
 		require.NoError(t, err)
 		c := newConn(ws, out, Options{}.withDefaults())
@@ -51,7 +52,7 @@ func readSlowly(conn net.Conn) {
 	_, err = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
 		"Sec-WebSocket-Accept: "+base64.StdEncoding.EncodeToString(sum[:])+"\r\n\r\n")
 	for err == nil {
-		time.Sleep(time.Second)
+		time.Sleep(time.Second) //nolint:forbidigo // of the clock of synctest
 		_, err = io.CopyN(io.Discard, in, 256<<10)
 	}
 }

@@ -118,7 +118,7 @@ func (e *Environments) Obtain(ctx context.Context, c store.Live, need *exec.Need
 		}
 		if state == store.EnvironmentReady && !missing {
 			if !built {
-				e.metrics.hits.Inc()
+				e.hits.Inc()
 			}
 			return nil
 		}

@@ -95,7 +95,7 @@ func (e setups) obtain(ctx context.Context, c store.Live, given string) (*sessio
 			return nil, err
 		}
 		if state == store.EnvironmentReady {
-			e.metrics.began(built)
+			e.began(built)
 			return &session.Snapshot{User: b.Scope.User, Key: key}, nil
 		}
 		e.forget(b)

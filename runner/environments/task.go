@@ -147,7 +147,7 @@ func (e *Environments) build(ctx context.Context, t *task) error {
 func (e *Environments) evict(ctx context.Context, t *task) {
 	err := e.Store.Remove(ctx, t.key)
 	if err == nil && e.remove(ctx, t.key) && t.bytes > 0 {
-		e.metrics.evicted(t, e.Evicted)
+		e.evicted(t, e.Evicted)
 	}
 	if err != nil && !errors.Is(err, store.ErrState) && ctx.Err() == nil {
 		e.Logger.Error("cannot remove an environment", "environment", t.key, "error", err)

@@ -78,7 +78,9 @@ func (t table) ratios() (all []float64) {
 }
 
 // ratio is the time of the second session beside that of the second command without the runner.
-func (r row) ratio() float64 { return r.sessions[1].took.Seconds() / max(r.host[1].took.Seconds(), 0.001) }
+func (r row) ratio() float64 {
+	return r.sessions[1].took.Seconds() / max(r.host[1].took.Seconds(), 0.001)
+}
 
 func (r row) String() string {
 	if r.fault != "" {

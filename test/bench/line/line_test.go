@@ -48,7 +48,7 @@ func TestEndpoint(t *testing.T) {
 	assert.GreaterOrEqual(t, took, time.Second/4, "a megabyte takes a second at 8 Mbit/s")
 
 	plain := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: a.Pool, MinVersion: tls.VersionTLS12}}}
-	conn, _, err := websocket.Dial(ctx, "wss://"+e.Address+"/v1/responses", &websocket.DialOptions{HTTPClient: plain}) //nolint:bodyclose // the library closes it
+	conn, _, err := websocket.Dial(ctx, "wss://"+e.Address+"/v1/responses", &websocket.DialOptions{HTTPClient: plain})
 	require.NoError(t, err)
 	defer conn.CloseNow()
 	for request, want := range map[string]string{`{"generate":false}`: "response.completed", `{}`: "response.output_item.added"} {

@@ -59,7 +59,7 @@ func pass(to, from net.Conn, delay, first time.Duration, rate int64) {
 		read(from, pieces, delay, first, rate)
 	}()
 	for p := range pieces {
-		time.Sleep(time.Until(p.arrives))
+		time.Sleep(time.Until(p.arrives)) //nolint:forbidigo // that is how far away it is
 		if _, err := to.Write(p.bytes); err != nil {
 			break
 		}
