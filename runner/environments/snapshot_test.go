@@ -284,8 +284,8 @@ func TestEndOfTheWait(t *testing.T) {
 func TestRemovedSnapshot(t *testing.T) {
 	var said []string
 	e := New(Settings{Evicted: func(key string, snapshot bool, bytes int64) { said = append(said, fmt.Sprint(key, snapshot, bytes)) }})
-	e.metrics.evicted(&task{key: "a", provider: environment.Setup, bytes: 5}, e.Evicted)
-	e.metrics.evicted(&task{key: "b", provider: "uv", bytes: 6}, e.Evicted)
+	e.evicted(&task{key: "a", provider: environment.Setup, bytes: 5}, e.Evicted)
+	e.evicted(&task{key: "b", provider: "uv", bytes: 6}, e.Evicted)
 	_, _, removed := e.Snapshots()
 	assert.EqualValues(t, 1, removed)
 	assert.Equal(t, []string{"atrue 5", "bfalse 6"}, said)
