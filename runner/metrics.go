@@ -50,4 +50,6 @@ func (e evictions) environment(key string, snapshot bool, bytes int64) {
 }
 
 // Snapshots counts what has happened to the snapshots of set-ups since the start, as Snapshots of environments.
-func (r *Runner) Snapshots() (hits, misses, removed int64) { return environments.Snapshots(r.environments) }
+func (r *Runner) Snapshots() (hits, misses, removed int64) {
+	return environments.Snapshots(r.environments)
+}
