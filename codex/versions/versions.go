@@ -28,12 +28,23 @@ func Place(version string) string {
 // Standing says of a version such as 0.172.0 that it is newer than the tested ones; it is empty of those and of a text
 // that is no version.
 func Standing(version string) string {
-	major, rest, _ := strings.Cut(version, ".")
-	minor, _, _ := strings.Cut(rest, ".")
-	ma, err := strconv.Atoi(major)
-	mi, err2 := strconv.Atoi(minor)
-	if err != nil || err2 != nil || ma == 0 && mi <= Tested {
+	major, minor, ok := parse(version)
+	if !ok || major == 0 && minor <= Tested {
 		return ""
 	}
 	return fmt.Sprintf("newer than 0.%d, the newest that this release was tested with", Tested)
+}
+
+// Older reports whether a version is older than that minor one.
+func Older(version string, than int) bool {
+	major, minor, ok := parse(version)
+	return ok && major == 0 && minor < than
+}
+
+func parse(version string) (major, minor int, ok bool) {
+	first, rest, _ := strings.Cut(version, ".")
+	second, _, _ := strings.Cut(rest, ".")
+	major, err := strconv.Atoi(first)
+	minor, err2 := strconv.Atoi(second)
+	return major, minor, err == nil && err2 == nil
 }

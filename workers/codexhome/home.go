@@ -19,6 +19,7 @@ type Home struct {
 	Self        string            // our own executable, which is the demo worker
 	Program     string            // the native codex; empty: search for it
 	SearchPath  string            // the directories to search for codex, as $PATH
+	Strict      bool              // a codex newer than the tested ones has to accept all of our settings
 	Note        func(line string) // called with notes for the operator about a start that succeeds
 }
 

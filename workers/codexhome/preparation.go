@@ -117,7 +117,8 @@ func (p *preparation) settle(ctx context.Context, base settings, version string)
 			refused.File = p.configFile() // codex resolves links, and the home of a dynamic user is one
 		}
 		key := refused.key(strict.LinesOf(doc))
-		if refused.File != p.configFile() || !p.worker.dispensable(key) || !has(config, key) {
+		wanted := p.Strict && versions.Standing(version) != ""
+		if refused.File != p.configFile() || wanted || !p.worker.dispensable(key) || !has(config, key) {
 			return nil, p.worker.explain(refused, p.configFile(), key, version)
 		}
 		unknown = append(unknown, key) // the loop ends, since each key leaves the config

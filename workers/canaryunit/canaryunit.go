@@ -1,0 +1,118 @@
+// Package canaryunit runs a codex that no client has used yet, with the settings of workers and remotes, and tries it
+// against a model of its own: it is the main process of codex-canary@.service.
+package canaryunit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+
+	"codex-proxy/codex/canary"
+	"codex-proxy/codex/versions"
+	"codex-proxy/workers/codexhome"
+)
+
+// Trial is the trial of one codex.
+type Trial struct {
+	Program string // of codex
+	Before  string // of the codex in use; empty: there is none
+	Dir     string // for its files; the caller removes them
+	Version string // of codex-proxy
+	Logger  *slog.Logger
+
+	url  string // of the model
+	home *codexhome.Home
+}
+
+// Run tries the codex. An error is a *canary.Failure, or a fault of the machine.
+func (t *Trial) Run(ctx context.Context) error {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return fmt.Errorf("cannot listen for the requests of codex: %w", err)
+	}
+	endpoint := &canary.Endpoint{}
+	model := &http.Server{Handler: endpoint, ReadHeaderTimeout: canary.StepLimit}
+	served := make(chan error, 1)
+	go func() { served <- model.Serve(l) }()
+	defer func() { _ = model.Close(); <-served }()
+	t.url = "http://" + l.Addr().String() + "/v1"
+	if err := canary.Run(ctx,
+		canary.Step{Name: "its settings as a remote", Run: t.asRemote},
+		canary.Step{Name: "its settings as a native worker", Run: t.asNative},
+		canary.Step{Name: "its settings as a plain worker", Run: func(ctx context.Context) (err error) {
+			t.home, err = t.worker(ctx, codexhome.Plain, t.Program)
+			return err
+		}},
+		canary.Step{Name: "its protocol", Run: t.protocol},
+	); err != nil {
+		return err
+	}
+	return t.serve(ctx, endpoint)
+}
+
+// newHome makes the directories of a home.
+func (t *Trial) newHome(name string) (*codexhome.Home, error) {
+	dir := filepath.Join(t.Dir, name)
+	h := &codexhome.Home{
+		Worker: "canary", File: filepath.Join(dir, "canary.toml"), Dir: filepath.Join(dir, "home"),
+		Runtime: filepath.Join(dir, "run"), Strict: true,
+		Note: func(line string) { t.Logger.Info("canary: a note of the settings", "note", line) },
+	}
+	return h, errors.Join(os.MkdirAll(h.Dir, 0o700), os.MkdirAll(h.Runtime, 0o700))
+}
+
+// worker makes the home of a worker of that mode.
+func (t *Trial) worker(ctx context.Context, mode codexhome.Mode, program string) (*codexhome.Home, error) {
+	h, err := t.newHome(string(mode))
+	if err != nil {
+		return nil, err
+	}
+	file := fmt.Sprintf("mode = %q\nmodel = %q\ncodex_path = %q\n\n[provider]\nname = \"canary\"\nbase_url = %q\n",
+		mode, canary.Model, program, t.url)
+	if err := os.WriteFile(h.File, []byte(file), 0o600); err != nil {
+		return nil, err
+	}
+	return h, h.Prepare(ctx)
+}
+
+// asNative runs codex's sandbox, too. On a machine where no codex has a sandbox, that is no fault of this one.
+func (t *Trial) asNative(ctx context.Context) error {
+	_, err := t.worker(ctx, codexhome.Native, t.Program)
+	if err == nil || ctx.Err() != nil || t.Before == "" {
+		return err
+	}
+	if _, before := t.worker(ctx, codexhome.Native, t.Before); before == nil {
+		return err
+	}
+	t.Logger.Info("the codex in use cannot run native workers here either", "error", err)
+	return nil
+}
+
+// asRemote is nil for a version that no remote takes.
+func (t *Trial) asRemote(ctx context.Context) error {
+	h, err := t.newHome("remote")
+	if err != nil {
+		return err
+	}
+	version, err := codexhome.VersionOf(ctx, t.Program, h.Dir)
+	if err != nil || versions.Older(version, versions.OldestForRemotes) {
+		return err
+	}
+	return h.PrepareRemote(ctx, codexhome.Remote{
+		File: h.File, CodexPath: t.Program, Model: canary.Model, Provider: "canary", BaseURL: t.url,
+		KeyName: "CANARY_KEY", Directory: h.Runtime, Write: true,
+	})
+}
+
+func (t *Trial) protocol(ctx context.Context) error {
+	dir := filepath.Join(t.Dir, "schema")
+	if err := codexhome.WriteSchema(ctx, t.Program, t.home.Dir, dir); err != nil {
+		return err
+	}
+	return canary.CheckSchema(dir)
+}
