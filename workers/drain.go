@@ -3,16 +3,21 @@ package workers
 // drains are the reasons why a worker that could run turns gets no new ones. An
 // operator's drain holds until it is undone, across restarts of the worker. The
 // drain of a stop holds for the invocation that is being stopped, and so ends when
-// systemd starts the worker again.
+// systemd starts the worker again; so does that of a renewal.
 type drains struct {
 	operator bool
 	stopped  string // InvocationID of the invocation that its ExecStop= has drained
+	renewed  string // InvocationID of the invocation that another one is to replace, see Renew
 }
 
 // draining reports whether either drain holds now.
 func (s *state) draining() bool {
-	return s.drains.operator || s.drains.stopped != "" && s.drains.stopped == s.unit.InvocationID
+	return s.drains.operator || s.drains.stopped != "" && s.drains.stopped == s.unit.InvocationID ||
+		s.renews(s.unit.InvocationID)
 }
+
+// renews reports whether the invocation is to be replaced by another one.
+func (s *state) renews(invocation string) bool { return s.drains.renewed != "" && s.drains.renewed == invocation }
 
 // DrainWorker forbids new turns on one worker until UndrainWorker. Turns in
 // flight go on. The error wraps ErrUnknown.

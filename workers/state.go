@@ -62,7 +62,11 @@ func (s *state) setUnit(u units.State, now time.Time) {
 	if u.ActiveState != "inactive" {
 		s.standby.started()
 	}
+	failures := s.failures
 	s.unitState.setUnit(u)
+	if s.renews(u.InvocationID) && u.Result == "success" { // its end is no failure
+		s.failures = failures
+	}
 	if !u.Failed() {
 		s.outage.limitLogged = false
 	}

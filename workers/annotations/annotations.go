@@ -19,6 +19,9 @@ const (
 	// Rest is the first word of a line which ends a worker that has no turns; its rest is the
 	// reason in words.
 	Rest = "rest"
+	// Renew is the first word of a line which ends a worker that has no turns and is to start
+	// again; its rest is the reason in words.
+	Renew = "renew"
 )
 
 // Writer sends the shim the request of each thread, so that codex's lines in the

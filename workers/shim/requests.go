@@ -25,6 +25,7 @@ type requests struct {
 	resting chan struct{} // closed when the proxy has ended the worker, which has no turns
 
 	mu    sync.Mutex
+	renew bool // the worker starts again then
 	at    map[string]string
 	order []string
 	fault string // the proxy's report about codex as a whole
@@ -42,7 +43,9 @@ func (r *requests) read(conn net.Conn) {
 		case ok && thread == annotations.Wedged:
 			r.blame(request)
 		case ok && thread == annotations.Rest:
-			r.rest()
+			r.rest(false)
+		case ok && thread == annotations.Renew:
+			r.rest(true)
 		case ok:
 			r.note(thread, request)
 		}
@@ -68,10 +71,11 @@ func (r *requests) blame(words string) {
 	r.fault = words
 }
 
-func (r *requests) rest() {
+func (r *requests) rest(renew bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.rests() {
+		r.renew = renew
 		close(r.resting)
 	}
 }
@@ -84,6 +88,13 @@ func (r *requests) rests() bool {
 	default:
 		return false
 	}
+}
+
+// renews reports whether the worker starts again after its rest.
+func (r *requests) renews() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.renew
 }
 
 // alive returns probe, which fails for good once the proxy has reported codex as

@@ -3,12 +3,14 @@ package shim
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"strings"
 	"syscall"
 	"testing"
 
+	"codex-proxy/internal/cli"
 	"codex-proxy/workers/annotations"
 
 	"github.com/stretchr/testify/assert"
@@ -82,6 +84,25 @@ func TestRest(t *testing.T) {
 	<-read
 	assert.True(t, r.rests())
 	<-r.resting
+}
+
+// A renewal ends the worker, too, and has it start again.
+func TestRenew(t *testing.T) {
+	for word, renews := range map[string]bool{annotations.Rest: false, annotations.Renew: true} {
+		r := newRequests()
+		ours, theirs := net.Pipe()
+		read := make(chan struct{})
+		go func() { defer close(read); r.read(ours) }()
+		_, err := theirs.Write([]byte(word + " for another codex\n"))
+		require.NoError(t, err)
+		require.NoError(t, theirs.Close())
+		<-read
+		<-r.resting
+		assert.Equal(t, renews, r.renews(), word)
+		s := Shim{requests: r}
+		status := map[bool]int{true: cli.OK, false: ExitResting}[renews]
+		assert.Equal(t, cli.Exit(status, nil), s.end(syscall.WaitStatus(syscall.SIGHUP), slog.New(slog.DiscardHandler)))
+	}
 }
 
 // Only an orderly end makes the unit a standby: after any other one systemd restarts it.

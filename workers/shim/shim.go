@@ -127,6 +127,8 @@ func (s *Shim) Run(ctx context.Context, stderr io.Writer) error {
 // end returns the exit status of the command, with few exceptions.
 func (s *Shim) end(status syscall.WaitStatus, logger *slog.Logger) error {
 	switch {
+	case s.requests.rests() && orderly(status) && s.requests.renews():
+		return cli.Exit(cli.OK, nil) // systemd starts the unit again (Restart=always)
 	case s.requests.rests() && orderly(status):
 		return cli.Exit(ExitResting, nil)
 	case s.Owner.Refused != "" && status.Exited() && final(status.ExitStatus()):
