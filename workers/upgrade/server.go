@@ -1,0 +1,169 @@
+// Package upgrade has the steps of root in a change to another codex: it takes a copy of a codex that is newly
+// installed and has it tried, and it goes back to the one before. codex-copies.service runs it while the daemon, which
+// has no right to either, asks for a step.
+package upgrade
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"codex-proxy/codex/copies"
+	"codex-proxy/internal/ondemand"
+)
+
+// The paths of the requests.
+const (
+	lookPath = "/look"
+	backPath = "/back"
+)
+
+const (
+	// TrialBound is longer than a trial and the taking of a copy.
+	TrialBound = 90 * time.Second
+	// maxRequest and maxReason bound a request and the reason in it, in bytes.
+	maxRequest = 16 << 10
+	maxReason  = 1 << 10
+)
+
+// CanaryUnit is the unit that tries the copy called name.
+func CanaryUnit(name string) string { return "codex-canary@" + name + ".service" }
+
+// Outcome is what was found out about the installed codex.
+type Outcome struct {
+	Copy   string `json:"copy,omitempty"` // of the installed codex; empty: it has none
+	Tried  bool   `json:"tried,omitempty"`
+	Reason string `json:"reason,omitempty"` // why it is not in use; empty if it is
+}
+
+// Back orders the way back.
+type Back struct {
+	Copy   string `json:"copy"`   // which is in use, and fails
+	Reason string `json:"reason"` // of the failure
+}
+
+// Steps are the steps of root.
+type Steps struct {
+	Store  *copies.Store
+	Policy func() (copies.Policy, error)
+	Find   func() (program string, err error)           // the installed codex of units that name none
+	Try    func(ctx context.Context, unit string) error // starts the unit and waits for its end
+	Logger *slog.Logger
+
+	mu sync.Mutex // one step at a time
+}
+
+// NewServer serves the steps until it was unused for a time.
+func (s *Steps) NewServer(unused time.Duration) *ondemand.Server {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST "+lookPath, func(w http.ResponseWriter, r *http.Request) {
+		o, err := s.Look(r.Context())
+		reply(w, o, err)
+	})
+	mux.HandleFunc("POST "+backPath, func(w http.ResponseWriter, r *http.Request) {
+		var b Back
+		err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxRequest)).Decode(&b)
+		if err == nil {
+			err = s.Back(r.Context(), b)
+		}
+		reply(w, struct{}{}, err)
+	})
+	return ondemand.NewServer(mux, TrialBound, unused, s.Logger)
+}
+
+func reply(w http.ResponseWriter, v any, err error) {
+	if err != nil {
+		w.Header().Set(ondemand.ReasonHeader, strings.Join(strings.Fields(err.Error()), " "))
+		w.WriteHeader(http.StatusConflict)
+		return
+	}
+	_ = json.NewEncoder(w).Encode(v) // the daemon may have gone
+}
+
+// Look takes a copy of the installed codex. If no unit has run that one yet, it is tried, and then in use or held back.
+func (s *Steps) Look(ctx context.Context) (o Outcome, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	policy, err := s.Policy()
+	if err != nil {
+		return o, err
+	}
+	state, err := s.Store.State()
+	if err != nil {
+		return o, err
+	}
+	if policy != copies.Follow || state.Pinned != "" {
+		o.Reason = "the operator has chosen another one"
+		return o, nil
+	}
+	program, err := s.Find()
+	if err != nil {
+		return o, err
+	}
+	c, err := s.Store.Take(ctx, program)
+	var inPlace *copies.InPlaceError
+	if errors.As(err, &inPlace) { // units run it where it is
+		o.Reason = inPlace.Reason
+		return o, nil
+	}
+	if err != nil {
+		return o, err
+	}
+	o.Copy = c.Name
+	if held, is := state.HeldBack(c.Name); is {
+		o.Reason = held.Reason
+		return o, nil
+	}
+	if c.Name == state.InUse {
+		return o, nil
+	}
+	return s.try(ctx, o)
+}
+
+func (s *Steps) try(ctx context.Context, o Outcome) (Outcome, error) {
+	s.Logger.Info("a new codex is installed: it is tried first", "copy", o.Copy)
+	failed := s.Try(ctx, CanaryUnit(o.Copy)) // the state says more, if the trial has begun
+	o.Tried = true
+	state, err := s.Store.State()
+	if err != nil {
+		return o, err
+	}
+	held, is := state.HeldBack(o.Copy)
+	switch {
+	case is:
+		o.Reason = held.Reason
+	case state.InUse == o.Copy:
+	case failed != nil:
+		return o, fmt.Errorf("cannot try codex: %w", failed)
+	default:
+		return o, errors.New("the trial of codex was stopped")
+	}
+	return o, nil
+}
+
+// Back holds the copy that is in use back, and puts the one before into use.
+func (s *Steps) Back(ctx context.Context, b Back) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	state, err := s.Store.State()
+	if err != nil {
+		return err
+	}
+	if state.InUse != b.Copy || state.Before == "" {
+		return fmt.Errorf("%s is not in use any more, or there was none before", b.Copy)
+	}
+	reason := strings.Join(strings.Fields(b.Reason), " ")
+	reason = strings.ToValidUTF8(reason[:min(len(reason), maxReason)], "")
+	if err := s.Store.Hold(ctx, b.Copy, reason); err != nil {
+		return err
+	}
+	s.Logger.Error("codex is held back: turns on it fail, and the one before is in use again", "copy", b.Copy,
+		"before", state.Before, "reason", reason)
+	return nil
+}
