@@ -128,7 +128,12 @@ func (s *Steps) Look(ctx context.Context) (o Outcome, err error) {
 
 func (s *Steps) try(ctx context.Context, o Outcome) (Outcome, error) {
 	s.Logger.Info("a new codex is installed: it is tried first", "copy", o.Copy)
-	failed := s.Try(ctx, CanaryUnit(o.Copy)) // the state says more, if the trial has begun
+	unit := CanaryUnit(o.Copy)
+	if err := s.Store.Assign(ctx, unit, o.Copy); err != nil { // or a start of a worker would remove it as unused
+		return o, err
+	}
+	failed := s.Try(ctx, unit) // the state says more, if the trial has begun
+	_ = s.Store.Assign(ctx, unit, "")
 	o.Tried = true
 	state, err := s.Store.State()
 	if err != nil {

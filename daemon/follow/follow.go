@@ -1,0 +1,206 @@
+// Package follow has workers and remotes change to another codex between their turns: to one that has been installed
+// and has passed its trial, or back to the one before if turns on that fail.
+package follow
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"codex-proxy/codex/copies"
+	"codex-proxy/probes"
+	"codex-proxy/workers/upgrade"
+)
+
+const (
+	// tickEvery is the time between two steps, and lookEvery that between two looks at the installed codex.
+	tickEvery = 500 * time.Millisecond
+	lookEvery = 5 * time.Second
+	// endBound is how long a worker may take to end that was told to, and readyBound how long until it is ready again.
+	endBound   = 10 * time.Second
+	readyBound = 40 * time.Second
+	// remoteAgain is the pause after a remote that had turns.
+	remoteAgain = 2 * time.Second
+)
+
+// Pool is the workers, as workers.Pool has them.
+type Pool interface {
+	Snapshot() probes.Snapshot
+	DrainForRenewal(name string, drain bool) error
+	Renew(name, why string) error
+	Want(name string) error
+}
+
+// Root are the steps of root, as upgrade.Client asks for them.
+type Root interface {
+	Look(ctx context.Context) (upgrade.Outcome, error)
+	Back(ctx context.Context, b upgrade.Back) error
+}
+
+// Installed is the codex that is installed.
+type Installed struct {
+	File string // identifies the program: another one has another text
+	Copy string // its name; empty: it has none yet
+	Held bool   // it has failed
+}
+
+// Settings configure a Follower.
+type Settings struct {
+	Store  *copies.Store
+	Follow bool // the installed codex is to be used
+	// Installed looks the installed codex up, without reading it.
+	Installed func() (Installed, error)
+	Root      Root
+	Pool      Pool
+	// Remotes are the remotes, and RenewRemote has one without turns start again; false: it has turns.
+	Remotes     func() []probes.Remote
+	RenewRemote func(ctx context.Context, name string) (done bool, err error)
+	// Predecessor reports whether another process still has turns.
+	Predecessor func() bool
+	Logger      *slog.Logger
+}
+
+// Follower has the changes made. One goroutine runs it; Ended and Collect may be called from any.
+type Follower struct {
+	Settings
+	probation *probation
+
+	state   copies.State
+	looking chan struct{} // holds an element while root is asked; its holder has the next two
+	looked  string        // the file of the last look that has succeeded
+	fault   string        // of the last look
+	lookAt  time.Time     // the earliest next look
+
+	change  *change
+	wanted  time.Time         // when a standby was started to take the turns of the next worker
+	settled map[string]string // by unit: the copy for which it was changed last
+	retryAt time.Time         // of remotes
+	metrics
+}
+
+// change is the change of one worker.
+type change struct {
+	name, unit string
+	to         string    // the copy
+	invocation string    // of the run that ends
+	ordered    time.Time // to end; zero: it has turns
+}
+
+// New returns a follower that has seen nothing.
+func New(s Settings) *Follower {
+	f := &Follower{Settings: s, looking: make(chan struct{}, 1), settled: map[string]string{}, metrics: newMetrics()}
+	f.probation = newProbation(s.Store.Of)
+	return f
+}
+
+// Run makes the changes until ctx ends.
+func (f *Follower) Run(ctx context.Context) error {
+	tick := time.NewTicker(tickEvery)
+	defer tick.Stop()
+	defer func() { f.looking <- struct{}{} }() // the look in flight has ended, because of ctx
+	for {
+		f.step(ctx, time.Now())
+		select {
+		case <-tick.C:
+		case <-f.probation.wake:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// step does what is due.
+func (f *Follower) step(ctx context.Context, now time.Time) {
+	state, err := f.Store.State()
+	if err != nil { // it is just being written, or damaged: the starts of units say so
+		return
+	}
+	if state.InUse != f.state.InUse || state.Changed != f.state.Changed {
+		f.probation.begin(state)
+		f.retryAt = time.Time{}
+	}
+	f.state = state
+	f.look(ctx, now)
+	if f.Predecessor() || state.InUse == "" {
+		return
+	}
+	if copy, reason := f.probation.verdict(); copy == state.InUse && copy != "" {
+		f.back(ctx, copy, reason)
+		return
+	}
+	if f.change != nil {
+		f.proceed(ctx, now)
+	} else if !f.next(now) {
+		f.nextRemote(ctx, now)
+	}
+}
+
+// look asks root to look at the installed codex if that is another one. It does not wait.
+func (f *Follower) look(ctx context.Context, now time.Time) {
+	if !f.Follow || f.state.Pinned != "" || now.Before(f.lookAt) {
+		return
+	}
+	f.lookAt = now.Add(lookEvery)
+	installed, err := f.Installed()
+	if err != nil {
+		return // doctor and the starts of units say so
+	}
+	f.metrics.held.Store(installed.Held)
+	if installed.Held || installed.Copy != "" && installed.Copy == f.state.InUse {
+		return
+	}
+	select {
+	case f.looking <- struct{}{}:
+	default:
+		return
+	}
+	go func() {
+		defer func() { <-f.looking }()
+		if installed.File != f.looked {
+			f.ask(ctx, installed.File)
+		}
+	}()
+}
+
+// ask asks root to look at the installed codex, and waits for its trial.
+func (f *Follower) ask(ctx context.Context, file string) {
+	o, err := f.Root.Look(ctx)
+	switch {
+	case ctx.Err() != nil:
+	case err != nil && err.Error() != f.fault:
+		f.fault = err.Error()
+		f.Logger.Warn("cannot look at the codex that is installed", "error", err)
+	case err == nil:
+		f.fault, f.looked = "", file
+		if o.Tried && o.Reason != "" {
+			f.Logger.Error("the codex that is installed is held back", "copy", o.Copy, "reason", o.Reason)
+		}
+	}
+}
+
+// back has root go back to the copy before.
+func (f *Follower) back(ctx context.Context, name, reason string) {
+	if err := f.Root.Back(ctx, upgrade.Back{Copy: name, Reason: reason}); err != nil {
+		f.Logger.Warn("cannot go back to the codex before", "copy", name, "error", err)
+		f.probation.forget()
+		f.drain(name, false)
+		return
+	}
+	f.Logger.Error("the codex that is installed is held back", "copy", name, "reason", reason)
+	f.metrics.backs.Inc()
+	f.drop()
+}
+
+// drop gives up the change of a worker.
+func (f *Follower) drop() {
+	if f.change != nil {
+		_ = f.Pool.DrainForRenewal(f.change.name, false) // it is a name of the pool
+		f.change = nil
+	}
+}
+
+// other returns the copy that the present run of a unit has, and whether the unit is to change to the one in use.
+func (f *Follower) other(unit string) (name string, other bool) {
+	name, ok := f.Store.Of(unit)
+	return name, ok && name != f.state.InUse && f.settled[unit] != f.state.InUse
+}

@@ -1,0 +1,126 @@
+package follow
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"codex-proxy/codex/copies"
+	"codex-proxy/internal/nudge"
+)
+
+const (
+	// probationTime is how long the faults of a codex lead back to the one before.
+	probationTime = time.Hour
+	// window is the number of last turns that count: it fails by inARow of the last ones, or by most of all of them.
+	window, inARow, most = 10, 3, 5
+	// timesBefore is how much larger the share of faults in the window is than on the copy before.
+	timesBefore = 2
+)
+
+// probation counts the turns on each copy, and decides whether the one in use fails.
+type probation struct {
+	of   func(unit string) (name string, ok bool)
+	wake nudge.Nudge // a copy has failed
+
+	mu     sync.Mutex
+	name   string // of the copy on probation; empty: none is
+	before string
+	until  time.Time
+	counts map[string]*count
+	last   []bool // whether the last turns on it had a fault, the newest last
+	bad    string // name, once it has failed
+	reason string
+}
+
+type count struct{ turns, faults int }
+
+func newProbation(of func(unit string) (string, bool)) *probation {
+	return &probation{of: of, wake: nudge.New(), counts: map[string]*count{}}
+}
+
+// begin puts the copy in use on probation, if another one was in use before.
+func (p *probation) begin(state copies.State) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.name, p.before, p.until, p.last, p.bad = state.InUse, state.Before, state.Changed.Add(probationTime), nil, ""
+	if state.Before == "" {
+		p.name = ""
+	}
+	for name := range p.counts {
+		if name != state.InUse && name != state.Before {
+			delete(p.counts, name)
+		}
+	}
+}
+
+// on reports whether the copy is on probation.
+func (p *probation) on(name string, now time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return name != "" && name == p.name && now.Before(p.until)
+}
+
+// ended counts a turn. It returns the copy that has failed by it, if one has.
+func (p *probation) ended(unit, fault string, now time.Time) (bad string) {
+	name, ok := p.of(unit)
+	if !ok {
+		return ""
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c := p.counts[name]
+	if c == nil {
+		c = &count{}
+		p.counts[name] = c
+	}
+	c.turns++
+	if fault != "" {
+		c.faults++
+	}
+	if name != p.name || !now.Before(p.until) || p.bad != "" {
+		return ""
+	}
+	p.last = append(p.last, fault != "")
+	p.last = p.last[max(0, len(p.last)-window):]
+	if fault == "" || !p.fails() {
+		return ""
+	}
+	p.bad = name
+	p.reason = fmt.Sprintf("%d of its last %d turns failed: %s", faults(p.last), len(p.last), fault)
+	return name
+}
+
+// fails compares the last turns with those on the copy before.
+func (p *probation) fails() bool {
+	n := len(p.last)
+	row := n >= inARow && faults(p.last[n-inARow:]) == inARow
+	if !row && faults(p.last) < most {
+		return false
+	}
+	b := p.counts[p.before]
+	return b == nil || faults(p.last)*b.turns > timesBefore*b.faults*n
+}
+
+func faults(turns []bool) (n int) {
+	for _, fault := range turns {
+		if fault {
+			n++
+		}
+	}
+	return n
+}
+
+// verdict returns the copy that has failed, with the reason.
+func (p *probation) verdict() (name, reason string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.bad, p.reason
+}
+
+// forget ends the probation: there is no way back.
+func (p *probation) forget() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.bad, p.name = "", ""
+}

@@ -1,0 +1,97 @@
+package follow
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"codex-proxy/codex/copies"
+	"codex-proxy/units"
+)
+
+// A copy fails by three faults in a row or five of ten turns, if it has at least twice the share of the copy before.
+func TestProbation(t *testing.T) {
+	now := time.Now()
+	for name, tc := range map[string]struct {
+		before, turns string // x: a fault
+		after         time.Duration
+		fails         int // the number of turns after which it has failed; 0: never
+	}{
+		"good":                       {turns: strings.Repeat(".", 50)},
+		"breaks after 20 good turns": {before: "....", turns: strings.Repeat(".", 20) + "xxxxx", fails: 23},
+		"fails from the start":       {turns: "xxx", fails: 3},
+		"some faults":                {turns: "x..x..x..x..x..x..x.."},
+		"every other one":            {turns: "x.x.x.x.x.x", fails: 9},
+		"as bad as before":           {before: "x.x.x.x.", turns: "x.x.x.x.x.x.x"},
+		"once, long after":           {turns: "xxx", after: time.Hour},
+		"a bit better before":        {before: "x.........", turns: "..xxx", fails: 5},
+	} {
+		t.Run(name, func(t *testing.T) {
+			runs := map[string]string{"new": "0.172.0-2", "old": "0.171.0-1"}
+			p := newProbation(func(unit string) (string, bool) { return runs[unit], runs[unit] != "" })
+			for _, turn := range tc.before {
+				p.ended("old", strings.Trim(string(turn), "."), now)
+			}
+			p.begin(copies.State{InUse: "0.172.0-2", Before: "0.171.0-1", Changed: now})
+			failed := 0
+			for i, turn := range tc.turns {
+				if p.ended("new", strings.Trim(string(turn), "."), now.Add(tc.after)) != "" {
+					require.Zero(t, failed, "it fails once")
+					failed = i + 1
+				}
+				assert.Empty(t, p.ended("old", "x", now.Add(-time.Minute)), "a turn of the copy before")
+				p.counts["0.171.0-1"] = &count{len(tc.before), strings.Count(tc.before, "x")}
+			}
+			assert.Equal(t, tc.fails, failed)
+			bad, reason := p.verdict()
+			assert.Equal(t, failed > 0, bad != "" && reason != "")
+		})
+	}
+}
+
+// There is no way back from the first codex of a machine, and from a unit that runs the installed one.
+func TestNoProbation(t *testing.T) {
+	p := newProbation(func(unit string) (string, bool) { return "0.172.0-2", unit == "new" })
+	p.begin(copies.State{InUse: "0.172.0-2", Changed: time.Now()})
+	for range 10 {
+		assert.Empty(t, p.ended("new", "x", time.Now()))
+		assert.Empty(t, p.ended("in place", "x", time.Now()))
+	}
+}
+
+// Once turns fail, no worker takes new ones on that copy, and all change back, those without turns at once.
+func TestTurnsThatFailLeadBack(t *testing.T) {
+	b := newBed(t, "a", "b")
+	old := b.name("0.171.0")
+	b.use(old)
+	b.runs(old, units.Worker("b"))
+	next := b.name("0.172.0")
+	b.use(next)
+	b.runs(next, units.Worker("a"))
+	b.settled[units.Worker("b")] = next // it is not ready to change
+	b.steps(1)
+	assert.True(t, b.OnProbation("a"))
+	assert.False(t, b.OnProbation("b"))
+	b.worker("a").Inflight = 1
+	for range 3 {
+		b.Ended("a", "the worker exited")
+	}
+	assert.True(t, b.drained["a"], "at once")
+	assert.False(t, b.drained["b"])
+	b.steps(2)
+	state, err := b.Store.State()
+	require.NoError(t, err)
+	assert.Equal(t, old, state.InUse)
+	held, _ := state.HeldBack(next)
+	assert.Equal(t, "3 of its last 3 turns failed: the worker exited", held.Reason)
+	assert.Empty(t, b.renewed, "its turn runs")
+	b.worker("a").Inflight = 0
+	b.steps(2)
+	assert.Equal(t, []string{"a"}, b.renewed)
+	b.started("a")
+	b.steps(2)
+	assert.False(t, b.OnProbation("a"))
+}

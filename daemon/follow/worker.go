@@ -1,0 +1,144 @@
+package follow
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"codex-proxy/probes"
+	"codex-proxy/units"
+)
+
+// next begins the change of a worker. It reports whether there is one to change.
+func (f *Follower) next(now time.Time) bool {
+	workers := f.Pool.Snapshot().Workers
+	at, bad := -1, false
+	for i, w := range workers {
+		name, other := f.other(w.Unit)
+		_, held := f.state.HeldBack(name)
+		switch {
+		case !other || !w.Ready && !(held && w.Reason == probes.Draining):
+		case at < 0, held && !bad, held == bad && w.Inflight < workers[at].Inflight:
+			at, bad = i, held
+		}
+	}
+	if at < 0 {
+		return false
+	}
+	w := workers[at]
+	if !bad && f.alone(w, workers, now) && w.Inflight > 0 {
+		return true // when its last turn has ended
+	}
+	f.change = &change{name: w.Name, unit: w.Unit, to: f.state.InUse, invocation: w.InvocationID}
+	_ = f.Pool.DrainForRenewal(w.Name, true) // it is a name of the pool
+	f.proceed(context.Background(), now)
+	return true
+}
+
+// alone reports whether no other worker takes turns. Then it has a standby started, if there is one.
+func (f *Follower) alone(w probes.Worker, workers []probes.Worker, now time.Time) bool {
+	if slices.ContainsFunc(workers, func(o probes.Worker) bool { return o.Name != w.Name && o.Ready && o.Out == "" }) {
+		return false
+	}
+	standby := slices.IndexFunc(workers, func(o probes.Worker) bool { return o.Reason == probes.Standby && o.Out == "" })
+	if standby >= 0 && now.Sub(f.wanted) > readyBound {
+		f.wanted = now
+		_ = f.Pool.Want(workers[standby].Name) // it is a name of the pool
+	}
+	return true
+}
+
+// proceed goes on with the change of a worker.
+func (f *Follower) proceed(ctx context.Context, now time.Time) {
+	c, workers := f.change, f.Pool.Snapshot().Workers
+	i := slices.IndexFunc(workers, func(w probes.Worker) bool { return w.Name == c.name })
+	if i < 0 || c.to != f.state.InUse {
+		f.drop()
+		return
+	}
+	w := workers[i]
+	running := w.InvocationID == c.invocation
+	switch {
+	case c.ordered.IsZero() && !running: // it has ended by itself
+		c.ordered = now
+	case c.ordered.IsZero() && w.Inflight == 0:
+		if err := f.Pool.Renew(c.name, "codex "+c.to+" is in use"); err == nil {
+			c.ordered = now
+		}
+	case c.ordered.IsZero():
+	case !running && w.Ready:
+		f.settle(c.unit)
+		f.Logger.Info("worker runs the codex that is in use", "worker", c.name, "copy", c.to)
+		f.change = nil
+	case running && now.Sub(c.ordered) > endBound && w.ActiveState == "active": // an older shim ends none
+		f.Logger.Warn("worker does not change to the codex that is in use", "worker", c.name, "copy", c.to)
+		f.settle(c.unit)
+		f.drop()
+	case now.Sub(c.ordered) > readyBound:
+		f.failed(ctx, w)
+	}
+}
+
+func (f *Follower) settle(unit string) { f.settled[unit] = f.state.InUse }
+
+// failed is a worker that does not become ready again on the codex that is in use.
+func (f *Follower) failed(ctx context.Context, w probes.Worker) {
+	c := f.change
+	f.settle(c.unit)
+	f.drop()
+	if name, ok := f.Store.Of(c.unit); ok && name == c.to && f.state.Before != "" && f.probation.on(c.to, time.Now()) {
+		reason := fmt.Sprintf("worker %s is not ready %s after its change: %s", c.name, readyBound, w.Reason)
+		if w.StatusText != "" {
+			reason += " (" + w.StatusText + ")"
+		}
+		f.back(ctx, c.to, reason)
+	}
+}
+
+// drain forbids or allows new turns on all workers that run the copy.
+func (f *Follower) drain(name string, drain bool) {
+	for _, w := range f.Pool.Snapshot().Workers {
+		if of, ok := f.Store.Of(w.Unit); ok && of == name {
+			_ = f.Pool.DrainForRenewal(w.Name, drain) // it is a name of the pool
+		}
+	}
+}
+
+// nextRemote has one remote without turns start again.
+func (f *Follower) nextRemote(ctx context.Context, now time.Time) {
+	if now.Before(f.retryAt) {
+		return
+	}
+	for _, r := range f.Remotes() {
+		if _, other := f.other(r.Unit); !other || !r.Ready {
+			continue
+		}
+		f.retryAt = now.Add(remoteAgain)
+		done, err := f.RenewRemote(ctx, r.Name)
+		switch {
+		case err != nil:
+			f.Logger.Debug("remote does not change to the codex that is in use", "remote", r.Name, "error", err)
+		case done:
+			f.settle(r.Unit)
+			f.Logger.Info("remote starts again, for another codex", "remote", r.Name, "copy", f.state.InUse)
+			return
+		}
+	}
+}
+
+// Ended takes over the end of a turn on a worker. fault is what codex itself did wrong; empty: nothing. It returns once
+// no worker takes new turns on a copy that fails.
+func (f *Follower) Ended(worker, fault string) {
+	if bad := f.probation.ended(units.Worker(worker), fault, time.Now()); bad != "" {
+		f.drain(bad, true)
+		f.probation.wake.Touch()
+	}
+}
+
+// OnProbation reports whether the worker runs a codex that was changed to a short while ago, so that its faults are not
+// those of the turns.
+func (f *Follower) OnProbation(worker string) bool {
+	name, ok := f.Store.Of(units.Worker(worker))
+	return ok && f.probation.on(name, time.Now())
+}
