@@ -99,7 +99,7 @@ func (p *probation) fails() bool {
 		return false
 	}
 	b := p.counts[p.before]
-	return b == nil || faults(p.last)*b.turns > timesBefore*b.faults*n
+	return b == nil || b.turns == 0 || faults(p.last)*b.turns > timesBefore*b.faults*n
 }
 
 func faults(turns []bool) (n int) {
