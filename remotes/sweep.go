@@ -2,6 +2,7 @@ package remotes
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -65,6 +66,20 @@ func (m *Manager) rest() {
 			close(m.resting)
 		}
 	})
+}
+
+// ErrBusy is the error of Renew for a remote with turns.
+var ErrBusy = errors.New("a turn runs, or the remote is just starting")
+
+// Renew has the remote start again, with the codex that is in use by then, if no turn runs. Clients that are attached
+// attach again.
+func (m *Manager) Renew() error {
+	busy := true
+	m.update(func(s *state) { busy = s.link == nil || s.busy() || s.rested })
+	if busy || m.opts.Restart == nil {
+		return ErrBusy
+	}
+	return m.opts.Restart()
 }
 
 // idle reports whether a remote has been without users and turns for bound; 0 bounds nothing.

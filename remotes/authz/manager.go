@@ -33,7 +33,7 @@ func (p *Proxy) serveManager(ctx context.Context, s *clientConn, client *net.Uni
 	switch {
 	case s.rejection != "":
 		http.Error(&a, s.rejection, http.StatusForbidden)
-	case s.Role == Viewer && r.Method != http.MethodGet && r.Method != http.MethodHead:
+	case s.Role == Viewer && r.Method != http.MethodGet && r.Method != http.MethodHead && !p.ofDaemon(client, r):
 		http.Error(&a, "this socket only reads", http.StatusForbidden)
 	default:
 		p.Manager.ServeHTTP(&a, r.WithContext(ctx))
@@ -42,6 +42,12 @@ func (p *Proxy) serveManager(ctx context.Context, s *clientConn, client *net.Uni
 		ContentLength: int64(a.body.Len()), Body: io.NopCloser(&a.body)}
 	_ = resp.Write(client) // it may have gone
 	return nil
+}
+
+// ofDaemon reports whether a request is one that the daemon may make: it alone connects to the network socket, and adds
+// no request of its own to those of people.
+func (p *Proxy) ofDaemon(client *net.UnixConn, r *http.Request) bool {
+	return p.Renew != "" && r.URL.Path == p.Renew && p.Network != "" && client.LocalAddr().String() == p.Network
 }
 
 // answer collects the answer of the manager.

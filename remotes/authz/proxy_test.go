@@ -368,14 +368,19 @@ func TestGateServesTheManager(t *testing.T) {
 		fmt.Fprintf(w, "%s %s %s", r.Method, r.URL.Path, b)
 	})}
 	owner, viewer := open(t, p, "/nonexistent/codex.sock")
-	for _, c := range []struct{ socket, method, want string }{
-		{owner, "GET", "GET /keeper/status hi"}, {owner, "POST", "POST /keeper/status hi"},
-		{viewer, "GET", "GET /keeper/status hi"}, {viewer, "POST", "this socket only reads\n"},
+	p.Renew = "/keeper/renew"
+	for _, c := range []struct{ socket, method, path, network, want string }{
+		{owner, "GET", "status", "", "GET /keeper/status hi"}, {owner, "POST", "status", "", "POST /keeper/status hi"},
+		{viewer, "GET", "status", "", "GET /keeper/status hi"}, {viewer, "POST", "status", "", "this socket only reads\n"},
+		{viewer, "POST", "renew", "", "this socket only reads\n"}, // of viewers
+		{viewer, "POST", "renew", viewer, "POST /keeper/renew hi"},
+		{viewer, "POST", "status", viewer, "this socket only reads\n"},
 	} {
+		p.Network = c.network
 		client := &http.Client{Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
 			return net.Dial("unix", c.socket)
 		}}}
-		r, err := http.NewRequestWithContext(bounded(t), c.method, "http://remote/keeper/status", strings.NewReader("hi"))
+		r, err := http.NewRequestWithContext(bounded(t), c.method, "http://remote/keeper/"+c.path, strings.NewReader("hi"))
 		require.NoError(t, err)
 		resp, err := client.Do(r)
 		require.NoError(t, err)

@@ -57,6 +57,12 @@ func ProceedTo(ctx context.Context, socket, thread string) (threadID string, err
 	return act(ctx, socket, continuePath, remotes.Message{Thread: thread})
 }
 
+// Renew has a remote without turns start again, like remotes.Manager.Renew.
+func Renew(ctx context.Context, socket string) error {
+	_, err := act(ctx, socket, RenewPath, remotes.Message{})
+	return err
+}
+
 // FindThread returns the id of the thread of a remote with that name, like remotes.Manager.Find.
 func FindThread(ctx context.Context, socket, name string) (id string, err error) {
 	var r threadReply

@@ -17,6 +17,8 @@ const (
 	sendPath      = HandlerPrefix + "send"
 	continuePath  = HandlerPrefix + "continue"
 	threadPath    = HandlerPrefix + "thread"
+	// RenewPath is for the daemon.
+	RenewPath = HandlerPrefix + "renew"
 )
 
 // maxBody bounds a message: codex accepts 1 Mi characters.
@@ -29,7 +31,7 @@ type threadReply struct {
 }
 
 // Handler serves a manager to people: GET /keeper/status, GET /keeper/thread, POST /keeper/send and POST
-// /keeper/continue. The caller checks the rights.
+// /keeper/continue; and POST /keeper/renew to the daemon. The caller checks the rights.
 func Handler(m *remotes.Manager) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+statusPath, func(w http.ResponseWriter, _ *http.Request) {
@@ -46,6 +48,9 @@ func Handler(m *remotes.Manager) http.Handler {
 	}))
 	mux.HandleFunc("POST "+continuePath, serve(func(r *http.Request, msg remotes.Message) (string, error) {
 		return m.Proceed(r.Context(), msg.Thread)
+	}))
+	mux.HandleFunc("POST "+RenewPath, serve(func(*http.Request, remotes.Message) (string, error) {
+		return "", m.Renew()
 	}))
 	return mux
 }

@@ -3,6 +3,8 @@ package remoteexec
 import (
 	"path/filepath"
 
+	"golang.org/x/sys/unix"
+
 	"codex-proxy/internal/paths"
 	"codex-proxy/remotes"
 	"codex-proxy/remotes/remoteconfig"
@@ -14,8 +16,8 @@ func (u *Unit) options(s *remoteconfig.Settings, socket string, accounts remotes
 	return remotes.Options{
 		Name: u.Name, Socket: socket, State: filepath.Join(u.Home, managerDir), Home: u.Home, Version: u.Version,
 		Continue: s.Continue, Limit: s.ContinueLimit, IdleStop: s.IdleStop,
-		Accounts: accounts,
-		Notify:   func(e remotes.Event) { u.tell(s, e) }, Logger: u.logger,
+		Accounts: accounts, Restart: func() error { return unix.Kill(unix.Getpid(), unix.SIGTERM) },
+		Notify: func(e remotes.Event) { u.tell(s, e) }, Logger: u.logger,
 	}
 }
 

@@ -16,6 +16,7 @@ func (u *Unit) proxy(manager *remotes.Manager) *authz.Proxy {
 	return &authz.Proxy{
 		Remote: u.Name, Logger: u.logger, Viewers: paths.RemoteViewerSocket(u.Name),
 		Network: paths.RemoteNetworkSocket(u.Name), Cgroup: u.Cgroup, Manager: remoteapi.Handler(manager),
+		Renew: remoteapi.RenewPath,
 		Attached: func(s authz.Session) {
 			attached.Store(s.ID, manager.Attach(remotes.Client{User: s.User(), Viewer: s.Role == authz.Viewer}))
 		},
