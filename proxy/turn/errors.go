@@ -3,9 +3,11 @@ package turn
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"codex-proxy/codex/rpc"
+	"codex-proxy/codex/turnerror"
 )
 
 var (
@@ -36,9 +38,30 @@ const (
 	lostOverloaded  = "overloaded"      // the same, for as long as a start may take
 	lostStart       = "start_timeout"   // the worker did not answer
 	lostInterrupted = "interrupted"     // the worker ended the turn without a request to do so
+	lostFault       = "codex_failed"    // a codex that is new failed by itself
 )
 
-var lossReasons = []string{lostWorker, lostStopping, lostOverloaded, lostStart, lostInterrupted}
+var lossReasons = []string{lostWorker, lostStopping, lostOverloaded, lostStart, lostInterrupted, lostFault}
+
+// codexFault says what codex did wrong; it is empty if the turn has no error, or one of the model endpoint, the account
+// or the request. An interrupted stream is most often a fault of the endpoint or the network.
+func codexFault(err error) string {
+	var failed *turnerror.Error
+	var silent *SilentError
+	switch reason := lossReason(err); {
+	case reason == lostWorker, reason == lostStart, reason == lostInterrupted:
+		return reason
+	case errors.As(err, &silent):
+		return err.Error()
+	case !errors.As(err, &failed) || failed.Info.HTTPStatus != 0 || failed.Info.Kind != turnerror.KindOther &&
+		failed.Info.Kind != "" || strings.Contains(failed.Error(), "stream disconnected"):
+		return ""
+	}
+	if _, incomplete := failed.Incomplete(); incomplete {
+		return ""
+	}
+	return failed.Error()
+}
 
 // lossReason is the reason for which a turn was lost. It is empty for a turn that
 // failed: the model endpoint and codex would refuse the same request again.

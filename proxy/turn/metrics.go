@@ -92,5 +92,8 @@ func outcome(ctx context.Context, err error, end ending) string {
 func (t *run) observe(ctx context.Context, err error, end ending) {
 	outcome := outcome(ctx, err, end)
 	t.metrics.turns.WithLabelValues(outcome).Inc()
+	if t.Codexes != nil && outcome != "cancelled" {
+		t.Codexes.Ended(t.lease.Worker, codexFault(err))
+	}
 	t.endSpan(outcome)
 }

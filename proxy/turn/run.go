@@ -31,6 +31,7 @@ type run struct {
 	before       string // the worker with the conversation's thread, before the turn
 	lease        *dispatch.Lease
 	losses       int // attempts that were lost
+	faults       int // attempts that a new codex has failed
 	output       output
 	fault        turnerror.AccountFault // of the attempt's account
 	estimate     estimate               // of the attempt
@@ -85,13 +86,29 @@ type ending struct {
 // judge decides whether an attempt was lost, and whether the turn runs again.
 func (t *run) judge(err error) (end ending) {
 	if end.lost = lossReason(err); end.lost != "" {
-		t.losses++
-		end.again = t.output.repeatable() && t.losses < maxAttempts
+		if codexFault(err) != "" && t.onProbation() {
+			t.faults++
+		} else {
+			t.losses++
+		}
+		end.again = t.output.repeatable() && t.losses < maxAttempts && t.faults < maxFaults
 		return end
 	}
-	end.again = t.fault.Rotates() && t.mayRotate()
+	if end.again = t.fault.Rotates() && t.mayRotate(); end.again {
+		return end
+	}
+	if t.onProbation() && codexFault(err) != "" {
+		end.lost = lostFault
+		t.faults++
+		end.again = t.output.repeatable() && t.faults < maxFaults
+	}
 	return end
 }
+
+// maxFaults bounds how often a request runs on a new codex that fails: more faults than lead back to the one before.
+const maxFaults = 6
+
+func (t *run) onProbation() bool { return t.Codexes != nil && t.Codexes.OnProbation(t.lease.Worker) }
 
 func (r *Runner) newRun(request Request, sink Sink) *run {
 	if request.Report == nil {
@@ -128,7 +145,8 @@ func (t *run) lose(reason string) {
 	t.metrics.retries.WithLabelValues(reason).Inc()
 	t.Logger.Info("turn lost, it runs again",
 		"request_id", t.ID, "worker", t.Report.Worker, "reason", reason, "attempt", t.Report.Attempts)
-	if reason != lostOverloaded && reason != lostInterrupted { // other workers than those are about to stop
+	// other workers than those are about to stop, or change to another codex
+	if reason != lostOverloaded && reason != lostInterrupted && reason != lostFault {
 		t.ask.Avoid = append(t.ask.Avoid, t.lease.Conn)
 	}
 }

@@ -36,8 +36,18 @@ type Settings struct {
 	// ThreadCache is the number of threads of answered requests that are kept for
 	// requests that continue them; 0 turns that off.
 	ThreadCache int
-	Registry    prometheus.Registerer
+	// Codexes judges the codex of each worker by its turns; nil: nothing does.
+	Codexes  Codexes
+	Registry prometheus.Registerer
 	Logger      *slog.Logger
+}
+
+// Codexes judges the codex of a worker.
+type Codexes interface {
+	// Ended takes over the end of a turn; fault is what codex itself did wrong, empty if nothing.
+	Ended(worker, fault string)
+	// OnProbation reports whether the worker runs a codex that is new.
+	OnProbation(worker string) bool
 }
 
 // Runner runs turns. Create it with New; it is safe for concurrent use.
