@@ -39,7 +39,7 @@ type Settings struct {
 	// Codexes judges the codex of each worker by its turns; nil: nothing does.
 	Codexes  Codexes
 	Registry prometheus.Registerer
-	Logger      *slog.Logger
+	Logger   *slog.Logger
 }
 
 // Codexes judges the codex of a worker.
