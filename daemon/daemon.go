@@ -17,6 +17,7 @@ import (
 
 	"codex-proxy/daemon/accountstate"
 	"codex-proxy/daemon/config"
+	"codex-proxy/daemon/follow"
 	"codex-proxy/daemon/health"
 	"codex-proxy/daemon/inflight"
 	"codex-proxy/daemon/operators"
@@ -76,6 +77,7 @@ type Daemon struct {
 	systemd          *units.Manager
 	dependencyStates *dependencyStates
 	remotes          *remotewatch.Watch
+	follower         *follow.Follower
 	pool             *workers.Pool
 	accountStore     *accounts.Store
 	standby          *standby.Planner

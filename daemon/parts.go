@@ -90,6 +90,9 @@ func (d *Daemon) observe(registry prometheus.Registerer) {
 		serving: []Task{{"restart delays", resets.Run}}})
 	d.add(registry, feature{metrics: []prometheus.Collector{remotewatch.NewCollector(d.health.Report)},
 		serving: []Task{{"remotes", d.remotes.Run}}})
+	d.follower = d.newFollower(d.cfg)
+	d.add(registry, feature{metrics: d.follower.Metrics(),
+		serving: []Task{d.succeeding("codex", d.follower.Run)}})
 }
 
 // accountsChanged has the rest of the service look at the store of the accounts again.

@@ -29,7 +29,7 @@ func (d *Daemon) offer(registry *prometheus.Registry) {
 		Images:    newImages(cfg, registry, d.logger),
 		BodyLimit: cfg.BodyLimit, RequestMemory: cfg.RequestMemory, QueueTimeout: cfg.QueueTimeout,
 		IdleTimeout: cfg.IdleTimeout, RequestTimeout: cfg.RequestTimeout, Keepalive: cfg.Keepalive,
-		ThreadCache: cfg.ThreadCache, Responses: d.responses, Traces: traces, Registry: registry, Logger: d.logger,
+		ThreadCache: cfg.ThreadCache, Codexes: d.follower, Responses: d.responses, Traces: traces, Registry: registry, Logger: d.logger,
 	})
 	d.server.Mount((&links.Endpoint{Links: d.links, Answers: d.server.Answers}).Routes()...)
 	f := feature{background: []Task{{"usage", usage.Run}}, alive: d.server.Alive}

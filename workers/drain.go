@@ -17,7 +17,9 @@ func (s *state) draining() bool {
 }
 
 // renews reports whether the invocation is to be replaced by another one.
-func (s *state) renews(invocation string) bool { return s.drains.renewed != "" && s.drains.renewed == invocation }
+func (s *state) renews(invocation string) bool {
+	return s.drains.renewed != "" && s.drains.renewed == invocation
+}
 
 // DrainWorker forbids new turns on one worker until UndrainWorker. Turns in
 // flight go on. The error wraps ErrUnknown.

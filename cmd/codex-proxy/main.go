@@ -35,7 +35,7 @@ func commands() []cli.Group {
 		{Title: "Commands for systemd units", Commands: []*cobra.Command{
 			serveCommand(), workerWaitCommand(), workerPrepareCommand(), generateUnitsCommand(),
 			dependencyBoundCommand(), dependencyPrepareCommand(), remoteWaitCommand(), remoteExecCommand(),
-			remoteNotifyCommand(), fetchCommand(), fetchPrepareCommand(),
+			remoteNotifyCommand(), canaryCommand(), canaryEndCommand(), copiesCommand(), fetchCommand(), fetchPrepareCommand(),
 			sendTracesCommand(), tracesPrepareCommand(), launchCommand(), notifyExecCommand(),
 			lockExecCommand(), appServerCommand(),
 		}},

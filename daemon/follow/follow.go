@@ -4,6 +4,8 @@ package follow
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"log/slog"
 	"time"
 
@@ -166,7 +168,7 @@ func (f *Follower) look(ctx context.Context, now time.Time) {
 func (f *Follower) ask(ctx context.Context, file string) {
 	o, err := f.Root.Look(ctx)
 	switch {
-	case ctx.Err() != nil:
+	case ctx.Err() != nil, errors.Is(err, fs.ErrNotExist): // this machine has no unit for it, as in a container
 	case err != nil && err.Error() != f.fault:
 		f.fault = err.Error()
 		f.Logger.Warn("cannot look at the codex that is installed", "error", err)

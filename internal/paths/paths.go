@@ -33,6 +33,8 @@ const (
 	// accounts. It is alone in its directory, which the namespaces of a remote hides.
 	LoginsSocket = LoginsDir + "/socket"
 	LoginsDir    = "/run/codex-logins"
+	// CopiesSocket is ListenStream= of codex-copies.socket.
+	CopiesSocket = WorkerSockets + "/copies.socket"
 	// RemoteSockets holds ListenStream= of codex-remote@.socket.
 	RemoteSockets = "/run/codex-remote"
 )
@@ -109,6 +111,7 @@ const (
 	ControlSocketName = "control" // no unit has one: without it the daemon opens its own
 	LoginsSocketName  = "logins"
 	RemoteSocketName  = "remote"
+	CopiesSocketName  = "copies"
 )
 
 // RemoteSocket is the socket on which people attach to the remote called name.

@@ -69,8 +69,9 @@ type Settings struct {
 	// RequestTimeout bounds a request from the arrival of its body to the end of its
 	// answer; 0 is no bound.
 	RequestTimeout time.Duration
-	// StartTimeout is as in turn.Settings.
+	// StartTimeout and Codexes are as in turn.Settings.
 	StartTimeout time.Duration
+	Codexes      turn.Codexes
 	// Keepalive is the silence on a stream after which a comment is sent.
 	Keepalive time.Duration
 	// ThreadCache is the number of threads of answered requests that are kept for requests
@@ -138,8 +139,8 @@ func (a *API) mount(s Settings) {
 	})
 	turns := turn.New(turn.Settings{
 		Pool: s.Pool, IdleTimeout: s.IdleTimeout, Keepalive: s.Keepalive, StartTimeout: s.StartTimeout,
-		ThreadCache: s.ThreadCache,
-		Registry:    s.Registry, Logger: s.Logger,
+		ThreadCache: s.ThreadCache, Codexes: s.Codexes,
+		Registry: s.Registry, Logger: s.Logger,
 	})
 	answers := answer.New(s.IdleTimeout, s.Registry)
 	a.Answers = answers

@@ -1,0 +1,57 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"codex-proxy/codex/copies"
+	"codex-proxy/daemon/config"
+	"codex-proxy/daemon/follow"
+	"codex-proxy/internal/paths"
+	"codex-proxy/remotes/remoteapi"
+	"codex-proxy/workers/codexhome"
+	"codex-proxy/workers/upgrade"
+)
+
+// renewBound bounds the question whether a remote starts again.
+const renewBound = 2 * time.Second
+
+// newFollower makes the part that changes workers and remotes to another codex.
+func (d *Daemon) newFollower(cfg *config.Config) *follow.Follower {
+	store := copies.Open()
+	return follow.New(follow.Settings{
+		Store: store, Follow: cfg.Codex == copies.Follow, Root: upgrade.Client{Socket: paths.CopiesSocket}, Pool: d.pool,
+		Installed: func() (follow.Installed, error) { return installedCodex(store) },
+		Remotes:   d.remotes.Report,
+		RenewRemote: func(ctx context.Context, name string) (done bool, err error) {
+			ctx, cancel := context.WithTimeout(ctx, renewBound)
+			defer cancel()
+			err = remoteapi.Renew(ctx, paths.RemoteNetworkSocket(name))
+			var busy *remoteapi.RefusedError
+			if errors.As(err, &busy) {
+				return false, nil
+			}
+			return err == nil, err
+		},
+		Predecessor: func() bool { return d.predecessor.Running() != nil },
+		Logger:      d.logger,
+	})
+}
+
+func installedCodex(store *copies.Store) (i follow.Installed, err error) {
+	program, err := codexhome.Installed()
+	if err != nil {
+		return i, err
+	}
+	info, err := os.Stat(program)
+	if err != nil {
+		return i, err
+	}
+	known := store.Installed(program)
+	return follow.Installed{
+		File: fmt.Sprint(known.Program, info.Size(), info.ModTime().UnixNano()), Copy: known.Copy, Held: known.Held != nil,
+	}, nil
+}
