@@ -166,7 +166,7 @@ func (f *Follower) look(ctx context.Context, now time.Time) {
 
 // ask asks root to look at the installed codex, and waits for its trial.
 func (f *Follower) ask(ctx context.Context, file string) {
-	o, err := f.Root.Look(ctx)
+	_, err := f.Root.Look(ctx)
 	switch {
 	case ctx.Err() != nil, errors.Is(err, fs.ErrNotExist): // this machine has no unit for it, as in a container
 	case err != nil && err.Error() != f.fault:
@@ -174,9 +174,6 @@ func (f *Follower) ask(ctx context.Context, file string) {
 		f.Logger.Warn("cannot look at the codex that is installed", "error", err)
 	case err == nil:
 		f.fault, f.looked = "", file
-		if o.Tried && o.Reason != "" {
-			f.Logger.Error("the codex that is installed is held back", "copy", o.Copy, "reason", o.Reason)
-		}
 	}
 }
 
@@ -188,7 +185,6 @@ func (f *Follower) back(ctx context.Context, name, reason string) {
 		f.drain(name, false)
 		return
 	}
-	f.Logger.Error("the codex that is installed is held back", "copy", name, "reason", reason)
 	f.metrics.backs.Inc()
 	f.drop()
 }

@@ -69,7 +69,6 @@ func (f *Follower) proceed(ctx context.Context, now time.Time) {
 	case c.ordered.IsZero():
 	case !running && w.Ready:
 		f.settle(c.unit)
-		f.Logger.Info("worker runs the codex that is in use", "worker", c.name, "copy", c.to)
 		f.change = nil
 	case running && now.Sub(c.ordered) > endBound && w.ActiveState == "active": // an older shim ends none
 		f.Logger.Warn("worker does not change to the codex that is in use", "worker", c.name, "copy", c.to)
@@ -116,10 +115,7 @@ func (f *Follower) nextRemote(ctx context.Context, now time.Time) {
 		}
 		f.retryAt = now.Add(remoteAgain)
 		done, err := f.RenewRemote(ctx, r.Name)
-		switch {
-		case err != nil:
-			f.Logger.Debug("remote does not change to the codex that is in use", "remote", r.Name, "error", err)
-		case done:
+		if done && err == nil { // it answers later if not now
 			f.settle(r.Unit)
 			f.Logger.Info("remote starts again, for another codex", "remote", r.Name, "copy", f.state.InUse)
 			return

@@ -61,7 +61,7 @@ func (t *Trial) newHome(name string) (*codexhome.Home, error) {
 	h := &codexhome.Home{
 		Worker: "canary", File: filepath.Join(dir, "canary.toml"), Dir: filepath.Join(dir, "home"),
 		Runtime: filepath.Join(dir, "run"), Strict: true,
-		Note: func(line string) { t.Logger.Info("canary: a note of the settings", "note", line) },
+		Note: func(string) {}, // of older codexes
 	}
 	return h, errors.Join(os.MkdirAll(h.Dir, 0o700), os.MkdirAll(h.Runtime, 0o700))
 }
