@@ -1,0 +1,72 @@
+package turn_test
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"codex-proxy/codex/appservertest"
+	"codex-proxy/proxy/api/apitest"
+)
+
+// onTrial judges the codex of the worker as new until it has failed three turns.
+type onTrial struct{ ended, faults atomic.Int64 }
+
+func (o *onTrial) Ended(_, fault string) {
+	o.ended.Add(1)
+	if fault != "" {
+		o.faults.Add(1)
+	}
+}
+
+func (o *onTrial) OnProbation(string) bool { return o.faults.Load() < 3 }
+
+// A turn that a new codex fails by itself runs again while its client has nothing of it. What the endpoint refuses does
+// not, and is no fault of codex.
+func TestFaultsOfANewCodexRunAgain(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		failure appservertest.Failure
+		before  string // text before the failure
+		status  int
+		faults  int64
+	}{
+		"codex itself":           {appservertest.Failure{Message: "no such table: threads", Info: "other"}, "", http.StatusOK, 3},
+		"after text":             {appservertest.Failure{Message: "no such table: threads", Info: "other"}, "half", http.StatusBadGateway, 1},
+		"the endpoint's refusal": {appservertest.Failure{Message: "no", Info: appservertest.HTTPInfo("httpConnectionFailed", 403)}, "", http.StatusBadGateway, 0},
+		"a cut stream":           {appservertest.Failure{Message: "stream disconnected before completion: x", Info: "other"}, "", http.StatusBadGateway, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			trial := &onTrial{}
+			worker := &appservertest.Server{Handler: func(_ context.Context, turn *appservertest.Turn) error {
+				if !trial.OnProbation("") {
+					turn.Text("fine")
+					return nil
+				}
+				if tc.before != "" {
+					turn.Text(tc.before)
+				}
+				return &tc.failure
+			}}
+			r := apitest.NewRig(t, worker, func(o *apitest.Options) { o.Codexes = trial })
+			body := apitest.Hello("")
+			if tc.before != "" {
+				body = apitest.Hello(apitest.Streaming)
+			}
+			resp := r.Chatting(t, body)
+			answer, err := io.ReadAll(resp.Body)
+			require.NoError(t, err)
+			if tc.before == "" {
+				assert.Equal(t, tc.status == http.StatusOK, resp.StatusCode == http.StatusOK, string(answer))
+			}
+			assert.Equal(t, tc.faults, trial.faults.Load())
+			assert.GreaterOrEqual(t, trial.ended.Load(), tc.faults)
+		})
+	}
+}
