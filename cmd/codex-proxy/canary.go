@@ -59,7 +59,9 @@ codex-copies.service, which codex-copies.socket starts.`,
 		service := socketservice.Service{
 			Command: c.CommandPath(), Socket: paths.CopiesSocketName, Leaving: "Finishing a step",
 			Load: func(logger *slog.Logger) (socketservice.Server, string, error) {
-				steps := &upgrade.Steps{Store: prepare.Store(), Policy: codexPolicy, Find: codexhome.Installed,
+				store := prepare.Store()
+				store.Confined = true
+				steps := &upgrade.Steps{Store: store, Policy: codexPolicy, Find: codexhome.Installed,
 					Try: systemd.Start, Logger: logger}
 				return steps.NewServer(copiesIdle), "Ready", nil
 			},

@@ -37,7 +37,12 @@ func (s *Store) Take(ctx context.Context, program string) (Copy, error) {
 	if err := makeDirs(s); err != nil {
 		return Copy{}, err
 	}
-	if err := errors.Join(mounted(program, s.Dir), trusted(program, s.owner)); err != nil {
+	fixed := mounted(program, s.Dir)
+	var place *InPlaceError
+	if s.Confined && errors.As(fixed, &place) && place.Steady {
+		fixed = nil
+	}
+	if err := errors.Join(fixed, trusted(program, s.owner)); err != nil {
 		return Copy{}, err
 	}
 	if c, ok := s.known(program); ok {

@@ -139,7 +139,7 @@ func (f *Follower) step(ctx context.Context, now time.Time) {
 
 // look asks root to look at the installed codex if that is another one. It does not wait.
 func (f *Follower) look(ctx context.Context, now time.Time) {
-	if !f.Follow || f.state.Pinned != "" || now.Before(f.lookAt) {
+	if !f.Follow || f.state.Pinned != "" || f.state.InUse == "" || now.Before(f.lookAt) { // the first start takes the first one
 		return
 	}
 	f.lookAt = now.Add(lookEvery)

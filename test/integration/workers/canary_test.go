@@ -76,22 +76,28 @@ func TestANewCodexIsTriedFirst(t *testing.T) {
 	bed.BothSuites(t, func(t *testing.T, suite string) {
 		b := newCopiesBed(t, suite)
 		old := b.running(bed.WorkerUnit)
+		stop := b.load(8)
 		stream := bed.Hold(b.Bed, "installation")
 		b.install("0.171.900", "cp $good $program")
-		b.AwaitJournal("codex-canary@*", "codex has passed its trial, and is in use from now on", bed.Bound)
+		await.True(t, func() bool {
+			return strings.Contains(b.MustRun(t, "cat", "/var/lib/codex-copies/state.json"), `"in_use": "0.171.900-`)
+		}, bed.Bound, "it passes")
 		assert.Equal(t, old, b.running(bed.WorkerUnit), "its turn runs")
 		stream.Finish(b.Bed)
+		assert.Positive(t, stop())
+		began := time.Now()
 		b.awaitRunning(bed.WorkerUnit, "0.171.900")
 		b.awaitRunning(b.remote.Unit, "0.171.900")
+		t.Logf("in use %s after the last turn", time.Since(began))
 		b.Until("ready again", bed.Ready)
 		status, _, answer := b.Chat(false, "[[text after]]")
 		assert.Equal(t, 200, status, answer)
-		assert.Empty(t, bed.Trim(b.MustRun(t, "sh", "-c", "ls -A /run/codex-canary /run/private/codex-canary 2>/dev/null; systemctl list-units --all --plain --no-legend 'codex-canary@*'")),
+		assert.Empty(t, bed.Trim(b.MustRun(t, "sh", "-c", "find /run/codex-canary /run/private -mindepth 1 2>/dev/null; systemctl list-units --all --plain --no-legend 'codex-canary@*'")),
 			"nothing of the canary stays")
 		assert.NotContains(t, b.MustRun(t, "codex-proxy", "status"), "held back")
 
-		stop := b.load(8)
-		began := time.Now()
+		stop = b.load(8)
+		began = time.Now()
 		b.install("0.998.0", "cp /bin/false $program")
 		b.UntilMetric("codex_copies_held 1")
 		t.Logf("held back after %s", time.Since(began))
