@@ -12,6 +12,7 @@ import (
 	"codex-proxy/daemon/follow"
 	"codex-proxy/internal/paths"
 	"codex-proxy/remotes/remoteapi"
+	"codex-proxy/workers"
 	"codex-proxy/workers/codexhome"
 	"codex-proxy/workers/upgrade"
 )
@@ -23,7 +24,8 @@ const renewBound = 2 * time.Second
 func (d *Daemon) newFollower(cfg *config.Config) *follow.Follower {
 	store := copies.Open()
 	return follow.New(follow.Settings{
-		Store: store, Follow: cfg.Codex == copies.Follow, Root: upgrade.Client{Socket: paths.CopiesSocket}, Pool: d.pool,
+		Store: store, Follow: cfg.Codex == copies.Follow, Root: upgrade.Client{Socket: paths.CopiesSocket},
+		Pool:      renewing{d.pool, workers.RenewalsOf(d.pool)},
 		Installed: func() (follow.Installed, error) { return installedCodex(store) },
 		Remotes:   d.remotes.Report,
 		RenewRemote: func(ctx context.Context, name string) (done bool, err error) {
@@ -39,6 +41,12 @@ func (d *Daemon) newFollower(cfg *config.Config) *follow.Follower {
 		Predecessor: func() bool { return d.predecessor.Running() != nil },
 		Logger:      d.logger,
 	})
+}
+
+// renewing is a pool whose workers start again on an order.
+type renewing struct {
+	*workers.Pool
+	workers.Renewals
 }
 
 func installedCodex(store *copies.Store) (i follow.Installed, err error) {

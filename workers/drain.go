@@ -13,13 +13,11 @@ type drains struct {
 // draining reports whether either drain holds now.
 func (s *state) draining() bool {
 	return s.drains.operator || s.drains.stopped != "" && s.drains.stopped == s.unit.InvocationID ||
-		s.renews(s.unit.InvocationID)
+		s.drains.renews(s.unit.InvocationID)
 }
 
 // renews reports whether the invocation is to be replaced by another one.
-func (s *state) renews(invocation string) bool {
-	return s.drains.renewed != "" && s.drains.renewed == invocation
-}
+func (d *drains) renews(invocation string) bool { return d.renewed != "" && d.renewed == invocation }
 
 // DrainWorker forbids new turns on one worker until UndrainWorker. Turns in
 // flight go on. The error wraps ErrUnknown.

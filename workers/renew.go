@@ -7,8 +7,14 @@ import (
 	"codex-proxy/workers/annotations"
 )
 
+// Renewals has workers of a pool start again.
+type Renewals struct{ roster }
+
+// RenewalsOf are those of the pool.
+func RenewalsOf(p *Pool) Renewals { return Renewals{p.roster} }
+
 // DrainForRenewal forbids new turns on one worker during its present run, or allows them again. Turns in flight go on.
-func (r roster) DrainForRenewal(name string, drain bool) error {
+func (r Renewals) DrainForRenewal(name string, drain bool) error {
 	w, err := r.find(name)
 	if err != nil {
 		return err
@@ -23,7 +29,7 @@ func (r roster) DrainForRenewal(name string, drain bool) error {
 
 // Renew ends the present run of a worker that has no turns, in any process: it takes no new ones, its shim ends codex,
 // and systemd starts the unit again. It does not wait for the end. why is for the journal.
-func (r roster) Renew(name, why string) error {
+func (r Renewals) Renew(name, why string) error {
 	w, err := r.find(name)
 	if err != nil {
 		return err
@@ -48,7 +54,7 @@ func (r roster) Renew(name, why string) error {
 }
 
 // Want has a stopped standby worker started, as a request would that waits for it.
-func (r roster) Want(name string) error {
+func (r Renewals) Want(name string) error {
 	w, err := r.find(name)
 	if err == nil {
 		w.Want()

@@ -64,7 +64,7 @@ func (s *state) setUnit(u units.State, now time.Time) {
 	}
 	failures := s.failures
 	s.unitState.setUnit(u)
-	if s.renews(u.InvocationID) && u.Result == "success" { // its end is no failure
+	if s.drains.renews(u.InvocationID) && u.Result == "success" { // its end is no failure
 		s.failures = failures
 	}
 	if !u.Failed() {

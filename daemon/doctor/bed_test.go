@@ -207,8 +207,9 @@ func (b *bed) start() {
 	}
 	b.units = map[string]*units.Description{
 		targetUnit: unit(targetUnit), socketUnit: unit(socketUnit), proxyUnit: unit(proxyUnit),
-		fetchSocket: unit(fetchSocket),
-		defaultUnit: unit(defaultUnit), units.WorkerSocket("default"): unit(units.WorkerSocket("default")),
+		fetchSocket:            unit(fetchSocket),
+		paths.CopiesSocketUnit: unit(paths.CopiesSocketUnit),
+		defaultUnit:            unit(defaultUnit), units.WorkerSocket("default"): unit(units.WorkerSocket("default")),
 	}
 	b.units[targetUnit].FileState = "enabled"
 	b.units[socketUnit].Listen = []string{"127.0.0.1:8787"}

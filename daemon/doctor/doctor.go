@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"codex-proxy/codex/copies"
 	"codex-proxy/daemon/config"
 	"codex-proxy/dependencies/dependenciescheck"
 	"codex-proxy/internal/checkup"
@@ -102,6 +103,9 @@ func (s *service) room() survey.Room {
 		{Name: paths.ServiceUnit, Needed: true, User: paths.User, Watched: true}}
 	if s.config != nil && s.config.Images.Fetch {
 		needed = append(needed, survey.Unit{Name: paths.FetchSocketUnit, Needed: true})
+	}
+	if s.config != nil && s.config.Codex == copies.Follow {
+		needed = append(needed, survey.Unit{Name: paths.CopiesSocketUnit, Needed: true})
 	}
 	if s.config != nil && s.config.Traces.Endpoint != "" {
 		needed = append(needed, survey.Unit{Name: paths.TracesSocketUnit, Needed: true})

@@ -80,6 +80,7 @@ const (
 	FetchSocketUnit  = "codex-proxy-fetch.socket"
 	TracesSocketUnit = "codex-proxy-traces.socket"
 	LoginsSocketUnit = "codex-proxy-logins.socket"
+	CopiesSocketUnit = "codex-copies.socket"
 	TargetUnit       = "codex.target"
 )
 

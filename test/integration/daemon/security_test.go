@@ -30,6 +30,7 @@ func testFilesAreWhose(t *testing.T, suite string) {
 		"/run/codex-proxy/default.sock":   "root:codex-proxy 660\n",
 		"/run/codex-proxy/fetch.socket":   "root:codex-proxy 660\n",
 		"/run/codex-proxy/traces.socket":  "root:codex-proxy 660\n",
+		"/run/codex-proxy/copies.socket":  "root:codex-proxy 660\n",
 		"/run/codex-proxy/control/socket": "codex-proxy:codex-proxy 600\n",
 		"/run/codex-logins/socket":        "root:codex-remote 660\n",
 	} {
