@@ -66,6 +66,7 @@ func TestAnInstallationChangesNothingThatRuns(t *testing.T) {
 		assert.Equal(t, program, bed.Trim(b.MustRun(t, "sh", "-c", "ls "+store+"*/bin/codex")), "there is one copy")
 
 		stream := bed.Hold(b.Bed, "installation")
+		b.MustRun(t, "codex-proxy", "codex", "hold") // or it would be tried
 		b.installBroken()
 		stream.Finish(b.Bed)
 		status, _, answer := b.Chat(false, "[[text after]]")
