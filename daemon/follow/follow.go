@@ -186,7 +186,7 @@ func (f *Follower) back(ctx context.Context, name, reason string) {
 		return
 	}
 	f.metrics.backs.Inc()
-	f.drop()
+	f.change = nil // its worker takes no turns until it changes back
 }
 
 // drop gives up the change of a worker.

@@ -76,12 +76,15 @@ func TestTurnsThatFailLeadBack(t *testing.T) {
 	assert.True(t, b.OnProbation("a"))
 	assert.False(t, b.OnProbation("b"))
 	b.worker("a").Inflight = 1
+	b.change = &change{name: "a", unit: units.Worker("a"), to: next, invocation: "before", ordered: b.now} // just ready again
 	for range 3 {
 		b.Ended("a", "the worker exited")
 	}
 	assert.True(t, b.drained["a"], "at once")
 	assert.False(t, b.drained["b"])
-	b.steps(2)
+	b.steps(1)
+	assert.True(t, b.drained["a"], "until it has changed back")
+	b.steps(1)
 	state, err := b.Store.State()
 	require.NoError(t, err)
 	assert.Equal(t, old, state.InUse)

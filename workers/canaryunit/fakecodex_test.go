@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -25,14 +26,21 @@ import (
 const newer = "0.999.0"
 
 // The tests run this program as a codex that is newer than all others, with the fault that its directory names. Where
-// it has none, it is the real codex, or for turns the fake app-server, which asks the model as codex does.
+// it has none, it is the real codex, or for turns the fake app-server, which asks the model as codex does. In a machine
+// the resources of its package have the name of the fault and the real codex.
 func TestMain(m *testing.M) {
-	if filepath.Base(os.Args[0]) == "codex" {
-		program, _ := os.Readlink("/proc/self/exe")
-		fake(filepath.Base(filepath.Dir(program)), os.Args[1:])
+	if filepath.Base(os.Args[0]) != "codex" {
+		os.Exit(m.Run())
+	}
+	program, _ := os.Readlink("/proc/self/exe")
+	dir := filepath.Dir(program)
+	resources := filepath.Join(filepath.Dir(dir), "codex-resources")
+	fault, err := os.ReadFile(filepath.Join(resources, "fault"))
+	if err != nil {
+		fake(filepath.Base(dir), os.Getenv("CODEX_PROXY_TEST_CODEX"), os.Args[1:])
 		return
 	}
-	os.Exit(m.Run())
+	fake(strings.TrimSpace(string(fault)), filepath.Join(resources, "real/bin/codex"), os.Args[1:])
 }
 
 // fakeCodex is the path of a codex with the fault.
@@ -51,7 +59,7 @@ func fakeCodex(t *testing.T, fault string) string {
 	return program
 }
 
-func fake(fault string, args []string) {
+func fake(fault, codex string, args []string) {
 	switch line := strings.Join(args, " "); {
 	case fault == "exits":
 		fmt.Fprintln(os.Stderr, "fatal: there is no room")
@@ -73,7 +81,6 @@ func fake(fault string, args []string) {
 			os.Exit(1)
 		}
 	default:
-		codex := os.Getenv("CODEX_PROXY_TEST_CODEX")
 		fmt.Fprintln(os.Stderr, syscall.Exec(codex, append([]string{codex}, args...), os.Environ()))
 		os.Exit(1)
 	}
@@ -96,7 +103,12 @@ func serve(fault, socket string) error {
 	if err != nil {
 		return err
 	}
-	s := &appservertest.Server{Models: []appservertest.Model{{ID: "canary"}}, Handler: model{fault}.turn}
+	c, err := readConfig()
+	if err != nil {
+		return err
+	}
+	m := &model{fault: fault, config: c}
+	s := &appservertest.Server{Models: []appservertest.Model{{ID: c.Model}}, Handler: m.turn}
 	switch fault {
 	case "hangs":
 		s.Faults = map[string]appservertest.Fault{"initialize": appservertest.Silent}
@@ -106,13 +118,40 @@ func serve(fault, socket string) error {
 	return s.Serve(context.Background(), l)
 }
 
-// model asks the model of the configuration.
-type model struct{ fault string }
+// config is codex's, as far as the fake reads it.
+type config struct {
+	Model     string
+	Provider  string `toml:"model_provider"`
+	Providers map[string]struct {
+		URL string `toml:"base_url"`
+	} `toml:"model_providers"`
+}
 
-func (m model) turn(ctx context.Context, t *appservertest.Turn) error {
-	output, err := ask(ctx, t.Request)
+func readConfig() (c config, err error) {
+	text, err := os.ReadFile(filepath.Join(os.Getenv("CODEX_HOME"), "config.toml"))
+	if err == nil {
+		err = toml.Unmarshal(text, &c)
+	}
+	return c, err
+}
+
+// model asks the model of the configuration.
+type model struct {
+	fault  string
+	config config
+	turns  atomic.Int64
+}
+
+// goodTurns are those before a codex breaks.
+const goodTurns = 20
+
+func (m *model) turn(ctx context.Context, t *appservertest.Turn) error {
+	if m.turns.Add(1) > goodTurns && m.fault == "breaks" {
+		return &appservertest.Failure{Message: "no such table: threads", Info: "other"}
+	}
+	output, err := m.ask(ctx, t.Request)
 	if m.fault == "asks twice" && err == nil {
-		output, err = ask(ctx, t.Request)
+		output, err = m.ask(ctx, t.Request)
 	}
 	if err != nil {
 		return err
@@ -139,24 +178,13 @@ type outputItem struct {
 	Content               []struct{ Text string }
 }
 
-func ask(ctx context.Context, r appservertest.Request) (output []outputItem, err error) {
-	text, err := os.ReadFile(filepath.Join(os.Getenv("CODEX_HOME"), "config.toml"))
-	if err != nil {
-		return nil, err
-	}
-	var config struct {
-		Providers map[string]struct {
-			URL string `toml:"base_url"`
-		} `toml:"model_providers"`
-	}
-	if err := toml.Unmarshal(text, &config); err != nil {
-		return nil, err
-	}
+func (m *model) ask(ctx context.Context, r appservertest.Request) (output []outputItem, err error) {
 	body, err := json.Marshal(map[string]any{"model": r.Model, "input": r.Items, "tools": r.DynamicTools, "stream": true})
 	if err != nil {
 		return nil, err
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, config.Providers["canary"].URL+"/responses",
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost,
+		m.config.Providers[m.config.Provider].URL+"/responses",
 		bytes.NewReader(body))
 	if err != nil {
 		return nil, err

@@ -1,0 +1,53 @@
+package workers
+
+import (
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"codex-proxy/test/bed"
+)
+
+// installFake installs a fake codex with the fault, for all that is not a turn over the real one.
+func (b *copiesBed) installFake(version, fault string) {
+	b.T.Helper()
+	program := filepath.Join(b.T.TempDir(), "codex")
+	out, err := exec.CommandContext(b.T.Context(), "go", "test", "-c", "-o", program, "../../../workers/canaryunit").CombinedOutput()
+	require.NoError(b.T, err, string(out))
+	require.NoError(b.T, b.CopyIn(program, "/root/fake-codex"))
+	b.install(version, `cp /root/fake-codex $program; mkdir -p `+npm+`/codex-resources/real
+		cp -r `+npm+`.good/bin `+npm+`/codex-resources/real/; echo `+fault+` >`+npm+`/codex-resources/fault`)
+}
+
+// A codex that passes its trial and breaks after 20 turns leads back to the one before: after few failed turns, which
+// run again, so that no client notices.
+func TestACodexThatBreaksLeadsBack(t *testing.T) {
+	bed.EitherSuite(t, func(t *testing.T, suite string) {
+		b := newCopiesBed(t, suite)
+		old := b.running(bed.WorkerUnit)
+		b.installFake("0.171.901", "breaks")
+		b.awaitRunning(bed.WorkerUnit, "0.171.901")
+		b.Until("ready again", bed.Ready)
+		again := 0
+		for range 40 {
+			out := b.Ask(t.Context(), false, "[[text fine]]")
+			require.NoError(t, out.Err)
+			require.Equal(t, 200, out.Status, out.Body)
+			attempts, err := strconv.Atoi(out.Attempts)
+			require.NoError(t, err)
+			again += attempts - 1
+		}
+		t.Logf("%d turns failed", again)
+		assert.Positive(t, again)
+		assert.LessOrEqual(t, again, 5)
+		assert.Equal(t, old, b.running(bed.WorkerUnit))
+		assert.Contains(t, b.MustRun(t, "codex-proxy", "status"), "0.171.901 is installed and held back: 3 of its last 10 turns failed: no such table: threads")
+		b.UntilMetric("codex_copies_backs_total 1")
+		assert.Equal(t, 1, strings.Count(b.UnitJournal("codex-copies.service"), "codex is held back: turns on it fail, and the one before is in use again"))
+	})
+}
