@@ -3,8 +3,6 @@ package daemon
 import (
 	"context"
 	"errors"
-	"fmt"
-	"os"
 	"time"
 
 	"codex-proxy/codex/copies"
@@ -54,12 +52,6 @@ func installedCodex(store *copies.Store) (i follow.Installed, err error) {
 	if err != nil {
 		return i, err
 	}
-	info, err := os.Stat(program)
-	if err != nil {
-		return i, err
-	}
 	known := store.Installed(program)
-	return follow.Installed{
-		File: fmt.Sprint(known.Program, info.Size(), info.ModTime().UnixNano()), Copy: known.Copy, Held: known.Held != nil,
-	}, nil
+	return follow.Installed{File: known.File, Copy: known.Copy, Held: known.Held != nil}, nil
 }

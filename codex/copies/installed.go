@@ -9,6 +9,7 @@ import (
 
 // Installed is what is known of the program that is installed.
 type Installed struct {
+	File    string `json:"-"` // the identity of the program: another installation has another one
 	Program string `json:"program"`
 	Version string `json:"version"`        // "unknown" if no file says so
 	Copy    string `json:"copy,omitempty"` // the name of its copy, which may be gone; empty: it has none yet
@@ -25,9 +26,9 @@ func (s *Store) Installed(program string) Installed {
 	i.Copy = c.Name
 	i.Version = cmp.Or(c.Version, versionOf(context.Background(), filepath.Dir(filepath.Dir(i.Program)), i.Program, nil))
 	state, _ := s.State()
-	file, _ := identity(i.Program)
+	i.File, _ = identity(i.Program)
 	at := slices.IndexFunc(state.Held, func(h Held) bool {
-		return known && h.Copy == c.Name || !known && h.Source == i.Program && h.File == file
+		return known && h.Copy == c.Name || !known && h.Source == i.Program && h.File == i.File
 	})
 	if at >= 0 {
 		i.Held, i.Copy = &state.Held[at], state.Held[at].Copy

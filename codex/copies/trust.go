@@ -8,6 +8,7 @@ import (
 	"os/user"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -99,8 +100,18 @@ func ours(path string, owner int) error {
 	return nil
 }
 
-// identity changes when a file is written or replaced. Only root can set all of it back, by the clock.
-func identity(file string) (string, error) {
+// identity changes when a program, or the file with its version, is written or replaced. Only root can set all of it
+// back, by the clock.
+func identity(program string) (string, error) {
+	about, err := statusOf(filepath.Join(filepath.Dir(filepath.Dir(program)), packageFile))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOTDIR) {
+		return "", err
+	}
+	file, err := statusOf(program)
+	return strings.TrimSpace(file + " " + about), err
+}
+
+func statusOf(file string) (string, error) {
 	var st unix.Stat_t
 	if err := unix.Stat(file, &st); err != nil {
 		return "", err

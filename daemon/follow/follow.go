@@ -17,7 +17,7 @@ import (
 const (
 	// tickEvery is the time between two steps, and lookEvery that between two looks at the installed codex.
 	tickEvery = 500 * time.Millisecond
-	lookEvery = 5 * time.Second
+	lookEvery = 3 * time.Second
 	// endBound is how long a worker may take to end that was told to, and readyBound how long until it is ready again.
 	endBound   = 10 * time.Second
 	readyBound = 40 * time.Second
@@ -72,6 +72,7 @@ type Follower struct {
 	looked  string        // the file of the last look that has succeeded
 	fault   string        // of the last look
 	lookAt  time.Time     // the earliest next look
+	last    string        // the installed file at the last one
 
 	change  *change
 	wanted  time.Time         // when a standby was started to take the turns of the next worker
@@ -126,8 +127,8 @@ func (f *Follower) step(ctx context.Context, now time.Time) {
 	if f.Predecessor() || state.InUse == "" {
 		return
 	}
-	if copy, reason := f.probation.verdict(); copy == state.InUse && copy != "" {
-		f.back(ctx, copy, reason)
+	if bad, reason := f.probation.verdict(); bad == state.InUse && bad != "" {
+		f.back(ctx, bad, reason)
 		return
 	}
 	if f.change != nil {
@@ -147,8 +148,10 @@ func (f *Follower) look(ctx context.Context, now time.Time) {
 	if err != nil {
 		return // doctor and the starts of units say so
 	}
-	f.metrics.held.Store(installed.Held)
-	if installed.Held || installed.Copy != "" && installed.Copy == f.state.InUse {
+	f.held.Store(installed.Held)
+	known := installed.Held || installed.Copy != "" && installed.Copy == f.state.InUse
+	before := f.last
+	if f.last = installed.File; known || before != installed.File { // npm may still be writing its files
 		return
 	}
 	select {
@@ -185,7 +188,7 @@ func (f *Follower) back(ctx context.Context, name, reason string) {
 		f.drain(name, false)
 		return
 	}
-	f.metrics.backs.Inc()
+	f.backs.Inc()
 	f.change = nil // its worker takes no turns until it changes back
 }
 

@@ -18,7 +18,7 @@ func (f *Follower) next(now time.Time) bool {
 		name, other := f.other(w.Unit)
 		_, held := f.state.HeldBack(name)
 		switch {
-		case !other || !w.Ready && !(held && w.Reason == probes.Draining):
+		case !other || !w.Ready && (!held || w.Reason != probes.Draining):
 		case at < 0, held && !bad, held == bad && w.Inflight < workers[at].Inflight:
 			at, bad = i, held
 		}

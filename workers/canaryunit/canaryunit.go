@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"sync"
 
 	"codex-proxy/codex/canary"
 	"codex-proxy/codex/versions"
@@ -37,9 +38,10 @@ func (t *Trial) Run(ctx context.Context) error {
 	}
 	endpoint := &canary.Endpoint{}
 	model := &http.Server{Handler: endpoint, ReadHeaderTimeout: canary.StepLimit}
-	served := make(chan error, 1)
-	go func() { served <- model.Serve(l) }()
-	defer func() { _ = model.Close(); <-served }()
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = model.Serve(l) }) // until it is closed
+	defer serving.Wait()
+	defer func() { _ = model.Close() }()
 	t.url = "http://" + l.Addr().String() + "/v1"
 	if err := canary.Run(ctx,
 		canary.Step{Name: "its settings as a remote", Run: t.asRemote},
