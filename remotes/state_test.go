@@ -2,6 +2,7 @@ package remotes
 
 import (
 	"encoding/json"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -337,4 +338,21 @@ func TestTurnJournalFromTheFuture(t *testing.T) {
 	assert.Equal(t, turnjournal.Record{Since: now, Inputs: []turnjournal.Input{{At: now}, {At: now.Add(-time.Hour)}}}, *r)
 	assert.Empty(t, r.InputsAfter(now), "nothing has come since")
 	assert.Equal(t, []string{"T"}, s.stale(now.Add(settle+1)))
+}
+
+// A remote starts again for another codex if it is connected and no turn runs, attached clients or not.
+func TestRenew(t *testing.T) {
+	restarted := 0
+	m, err := New(Options{State: filepath.Join(t.TempDir(), "keeper"), Restart: func() error { restarted++; return nil }})
+	require.NoError(t, err)
+	require.ErrorIs(t, m.Renew(), ErrBusy, "codex is not connected yet")
+	m.update(func(s *state) {
+		s.link = &codexConn{}
+		s.clients[1] = Client{}
+		s.asked("a", turnjournal.Input{}, time.Now())
+	})
+	require.ErrorIs(t, m.Renew(), ErrBusy, "a turn runs")
+	m.update(func(s *state) { s.drop("a", time.Now()) })
+	require.NoError(t, m.Renew())
+	assert.Equal(t, 1, restarted)
 }

@@ -1,0 +1,68 @@
+package canaryunit
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"codex-proxy/codex/copies"
+)
+
+// taken is the name of the copy of a codex in the store.
+func taken(t *testing.T, store *copies.Store, version string) string {
+	t.Helper()
+	root := t.TempDir()
+	program := filepath.Join(root, "bin/codex")
+	require.NoError(t, os.Chmod(filepath.Dir(root), 0o755)) //nolint:gosec // all users read programs
+	require.NoError(t, os.Mkdir(filepath.Dir(program), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(root, "codex-package.json"), []byte(`{"version":"`+version+`"}`), 0o644)) //nolint:gosec // a package
+	require.NoError(t, os.WriteFile(program, []byte(version), 0o755))                                                       //nolint:gosec // a program
+	c, err := store.Take(t.Context(), program)
+	require.NoError(t, err)
+	return c.Name
+}
+
+// The verdict of the trial, and how the unit has ended, decide about the copy.
+func TestEnd(t *testing.T) {
+	const passed, failed = `{"passed":true}`, `{"passed":false,"reason":"it fails at a plain turn:\n no table"}`
+	for name, tc := range map[string]struct {
+		verdict, result string
+		inUse           bool
+		held            string
+	}{
+		"passed":                       {verdict: passed, result: "success", inUse: true},
+		"failed":                       {verdict: failed, result: "exit-code", held: "it fails at a plain turn: no table"},
+		"stopped by the operator":      {result: "success"},
+		"too slow":                     {result: "timeout", held: "its trial ended without a verdict: timeout"},
+		"killed after its verdict":     {verdict: passed, result: "signal", held: "its trial ended without a verdict: signal"},
+		"a pipe in place of a verdict": {verdict: "pipe", result: "exit-code", held: "its trial ended without a verdict: exit-code"},
+		"no JSON":                      {verdict: "{", result: "exit-code", held: "its trial ended without a verdict: exit-code"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			t.Setenv("RUNTIME_DIRECTORY", dir)
+			t.Setenv("SERVICE_RESULT", tc.result)
+			switch file := filepath.Join(dir, verdictFile); tc.verdict {
+			case "":
+			case "pipe":
+				require.NoError(t, syscall.Mkfifo(file, 0o600))
+			default:
+				require.NoError(t, os.WriteFile(file, []byte(tc.verdict), 0o600))
+			}
+			store := copies.At(filepath.Join(t.TempDir(), "copies"), filepath.Join(t.TempDir(), "runs"))
+			old, next := taken(t, store, "0.171.0"), taken(t, store, "0.172.0")
+			require.NoError(t, store.Use(t.Context(), old))
+			require.NoError(t, End(t.Context(), store, next, io.Discard))
+			state, err := store.State()
+			require.NoError(t, err)
+			assert.Equal(t, tc.inUse, state.InUse == next)
+			held, _ := state.HeldBack(next)
+			assert.Equal(t, tc.held, held.Reason)
+		})
+	}
+}
