@@ -74,7 +74,7 @@ func (b *copiesBed) load(clients int) (stop func() int64) {
 // held back, and no turn runs on it.
 func TestANewCodexIsTriedFirst(t *testing.T) {
 	bed.BothSuites(t, func(t *testing.T, suite string) {
-		b := newCopiesBed(t, suite)
+		b := newCopiesBed(t, suite, bed.RealWorker, "follow")
 		old := b.running(bed.WorkerUnit)
 		stop := b.load(8)
 		stream := bed.Hold(b.Bed, "installation")

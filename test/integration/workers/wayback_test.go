@@ -31,7 +31,7 @@ func (b *copiesBed) installFake(version, fault string) {
 // run again, so that no client notices.
 func TestACodexThatBreaksLeadsBack(t *testing.T) {
 	bed.EitherSuite(t, func(t *testing.T, suite string) {
-		b := newCopiesBed(t, suite)
+		b := newCopiesBed(t, suite, bed.RealWorker, "follow")
 		old := b.running(bed.WorkerUnit)
 		b.installFake("0.171.901", "breaks")
 		b.awaitRunning(bed.WorkerUnit, "0.171.901")
@@ -59,7 +59,7 @@ func TestACodexThatBreaksLeadsBack(t *testing.T) {
 // each is named within 30 s, and no request fails meanwhile.
 func TestBadCodexesGetNoTurn(t *testing.T) {
 	bed.EitherSuite(t, func(t *testing.T, suite string) {
-		b := newCopiesBed(t, suite)
+		b := newCopiesBed(t, suite, bed.RealWorker, "follow")
 		old := b.running(bed.WorkerUnit)
 		stop := b.load(8)
 		for i, tc := range []struct{ fault, reason string }{
