@@ -54,7 +54,11 @@ func (b builder) build(ctx context.Context, t *task) error {
 		return fmt.Errorf("the build of the environment %s was killed or did not start: `journalctl -u %s` has the reason (%w)%s",
 			t.provider, t.unit, errors.Join(started, errNoResult), b.lastOutput(t.key))
 	case built.Failure != nil:
-		return fmt.Errorf("cannot build the environment %s: %s%s", t.provider, built.Failure.Text, b.lastOutput(t.key))
+		without := ""
+		if t.provider == environment.Setup {
+			without = " (--env none leaves the set-up out)"
+		}
+		return fmt.Errorf("cannot build the environment %s: %s%s%s", t.provider, built.Failure.Text, without, b.lastOutput(t.key))
 	}
 	t.built = *built
 	if built.From != "" && t.setUp != nil {

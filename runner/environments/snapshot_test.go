@@ -254,7 +254,7 @@ func TestFailedSetUp(t *testing.T) {
 	_, err := b.Spec(t.Context(), b.session(1000, "r", "a1"))
 	failed, ok := errors.AsType[*BuildError](err)
 	require.True(t, ok)
-	assert.EqualError(t, failed, "cannot build the environment setup: the set-up failed")
+	assert.EqualError(t, failed, "cannot build the environment setup: the set-up failed (--env none leaves the set-up out)")
 	left, err := b.Store.List(t.Context())
 	require.NoError(t, err)
 	assert.Empty(t, left)

@@ -72,7 +72,7 @@ func (f Fetch) Run(ctx context.Context, files Files, dir, credentials string) er
 	}
 	if err == nil {
 		var fits bool
-		fits, err = workspace.HasFile(ctx, filepath.Join(dir, paths.Mirror), result.Commit, setup.Fits)
+		fits, err = workspace.MayHaveFile(ctx, filepath.Join(dir, paths.Mirror), result.Commit, setup.Fits)
 		result.Plain = !fits
 	}
 	if err == nil {

@@ -81,7 +81,7 @@ func TestFetch(t *testing.T) {
 	f := files(t, order)
 	require.NoError(t, Fetch{}.Run(t.Context(), f, dir, ""))
 	fetched := result[Fetched](t, f)
-	assert.Equal(t, &Fetched{Version: Version, ID: "1", Commit: commit, Bytes: fetched.Bytes, Plain: true}, fetched)
+	assert.Equal(t, &Fetched{Version: Version, ID: "1", Commit: commit, Bytes: fetched.Bytes}, fetched)
 	assert.Greater(t, fetched.Bytes, int64(1000))
 	for _, name := range []string{"sub", "deep"} {
 		mirror := filepath.Join(dir, paths.ModuleMirror("file://"+filepath.Dir(repository)+"/"+name))
@@ -94,6 +94,25 @@ func TestFetch(t *testing.T) {
 	require.NoError(t, Fetch{}.Run(t.Context(), f, dir, ""))
 	assert.Equal(t, &Failure{UnknownRef, `the repository has no branch, tag or commit "mian": do you mean main?`},
 		result[Fetched](t, f).Failure)
+}
+
+// A set-up may follow from files of a submodule.
+func TestFetchOfAPlainCommit(t *testing.T) {
+	repository := origin(t)
+	plain := func() bool {
+		f := files(t, Fetch{Version: Version, Ref: "main", URL: "file://" + repository, Time: time.Minute, Bytes: 1 << 30})
+		require.NoError(t, Fetch{}.Run(t.Context(), f, t.TempDir(), ""))
+		require.Nil(t, result[Fetched](t, f).Failure)
+		return result[Fetched](t, f).Plain
+	}
+	assert.False(t, plain(), "it has a submodule")
+	git(t, repository, "rm", "-q", "sub")
+	git(t, repository, "commit", "-q", "-m", "no submodule")
+	assert.True(t, plain())
+	require.NoError(t, os.WriteFile(repository+"/go.mod", nil, 0o600))
+	git(t, repository, "add", "go.mod")
+	git(t, repository, "commit", "-q", "-m", "module")
+	assert.False(t, plain())
 }
 
 func TestFetchOfABundle(t *testing.T) {
@@ -109,16 +128,9 @@ func TestFetchOfABundle(t *testing.T) {
 	fetched := result[Fetched](t, f)
 	tags, err := workspace.LocalTags(t.Context(), workspace.Local{Dir: repository, Commit: commit})
 	require.NoError(t, err)
-	assert.Equal(t, &Fetched{Version: Version, ID: "1", Commit: commit, Tags: tags, Bytes: fetched.Bytes, Plain: true}, fetched)
+	assert.Equal(t, &Fetched{Version: Version, ID: "1", Commit: commit, Tags: tags, Bytes: fetched.Bytes}, fetched)
 	assert.Greater(t, fetched.Bytes, int64(1000))
 	assert.NoFileExists(t, filepath.Join(dir, paths.Bundle))
-
-	require.NoError(t, os.WriteFile(repository+"/go.mod", nil, 0o600))
-	git(t, repository, "add", "go.mod")
-	git(t, repository, "commit", "-q", "-m", "module")
-	f = files(t, Fetch{Version: Version, Ref: "main", URL: "file://" + repository, Time: time.Minute, Bytes: 1 << 30})
-	require.NoError(t, Fetch{}.Run(t.Context(), f, t.TempDir(), ""))
-	assert.False(t, result[Fetched](t, f).Plain)
 
 	// Without a bundle, a local repository is what its mirror has. A damaged mirror is made anew.
 	order := Fetch{Version: Version, Ref: commit, Local: true, URL: "file://" + repository, Time: time.Minute, Bytes: 1 << 30}

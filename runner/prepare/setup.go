@@ -78,7 +78,8 @@ func (u buildUnit) fillPlace(part dir, b setup.Build, user owner) error {
 	return nil
 }
 
-// copyTo copies the files of a snapshot into the place of a build, and notes that they are there.
+// copyTo copies the files of a snapshot into the place of a build, and notes that they are there. The snapshot may be
+// removed meanwhile, as no session has it: then paths.Whole goes first.
 func (d snapshotDir) copyTo(part dir, user owner) error {
 	for _, name := range []string{paths.Checkout, paths.SetUpHome} {
 		c := snapshot.Copy{
@@ -89,16 +90,13 @@ func (d snapshotDir) copyTo(part dir, user owner) error {
 			return err
 		}
 	}
-	for _, name := range []string{paths.Record, paths.Left} { // the last one is the note
-		text, err := os.ReadFile(filepath.Join(string(d), name))
-		if err == nil {
-			err = os.WriteFile(filepath.Join(part.Name(), name), text, 0o600)
-		}
-		if err != nil {
-			return err
-		}
+	if err := copyFile(string(d), part.Name(), paths.Record); err != nil {
+		return err
 	}
-	return nil
+	if _, err := os.Lstat(filepath.Join(string(d), paths.Whole)); err != nil {
+		return err
+	}
+	return copyFile(string(d), part.Name(), paths.Left) // the note
 }
 
 // makePlace makes the entries of a snapshot, for the user that fills them.

@@ -165,6 +165,27 @@ func TestBuildThatBeginsWithASnapshot(t *testing.T) {
 	assert.Empty(t, entries)
 }
 
+// Files of a snapshot that is removed while it is copied are no beginning for a build: paths.Whole is removed first.
+func TestSnapshotThatIsRemovedMeanwhile(t *testing.T) {
+	b := newSetUpBed(t)
+	require.NoError(t, b.Publish(b.instance, systemd("success")))
+	d, top := snapshotDir(b.published()), t.TempDir()
+	place := func(name string) dir {
+		for _, sub := range []string{paths.Checkout, paths.SetUpHome} {
+			require.NoError(t, os.MkdirAll(filepath.Join(top, name, sub), 0o700))
+		}
+		part, err := openDir(filepath.Join(top, name))
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, part.Close()) })
+		return part
+	}
+	require.NoError(t, d.copyTo(place("whole"), builder))
+	assert.FileExists(t, filepath.Join(top, "whole", paths.Left))
+	require.NoError(t, os.Remove(filepath.Join(b.published(), paths.Whole)))
+	require.ErrorIs(t, d.copyTo(place("part"), builder), os.ErrNotExist)
+	assert.NoFileExists(t, filepath.Join(top, "part", paths.Left))
+}
+
 // builder is the user of another build.
 var builder = owner{61240, 61241}
 

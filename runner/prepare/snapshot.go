@@ -94,7 +94,8 @@ func (s sessionFiles) lendSnapshot(
 		return false, fmt.Errorf("the rest of its files is gone: make a new session (%w)", err)
 	}
 	if spec.Workspace != nil {
-		if err := copyRecord(string(from), slot); err != nil {
+		// The checkout of the session knows the files of the snapshot by it.
+		if err := copyFile(string(from), slot, paths.Record); err != nil {
 			return false, err
 		}
 	}
@@ -164,17 +165,17 @@ func copyAll(copies []snapshot.Copy, anew bool) error {
 	return nil
 }
 
-// copyRecord has the checkout of a session know the files of the snapshot.
-func copyRecord(from, slot string) error {
-	record, err := os.Open(filepath.Join(from, paths.Record))
+// copyFile copies a file of a snapshot, of any size: foreign code wrote it.
+func copyFile(from, to, name string) error {
+	file, err := os.Open(filepath.Join(from, name))
 	if err != nil {
 		return err
 	}
-	defer record.Close()
-	to, err := os.OpenFile(filepath.Join(slot, paths.Record), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	defer file.Close()
+	made, err := os.OpenFile(filepath.Join(to, name), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(to, record)
-	return errors.Join(err, to.Close())
+	_, err = io.Copy(made, file)
+	return errors.Join(err, made.Close())
 }

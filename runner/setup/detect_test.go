@@ -36,7 +36,7 @@ func TestDetect(t *testing.T) {
 		{"cmake", []string{"CMakeLists.txt", "configure.ac", "Makefile"}, []string{"CMakeLists.txt", ": nothing is"}},
 		{"packages, built by make", []string{"go.mod", "Makefile"}, []string{"go.mod", "go mod download"}},
 		{"uv", []string{"uv.lock", "pyproject.toml: [project]"}, []string{"uv.lock", "sync --all-extras --all-groups || sync"}},
-		{"poetry", []string{"pyproject.toml: [tool.poetry]\nname = 'a'"}, []string{"pyproject.toml", "poetry install --no-interaction --all-extras"}},
+		{"poetry", []string{"pyproject.toml: [tool.poetry]\nname = 'a'"}, []string{"pyproject.toml", "\nrm -rf .venv\npoetry install --no-interaction --all-extras"}},
 		{"project with extras and groups", []string{"pyproject.toml: [project.optional-dependencies]\ntests = []\ndocs = []\n[dependency-groups]\ndev = []"},
 			[]string{"pyproject.toml", "install --quiet --editable '.[tests]' --group dev"}},
 		{"settings of tools alone", []string{"pyproject.toml: [tool.black]\n", "requirements.txt", "requirements-dev.txt"},

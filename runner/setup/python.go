@@ -34,7 +34,8 @@ sync --all-extras --all-groups || sync`,
 	}, nil
 }
 
-// poetry installs the project into a .venv in its directory.
+// poetry installs the project into a .venv in its directory. It is a new one: poetry leaves the packages there that the
+// lock of an earlier commit had.
 func poetry(dir fs.FS, names map[string]bool) (*Part, error) {
 	if !names["pyproject.toml"] {
 		return nil, nil
@@ -46,6 +47,7 @@ func poetry(dir fs.FS, names map[string]bool) (*Part, error) {
 	return &Part{
 		Manifest: "pyproject.toml",
 		Run: fromPyPI("poetry") + `
+rm -rf .venv
 poetry install --no-interaction --all-extras`,
 		Inputs: []string{"pyproject.toml", "poetry.lock", "poetry.toml"},
 		Path:   []string{".venv/bin", installed}, Needs: []string{"python3"}, Tools: []string{"poetry"},

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"sync"
 	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
@@ -23,14 +24,15 @@ const (
 )
 
 // Files copies each file of the snapshot into Target, as the owner's: by a reference where the file system has them
-// (FICLONE), else byte by byte. Hard links in the snapshot become files of their own.
+// (FICLONE), else byte by byte. The copy takes no more of the disk than the snapshot, which foreign code has made: holes
+// and hard links stay what they are.
 func (c Copy) Files() error { return c.files(runtime.GOMAXPROCS(0)) }
 
 // files has so many workers at most.
 func (c Copy) files(workers int) error {
 	group, ctx := errgroup.WithContext(context.Background())
 	group.SetLimit(workers)
-	all := &copying{owner: c.Owner, workers: group}
+	all := &copying{owner: c.Owner, workers: group, linked: map[uint64]string{}}
 	group.Go(func() error { return all.tree(ctx, c.Snapshot, c.Target, 0) })
 	return group.Wait()
 }
@@ -40,6 +42,9 @@ type copying struct {
 	owner   Owner
 	workers *errgroup.Group
 	whole   atomic.Bool // the file system has no references, so the content is copied
+
+	mu     sync.Mutex
+	linked map[uint64]string // the copies of files with several names, by inode: a snapshot is on one file system
 }
 
 // tree copies the content of a directory, and then the directories in it: each by a worker of its own if one is free.
@@ -135,18 +140,34 @@ func (p pair) file(name string) error {
 		return err
 	}
 	defer func() { _ = unix.Close(from) }()
-	to, err := openat(p.to, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, 0o600)
+	st, err := stat(from)
 	if err != nil {
 		return err
 	}
-	st, err := stat(from)
-	if err == nil {
-		err = p.content(from, to, st.Size)
+	to, err := p.create(name, st)
+	if to < 0 || err != nil {
+		return err
 	}
+	err = p.content(from, to, st)
 	if err == nil {
 		err = p.finish(st, to, int(p.to.Fd()), name)
 	}
 	return errors.Join(err, os.NewSyscallError("close", unix.Close(to)))
+}
+
+// create makes the copy of a file. It returns -1 if that is a further name of one that is there.
+func (p pair) create(name string, st *unix.Stat_t) (int, error) {
+	const flags = unix.O_WRONLY | unix.O_CREAT | unix.O_EXCL
+	if st.Nlink < 2 {
+		return openat(p.to, name, flags, 0o600)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if first, ok := p.linked[st.Ino]; ok {
+		return -1, os.NewSyscallError("link", unix.Linkat(unix.AT_FDCWD, first, int(p.to.Fd()), name, 0))
+	}
+	p.linked[st.Ino] = filepath.Join(p.to.Name(), name)
+	return openat(p.to, name, flags, 0o600)
 }
 
 func openat(dir *os.File, name string, flags int, mode uint32) (int, error) {
@@ -156,8 +177,8 @@ func openat(dir *os.File, name string, flags int, mode uint32) (int, error) {
 	return fd, os.NewSyscallError("open", err)
 }
 
-// content copies the bytes of a file. Nothing changes a snapshot, so it has size bytes.
-func (c *copying) content(from, to int, size int64) error {
+// content copies the bytes of a file. Nothing changes a snapshot, so it has as many as st says.
+func (c *copying) content(from, to int, st *unix.Stat_t) error {
 	if !c.whole.Load() {
 		err := unix.IoctlFileClone(to, from)
 		if err == nil {
@@ -165,40 +186,63 @@ func (c *copying) content(from, to int, size int64) error {
 		}
 		c.whole.Store(errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EXDEV))
 	}
-	for size > 0 {
+	if st.Blocks*512 >= st.Size { // as stat(2) counts blocks: it has no holes
+		return copyBytes(from, to, 0, st.Size)
+	}
+	for at := int64(0); ; {
+		begin, err := unix.Seek(from, at, unix.SEEK_DATA)
+		if errors.Is(err, unix.ENXIO) { // the rest is a hole
+			return os.NewSyscallError("truncate", unix.Ftruncate(to, st.Size))
+		}
+		if err == nil {
+			at, err = unix.Seek(from, begin, unix.SEEK_HOLE)
+		}
+		if err != nil {
+			return os.NewSyscallError("seek", err)
+		}
+		if err := copyBytes(from, to, begin, at); err != nil {
+			return err
+		}
+	}
+}
+
+// copyBytes copies the bytes of a file from begin to end.
+func copyBytes(from, to int, begin, end int64) error {
+	for out := begin; begin < end; {
 		const most = 1 << 30
-		n, err := unix.CopyFileRange(from, nil, to, nil, int(min(size, most)), 0)
+		n, err := unix.CopyFileRange(from, &begin, to, &out, int(min(end-begin, most)), 0)
 		switch {
 		case errors.Is(err, unix.EINTR):
 		case errors.Is(err, unix.EXDEV), errors.Is(err, unix.EINVAL), errors.Is(err, unix.EOPNOTSUPP):
-			return stream(from, to) // copy_file_range(2): between two file systems
+			return stream(from, to, begin, end) // copy_file_range(2): between two file systems
 		case err != nil:
 			return os.NewSyscallError("copy_file_range", err)
 		case n == 0:
 			return io.ErrUnexpectedEOF
-		default:
-			size -= int64(n)
 		}
 	}
 	return nil
 }
 
-// stream copies bytes through this process.
-func stream(from, to int) error {
+// stream copies the bytes of a file from begin to end through this process.
+func stream(from, to int, begin, end int64) error {
 	bytes := make([]byte, 128<<10)
-	for {
-		n, err := ignoringEINTR(func() (int, error) { return unix.Read(from, bytes) })
-		if n == 0 || err != nil {
+	for begin < end {
+		part := bytes[:min(end-begin, int64(len(bytes)))]
+		n, err := ignoringEINTR(func() (int, error) { return unix.Pread(from, part, begin) })
+		if err == nil && n == 0 {
+			err = io.ErrUnexpectedEOF
+		}
+		if err != nil {
 			return os.NewSyscallError("read", err)
 		}
-		for at := 0; at < n; {
-			written, err := ignoringEINTR(func() (int, error) { return unix.Write(to, bytes[at:n]) })
-			if err != nil {
-				return os.NewSyscallError("write", err)
-			}
-			at += written
+		written, err := ignoringEINTR(func() (int, error) { return unix.Pwrite(to, part[:n], begin) })
+		if err != nil {
+			return os.NewSyscallError("write", err)
 		}
+		begin += int64(written)
 	}
+	return nil
 }
 
 func ignoringEINTR(call func() (int, error)) (int, error) {

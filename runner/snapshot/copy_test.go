@@ -3,6 +3,7 @@ package snapshot
 import (
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +15,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"codex-proxy/runner/disk"
 )
 
 // tree makes a copy of directories inside each other, each with so many files of so many bytes.
@@ -70,6 +73,36 @@ func TestWorkers(t *testing.T) {
 	}
 }
 
+// Foreign code makes a snapshot, and root the copy: what takes nothing of the disk there takes nothing here.
+func TestCopyTakesNoMore(t *testing.T) {
+	c := tree(t, 30, 1, 10)
+	const size = 64 << 20
+	file, err := os.Create(c.Snapshot + "/0/sparse")
+	require.NoError(t, err)
+	require.NoError(t, file.Truncate(size))
+	_, err = file.WriteAt([]byte("middle"), size/2)
+	require.NoError(t, err)
+	require.NoError(t, file.Close())
+	require.NoError(t, os.Truncate(c.Snapshot+"/0/0/0/0", size))
+	require.NoError(t, os.WriteFile(c.Snapshot+"/0/1/linked", make([]byte, 1<<20), 0o644))
+	for n := range 30 {
+		require.NoError(t, os.Link(c.Snapshot+"/0/1/linked", fmt.Sprintf("%s/0/%d/%d/again", c.Snapshot, n/10, n)))
+	}
+	taken := func(dir string) int64 { return disk.Taken(t.Context(), []string{dir}, math.MaxInt64) }
+	require.Less(t, taken(c.Snapshot), int64(3<<20))
+	for _, workers := range []int{1, 3} {
+		require.NoError(t, os.RemoveAll(c.Target))
+		require.NoError(t, os.Mkdir(c.Target, 0o700))
+		require.NoError(t, c.files(workers))
+		assert.LessOrEqual(t, taken(c.Target), taken(c.Snapshot))
+		same, err := exec.Command("diff", "-r", c.Snapshot, c.Target).CombinedOutput()
+		require.NoError(t, err, "%s", same)
+		foreign, err := exec.Command("find", c.Target, "!", "-uid", "61234").Output()
+		require.NoError(t, err)
+		assert.Empty(t, string(foreign))
+	}
+}
+
 // One thing that cannot be copied ends the work, with its name.
 func TestNoFile(t *testing.T) {
 	c := tree(t, 30, 3, 10)
@@ -92,7 +125,9 @@ func TestStream(t *testing.T) {
 	to, err := os.Create(filepath.Join(t.TempDir(), "copy"))
 	require.NoError(t, err)
 	defer to.Close()
-	require.NoError(t, stream(int(from.Fd()), int(to.Fd())))
+	info, err := from.Stat()
+	require.NoError(t, err)
+	require.NoError(t, stream(int(from.Fd()), int(to.Fd()), 0, info.Size()))
 	require.NoError(t, exec.Command("cmp", program, to.Name()).Run())
 }
 

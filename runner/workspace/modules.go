@@ -74,10 +74,10 @@ func (g git) entries(ctx context.Context, commit string) (all []entry, err error
 	return all, err
 }
 
-// HasFile reports whether a commit of a mirror has a file with such a name.
-func HasFile(ctx context.Context, mirror, commit string, such func(name string) bool) (bool, error) {
+// MayHaveFile reports whether a commit of a mirror has a file with such a name, or a submodule, which may have one.
+func MayHaveFile(ctx context.Context, mirror, commit string, such func(name string) bool) (bool, error) {
 	entries, err := git{dir: mirror}.entries(ctx, commit)
-	return slices.ContainsFunc(entries, func(e entry) bool { return such(e.path) }), err
+	return slices.ContainsFunc(entries, func(e entry) bool { return e.gitMode == gitlink || such(e.path) }), err
 }
 
 // submodules are the submodules that a workspace gets, with absolute URLs.
