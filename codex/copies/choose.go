@@ -123,7 +123,7 @@ func (c *chooser) put(ctx context.Context, taken Copy) error {
 }
 
 // Assign records for Chosen that the unit runs the copy called name; none if name is empty. If it ran another one
-// before, copies that nothing uses any more go.
+// before, copies that nothing uses any more go, unless s is confined.
 func (s *Store) Assign(ctx context.Context, unit, name string) error {
 	link := filepath.Join(s.Runs, unit)
 	before, _ := os.Readlink(link)
@@ -139,7 +139,7 @@ func (s *Store) Assign(ctx context.Context, unit, name string) error {
 	if err := errors.Join(os.Symlink(target, temp), os.Rename(temp, link)); err != nil {
 		return err
 	}
-	if before == target {
+	if before == target || s.Confined { // which does not see the processes of other users
 		return nil
 	}
 	_, err := s.Prune(ctx)

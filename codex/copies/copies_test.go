@@ -330,6 +330,20 @@ func TestPrune(t *testing.T) {
 	assert.Equal(t, []string{"0.4.0", "0.3.0"}, versions())
 }
 
+// A process that does not see what runs removes nothing: the copies of units with a program of their own are not in use.
+func TestAConfinedProcessRemovesNothing(t *testing.T) {
+	b := newBed(t)
+	own := b.take(b.install("0.1.0", "own"))
+	next := b.take(b.install("0.2.0", "next"))
+	require.NoError(t, b.Use(t.Context(), next.Name))
+	b.Confined = true
+	require.NoError(t, b.Assign(t.Context(), "codex-canary@"+next.Name+".service", next.Name))
+	assert.Contains(t, b.names(), own.Name)
+	b.Confined = false
+	require.NoError(t, b.Assign(t.Context(), "codex-worker@default.service", next.Name))
+	assert.NotContains(t, b.names(), own.Name)
+}
+
 func TestPolicies(t *testing.T) {
 	for _, good := range []string{"follow", "pinned", "0.171.0", "0.172.0-alpha.3"} {
 		p, err := ParsePolicy(good)

@@ -28,7 +28,8 @@ type Store struct {
 	Runs string // has a link to a copy for each unit, until the next boot
 	// Version asks a program that names its version in no file. It runs it, and not as root. nil: the version is unknown.
 	Version func(ctx context.Context, program string) (string, error)
-	// Confined says that all file systems are read-only for this process alone (ProtectSystem=strict, systemd.exec(5)).
+	// Confined says that all file systems are read-only for this process alone (ProtectSystem=strict), and that it does
+	// not see the programs of other users (ProtectProc=invisible, systemd.exec(5)).
 	Confined bool
 
 	owner int // of the copies
