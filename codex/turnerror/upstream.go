@@ -61,6 +61,16 @@ func (e *Error) Upstream() Upstream {
 	return u
 }
 
+// OfEndpoint reports whether a failure of any kind is certainly the endpoint's or the network's, by its text: a phase
+// other than Refused, a status, or a body that is no plain text, as most 400s have. Plain words may be codex's own.
+func (e *Error) OfEndpoint() bool {
+	text := strings.TrimSpace(e.Error())
+	if _, phase := phaseOf(text); phase != Refused || strings.HasPrefix(text, unexpectedStatus) {
+		return true
+	}
+	return text != "" && strings.Contains("{[<", text[:1])
+}
+
 // WithoutWords is codex's text without the endpoint's words, which may quote the request: the phase, the status, the
 // address and the request id. It is empty for a text that consists of the endpoint's words.
 func (e *Error) WithoutWords() string {

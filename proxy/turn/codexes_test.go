@@ -39,6 +39,9 @@ func TestFaultsOfANewCodexRunAgain(t *testing.T) {
 		"codex itself":           {appservertest.Failure{Message: "no such table: threads", Info: "other"}, "", http.StatusOK, 3},
 		"after text":             {appservertest.Failure{Message: "no such table: threads", Info: "other"}, "half", http.StatusBadGateway, 1},
 		"the endpoint's refusal": {appservertest.Failure{Message: "no", Info: appservertest.HTTPInfo("httpConnectionFailed", 403)}, "", http.StatusBadGateway, 0},
+		"a body of a 400":        {appservertest.Failure{Message: `{"error":{"message":"no"}}`, Info: "other"}, "", http.StatusBadRequest, 0},
+		"an older codex's 502":   {appservertest.Failure{Message: "unexpected status 502 Bad Gateway: no", Info: "other"}, "", http.StatusBadGateway, 0},
+		"no connection":          {appservertest.Failure{Message: "Connection failed: no route", Info: "other"}, "", http.StatusBadGateway, 0},
 		"a cut stream":           {appservertest.Failure{Message: "stream disconnected before completion: x", Info: "other"}, "", http.StatusBadGateway, 0},
 	} {
 		t.Run(name, func(t *testing.T) {

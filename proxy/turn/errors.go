@@ -3,7 +3,6 @@ package turn
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"codex-proxy/codex/rpc"
@@ -54,7 +53,7 @@ func codexFault(err error) string {
 	case errors.As(err, &silent):
 		return err.Error()
 	case !errors.As(err, &failed) || failed.Info.HTTPStatus != 0 || failed.Info.Kind != turnerror.KindOther &&
-		failed.Info.Kind != "" || strings.Contains(failed.Error(), "stream disconnected"):
+		failed.Info.Kind != "" || failed.OfEndpoint():
 		return ""
 	}
 	if _, incomplete := failed.Incomplete(); incomplete {
