@@ -9,8 +9,10 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"codex-proxy/codex/copies"
 	"codex-proxy/internal/cli"
@@ -50,7 +52,16 @@ func Main(ctx context.Context, name, version string, stderr io.Writer) error {
 			trial.Before = before.Program
 		}
 	}
-	err = trial.Run(ctx)
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM) // codex gets it, too
+	defer stop()
+	return leave(ctx, dir, trial.Run(ctx))
+}
+
+// leave leaves the verdict by the result of the trial; none if the trial was stopped, of which that is no fault.
+func leave(ctx context.Context, dir string, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
 	v := verdict{Passed: err == nil}
 	if err != nil {
 		v.Reason = strings.ToValidUTF8(err.Error()[:min(len(err.Error()), maxReason)], "")

@@ -1,6 +1,7 @@
 package canaryunit
 
 import (
+	"context"
 	"io"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"codex-proxy/codex/canary"
 	"codex-proxy/codex/copies"
 )
 
@@ -65,4 +67,17 @@ func TestEnd(t *testing.T) {
 			assert.Equal(t, tc.held, held.Reason)
 		})
 	}
+}
+
+// A codex that has ended because the unit is stopped has not failed.
+func TestAStoppedTrialHasNoVerdict(t *testing.T) {
+	dir := t.TempDir()
+	ctx, stop := context.WithCancel(t.Context())
+	failed := &canary.Failure{Step: "a plain turn", Reason: "it has ended with signal terminated"}
+	require.ErrorIs(t, leave(ctx, dir, failed), failed)
+	require.FileExists(t, filepath.Join(dir, verdictFile))
+	require.NoError(t, os.Remove(filepath.Join(dir, verdictFile)))
+	stop()
+	require.NoError(t, leave(ctx, dir, failed))
+	assert.NoFileExists(t, filepath.Join(dir, verdictFile))
 }
