@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 // Start is a start of a unit that runs codex.
@@ -40,6 +41,9 @@ func (s *Store) Choose(ctx context.Context, start Start) (Copy, error) {
 	var missing *MissingError
 	if errors.As(err, &missing) {
 		target = missing.Version
+	}
+	if start.Own && target != "" {
+		return c, errors.Join(err, s.assign(ctx, start.Unit, s.Dir+ownMark+target))
 	}
 	return c, errors.Join(err, s.Assign(ctx, start.Unit, target))
 }
@@ -122,18 +126,30 @@ func (c *chooser) put(ctx context.Context, taken Copy) error {
 	return c.Change(ctx, func(state *State) error { state.use(taken.Name); return nil })
 }
 
+// ownMark stands before the name in the link of a unit with a program of its own.
+const ownMark = "/./"
+
+// Own reports whether the unit has a program of its own, so that no change of the copy in use is about it.
+func (s *Store) Own(unit string) bool {
+	target, _ := os.Readlink(filepath.Join(s.Runs, unit))
+	return strings.HasPrefix(target, s.Dir+ownMark)
+}
+
 // Assign records for Chosen that the unit runs the copy called name; none if name is empty. If it ran another one
 // before, copies that nothing uses any more go, unless s is confined.
 func (s *Store) Assign(ctx context.Context, unit, name string) error {
+	if name != "" {
+		return s.assign(ctx, unit, filepath.Join(s.Dir, name))
+	}
+	if err := os.Remove(filepath.Join(s.Runs, unit)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+func (s *Store) assign(ctx context.Context, unit, target string) error {
 	link := filepath.Join(s.Runs, unit)
 	before, _ := os.Readlink(link)
-	if name == "" {
-		if err := os.Remove(link); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		return nil
-	}
-	target := filepath.Join(s.Dir, name)
 	temp := filepath.Join(s.Runs, newPrefix+unit)
 	_ = os.Remove(temp)
 	if err := errors.Join(os.Symlink(target, temp), os.Rename(temp, link)); err != nil {

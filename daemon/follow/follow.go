@@ -18,6 +18,8 @@ const (
 	// tickEvery is the time between two steps, and lookEvery that between two looks at the installed codex.
 	tickEvery = 500 * time.Millisecond
 	lookEvery = 3 * time.Second
+	// lookLimit bounds the growing time between two looks that fail: each may fill the disk with half a copy.
+	lookLimit = 5 * time.Minute
 	// endBound is how long a worker may take to end that was told to, and readyBound how long until it is ready again.
 	endBound   = 10 * time.Second
 	readyBound = 40 * time.Second
@@ -50,6 +52,7 @@ type Installed struct {
 type Settings struct {
 	Store  *copies.Store
 	Follow bool // the installed codex is to be used
+	Fixed  bool // the settings name the only version, which the next start would take again: there is no way back
 	// Installed looks the installed codex up, without reading it.
 	Installed func() (Installed, error)
 	Root      Root
@@ -68,9 +71,12 @@ type Follower struct {
 	probation *probation
 
 	state   copies.State
-	looking chan struct{} // holds an element while root is asked; its holder has the next two
-	looked  string        // the file of the last look that has succeeded
+	looking chan struct{} // holds an element while root is asked; its holder has the next five
+	asked   string        // the file of the last look, and the copy in use
+	looked  string        // the same of the last one that has succeeded
 	fault   string        // of the last look
+	pause   time.Duration // after it, if it has failed
+	again   time.Time     // the end of the pause
 	lookAt  time.Time     // the earliest next look
 	last    string        // the installed file at the last one
 
@@ -119,7 +125,11 @@ func (f *Follower) step(ctx context.Context, now time.Time) {
 		return
 	}
 	if state.InUse != f.state.InUse || state.Changed != f.state.Changed {
-		f.probation.begin(state)
+		on := state
+		if f.Fixed {
+			on.Before = ""
+		}
+		f.probation.begin(on)
 		f.retryAt = time.Time{}
 	}
 	f.state = state
@@ -151,7 +161,7 @@ func (f *Follower) look(ctx context.Context, now time.Time) {
 	f.held.Store(installed.Held)
 	known := installed.Held || installed.Copy != "" && installed.Copy == f.state.InUse
 	before := f.last
-	if f.last = installed.File; known || before != installed.File { // npm may still be writing its files
+	if f.last = installed.File; known || installed.File == "" || before != installed.File { // npm may still be writing its files
 		return
 	}
 	select {
@@ -159,25 +169,33 @@ func (f *Follower) look(ctx context.Context, now time.Time) {
 	default:
 		return
 	}
+	question := installed.File + " " + f.state.InUse // an operator may have changed that since
 	go func() {
 		defer func() { <-f.looking }()
-		if installed.File != f.looked {
-			f.ask(ctx, installed.File)
+		if f.asked != question {
+			f.asked, f.pause, f.again = question, 0, time.Time{}
+		}
+		if question != f.looked && !now.Before(f.again) {
+			f.ask(ctx, question, now)
 		}
 	}()
 }
 
 // ask asks root to look at the installed codex, and waits for its trial.
-func (f *Follower) ask(ctx context.Context, file string) {
+func (f *Follower) ask(ctx context.Context, question string, now time.Time) {
 	_, err := f.Root.Look(ctx)
 	switch {
 	case ctx.Err() != nil, errors.Is(err, fs.ErrNotExist): // this machine has no unit for it, as in a container
-	case err != nil && err.Error() != f.fault:
+		return
+	case err == nil:
+		f.fault, f.looked = "", question
+		return
+	case err.Error() != f.fault:
 		f.fault = err.Error()
 		f.Logger.Warn("cannot look at the codex that is installed", "error", err)
-	case err == nil:
-		f.fault, f.looked = "", file
 	}
+	f.pause = min(max(2*f.pause, lookEvery), lookLimit) //nolint:mnd // it doubles
+	f.again = now.Add(f.pause)
 }
 
 // back has root go back to the copy before.
@@ -203,5 +221,5 @@ func (f *Follower) drop() {
 // other returns the copy that the present run of a unit has, and whether the unit is to change to the one in use.
 func (f *Follower) other(unit string) (name string, other bool) {
 	name, ok := f.Store.Of(unit)
-	return name, ok && name != f.state.InUse && f.settled[unit] != f.state.InUse
+	return name, ok && name != f.state.InUse && f.settled[unit] != f.state.InUse && !f.Store.Own(unit)
 }

@@ -268,13 +268,74 @@ func TestLook(t *testing.T) {
 	looked(0) // it may still be written
 	looked(1)
 	looked(2)
+	looked(2) // the disk may be full: the next look waits longer
 	b.look = func() (upgrade.Outcome, error) { return upgrade.Outcome{Copy: next, Tried: true}, nil }
 	looked(3)
 	looked(3)
+	b.use(next)
+	require.NoError(t, b.Store.Pin(t.Context(), old))
+	require.NoError(t, b.Store.Follow(t.Context()))
+	b.use(b.name("0.170.0")) // and an operator takes back another one that he had put into use
+	b.installed = Installed{File: "2", Copy: next}
+	looked(4)
 	b.installed = Installed{File: "3", Copy: next, Held: true}
-	looked(3)
+	looked(4)
 	assert.True(t, b.held.Load())
 	require.NoError(t, b.Store.Pin(t.Context(), old))
 	b.installed = Installed{File: "4"}
-	looked(3)
+	looked(4)
+}
+
+// A worker that an operator stops or drains during its change is no fault of the new codex.
+func TestAWorkerThatIsKeptFromTurnsLeadsNotBack(t *testing.T) {
+	for name, keep := range map[string]func(w *probes.Worker){
+		"stopped":    func(w *probes.Worker) { w.ActiveState = "inactive" },
+		"drained":    func(w *probes.Worker) { w.Drained = true },
+		"dependency": func(w *probes.Worker) { w.Unmet = []string{"vllm"} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBed(t, "a", "b")
+			old := b.name("0.171.0")
+			b.use(old)
+			b.runs(old, units.Worker("a"))
+			next := b.name("0.172.0")
+			b.use(next)
+			b.steps(2)
+			b.runs(next, units.Worker("a"))
+			b.worker("a").InvocationID = "another"
+			keep(b.worker("a"))
+			b.now = b.now.Add(readyBound)
+			b.steps(1)
+			state, err := b.Store.State()
+			require.NoError(t, err)
+			assert.Equal(t, next, state.InUse)
+		})
+	}
+}
+
+// A unit with a program of its own does not change, and the one version of the settings has no way back.
+func TestWhatDoesNotChange(t *testing.T) {
+	b := newBed(t, "a", "own")
+	b.Fixed = true
+	b.use(b.name("0.171.0"))
+	next := b.name("0.172.0")
+	b.use(next)
+	b.runs(next, units.Worker("a"))
+	require.NoError(t, os.Symlink(b.Store.Dir+"/./"+next, filepath.Join(b.Store.Runs, units.Worker("own"))))
+	b.use(b.name("0.173.0"))
+	b.settled[units.Worker("a")] = "settled"
+	b.worker("a").Ready = false
+	b.steps(5)
+	assert.Empty(t, b.renewed)
+	assert.False(t, b.OnProbation("a"))
+	state, err := b.Store.State()
+	require.NoError(t, err)
+	b.runs(state.InUse, units.Worker("a"))
+	for range 3 {
+		b.Ended("a", "the worker exited")
+	}
+	b.steps(2)
+	after, err := b.Store.State()
+	require.NoError(t, err)
+	assert.Equal(t, state.InUse, after.InUse)
 }

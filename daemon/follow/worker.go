@@ -86,6 +86,9 @@ func (f *Follower) failed(ctx context.Context, w probes.Worker) {
 	c := f.change
 	f.settle(c.unit)
 	f.drop()
+	if w.Drained || len(w.Unmet) > 0 || w.ActiveState == "inactive" || w.ActiveState == "deactivating" {
+		return // an operator or another service keeps it from turns
+	}
 	if name, ok := f.Store.Of(c.unit); ok && name == c.to && f.state.Before != "" && f.probation.on(c.to, time.Now()) {
 		reason := fmt.Sprintf("worker %s is not ready %s after its change: %s", c.name, readyBound, w.Reason)
 		if w.StatusText != "" {
@@ -98,7 +101,7 @@ func (f *Follower) failed(ctx context.Context, w probes.Worker) {
 // drain forbids or allows new turns on all workers that run the copy.
 func (f *Follower) drain(name string, drain bool) {
 	for _, w := range f.Pool.Snapshot().Workers {
-		if of, ok := f.Store.Of(w.Unit); ok && of == name {
+		if of, ok := f.Store.Of(w.Unit); ok && of == name && !f.Store.Own(w.Unit) { // that does not change back
 			_ = f.Pool.DrainForRenewal(w.Name, drain) // it is a name of the pool
 		}
 	}
