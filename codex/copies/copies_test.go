@@ -252,6 +252,7 @@ func TestChooseGoesByTheOperator(t *testing.T) {
 	assert.Equal(t, "0.171.0", b.chosen(Start{Program: program, Policy: "0.171.0"}))
 	assert.Equal(t, "0.172.0", b.chosen(Start{Program: program, Policy: "0.172.0"}))
 	require.NoError(t, b.Pin(t.Context(), old.Name))
+	require.ErrorContains(t, b.Use(t.Context(), "0.172.0-3fc4ccfe7458"), "stays in use by order of an operator", "a trial ends meanwhile")
 	assert.Equal(t, "0.171.0", b.chosen(Start{Program: program, Policy: Follow, AtOnce: true}))
 	require.NoError(t, b.Follow(t.Context()))
 	assert.Equal(t, "0.172.0", b.chosen(Start{Program: program, Policy: Follow, AtOnce: true}))

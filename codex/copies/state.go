@@ -93,12 +93,18 @@ func (s *Store) Change(ctx context.Context, change func(*State) error) error {
 	return nil
 }
 
-// Use puts a whole copy into use. It is not held any more.
+// Use puts a whole copy into use, unless Pin keeps another one there. It is not held any more.
 func (s *Store) Use(ctx context.Context, name string) error {
 	if _, err := s.Get(name); err != nil {
 		return err
 	}
-	return s.Change(ctx, func(state *State) error { state.use(name); return nil })
+	return s.Change(ctx, func(state *State) error {
+		if state.Pinned != "" && state.Pinned != name {
+			return fmt.Errorf("%s stays in use by order of an operator, until `codex-proxy codex follow`", state.Pinned)
+		}
+		state.use(name)
+		return nil
+	})
 }
 
 // Pin keeps a copy in use until Follow, whatever else is installed.

@@ -74,9 +74,20 @@ func (o *Orders) Try(ctx context.Context, version string) error {
 	if err != nil {
 		return err
 	}
-	failed := o.Start(ctx, "codex-canary@"+c.Name+".service")
 	state, err := o.Store.State()
+	if err == nil && state.Pinned != "" && state.Pinned != c.Name {
+		err = fmt.Errorf("%s stays in use by order of an operator: codex-proxy codex follow, and then try", state.Pinned)
+	}
+	unit := "codex-canary@" + c.Name + ".service"
+	if err == nil {
+		err = o.Store.Assign(ctx, unit, c.Name) // or a start of a worker would remove it as unused
+	}
 	if err != nil {
+		return err
+	}
+	failed := o.Start(ctx, unit)
+	_ = o.Store.Assign(ctx, unit, "")
+	if state, err = o.Store.State(); err != nil {
 		return err
 	}
 	switch held, ok := state.HeldBack(c.Name); {

@@ -160,3 +160,21 @@ func TestTry(t *testing.T) {
 	b.AtOnce = true
 	assert.ErrorContains(t, b.Try(t.Context(), "0.174.0"), "this installation has no codex-canary@.service")
 }
+
+// A trial against the order of an operator would say that a codex is in use which no start takes. The copy stays while
+// it is tried.
+func TestTryWithAnOrder(t *testing.T) {
+	b := newBed(t)
+	b.Start = func(_ context.Context, unit string) error {
+		require.NoError(t, b.Store.Assign(t.Context(), "codex-worker@other.service", b.old.Name)) // which removes what is unused
+		c, ok := b.Store.Find("0.172.0")
+		require.True(t, ok)
+		assert.Equal(t, "codex-canary@"+c.Name+".service", unit)
+		return b.Store.Use(t.Context(), c.Name)
+	}
+	require.NoError(t, b.Hold(t.Context()))
+	require.ErrorContains(t, b.Try(t.Context(), "0.172.0"), "stays in use by order of an operator")
+	require.NoError(t, b.Follow(t.Context()))
+	require.NoError(t, b.Try(t.Context(), "0.172.0"))
+	assert.Equal(t, "0.172.0", b.inUse())
+}
