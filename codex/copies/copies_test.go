@@ -176,9 +176,12 @@ func TestOnlyRootsProgramsAreCopied(t *testing.T) {
 	for what, open := range map[string]func(b *bed, program string) error{
 		"belongs to the user":      func(_ *bed, program string) error { return os.Chown(program, 65534, 0) },
 		"belongs to the user 4711": func(b *bed, _ string) error { return os.Chown(b.opt, 4711, 0) },
-		"all users may write to":   func(b *bed, _ string) error { return os.Chmod(b.opt, 0o777) },            //nolint:gosec // the fault
-		"the group":                func(_ *bed, program string) error { return os.Chown(program, 0, 65534) }, // and g+w
-		"only some users may use":  func(b *bed, _ string) error { return os.Chmod(b.opt, 0o750) },            //nolint:gosec // the fault
+		"all users may write to":   func(b *bed, _ string) error { return os.Chmod(b.opt, 0o777) }, //nolint:gosec // the fault
+		"belongs to the user 4712": func(b *bed, _ string) error {
+			return os.Chown(filepath.Join(b.opt, "codex-resources"), 4712, 0)
+		},
+		"the group":               func(_ *bed, program string) error { return os.Chown(program, 0, 65534) }, // and g+w
+		"only some users may use": func(b *bed, _ string) error { return os.Chmod(b.opt, 0o750) },            //nolint:gosec // the fault
 	} {
 		t.Run(what, func(t *testing.T) {
 			b := newBed(t)

@@ -34,17 +34,10 @@ func trusted(program string, owner int) error {
 		if err != nil {
 			return err
 		}
-		stat, ok := info.Sys().(*syscall.Stat_t)
+		err = rootsAlone(at, info, owner)
 		switch {
-		case !ok:
-			return errors.New("the file system has no owners")
-		case stat.Uid != 0 && int(stat.Uid) != owner:
-			return inPlace("%s belongs to the user %s, and not to root: install codex as root "+
-				"(`npm install -g @openai/codex`), or chown it", at, userName(stat.Uid))
-		case info.Mode()&0o002 != 0 && info.Mode()&fs.ModeSticky == 0:
-			return inPlace("all users may write to %s: chmod o-w it", at)
-		case info.Mode()&0o020 != 0 && !trustedGroup(stat.Gid) && owner == 0:
-			return inPlace("the group %s may write to %s: chmod g-w it", groupName(stat.Gid), at)
+		case err != nil:
+			return err
 		case info.Mode()&0o001 == 0, at == program && info.Mode()&0o004 == 0:
 			return inPlace("only some users may use %s: chmod o+rx it", at)
 		}
@@ -52,6 +45,23 @@ func trusted(program string, owner int) error {
 			return nil
 		}
 	}
+}
+
+// rootsAlone is the reason against a copy of a file or directory: another user than root could change it.
+func rootsAlone(at string, info fs.FileInfo, owner int) error {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	switch {
+	case !ok:
+		return errors.New("the file system has no owners")
+	case stat.Uid != 0 && int(stat.Uid) != owner:
+		return inPlace("%s belongs to the user %s, and not to root: install codex as root "+
+			"(`npm install -g @openai/codex`), or chown it", at, userName(stat.Uid))
+	case info.Mode()&0o002 != 0 && info.Mode()&fs.ModeSticky == 0:
+		return inPlace("all users may write to %s: chmod o-w it", at)
+	case info.Mode()&0o020 != 0 && !trustedGroup(stat.Gid) && owner == 0:
+		return inPlace("the group %s may write to %s: chmod g-w it", groupName(stat.Gid), at)
+	}
+	return nil
 }
 
 // trustedGroup reports whether the members of a group may write to directories of programs anyway: that of root, and
