@@ -93,6 +93,7 @@ type change struct {
 	to         string    // the copy
 	invocation string    // of the run that ends
 	ordered    time.Time // to end; zero: it has turns
+	tried      time.Time // the first order that it did not take
 }
 
 // New returns a follower that has seen nothing.

@@ -32,7 +32,8 @@ type bed struct {
 	installed Installed
 	looks     int
 	look      func() (upgrade.Outcome, error)
-	busy      bool // remotes
+	busy      bool   // remotes
+	deaf      string // a worker whose shim does not read
 }
 
 func newBed(t *testing.T, names ...string) *bed {
@@ -81,6 +82,9 @@ func (b *bed) DrainForRenewal(name string, drain bool) error {
 func (b *bed) Renew(name, _ string) error {
 	w := b.worker(name)
 	require.Zero(b.t, w.Inflight, "a worker with turns is not ended")
+	if name == b.deaf {
+		return errors.New("no shim that reads")
+	}
 	b.renewed = append(b.renewed, name)
 	w.Ready, w.Reason, w.ActiveState = false, probes.BackingOff, "activating"
 	return nil
@@ -338,4 +342,20 @@ func TestWhatDoesNotChange(t *testing.T) {
 	after, err := b.Store.State()
 	require.NoError(t, err)
 	assert.Equal(t, state.InUse, after.InUse)
+}
+
+// A worker that takes no order goes on as it is, and the others change.
+func TestADeafWorkerHoldsUpNothing(t *testing.T) {
+	b := newBed(t, "a", "b")
+	old := b.name("0.171.0")
+	b.use(old)
+	b.runs(old, units.Worker("a"), units.Worker("b"))
+	b.deaf = "a"
+	b.use(b.name("0.172.0"))
+	b.steps(3)
+	assert.Empty(t, b.renewed)
+	b.now = b.now.Add(endBound)
+	b.steps(2)
+	assert.False(t, b.drained["a"])
+	assert.Equal(t, []string{"b"}, b.renewed)
 }

@@ -65,18 +65,27 @@ func (f *Follower) proceed(ctx context.Context, now time.Time) {
 	case c.ordered.IsZero() && w.Inflight == 0:
 		if err := f.Pool.Renew(c.name, "codex "+c.to+" is in use"); err == nil {
 			c.ordered = now
+		} else if c.tried.IsZero() {
+			c.tried = now
+		} else if now.Sub(c.tried) > endBound { // its shim does not read: the others change nevertheless
+			f.giveUp()
 		}
 	case c.ordered.IsZero():
 	case !running && w.Ready:
 		f.settle(c.unit)
 		f.change = nil
 	case running && now.Sub(c.ordered) > endBound && w.ActiveState == "active": // an older shim ends none
-		f.Logger.Warn("worker does not change to the codex that is in use", "worker", c.name, "copy", c.to)
-		f.settle(c.unit)
-		f.drop()
+		f.giveUp()
 	case now.Sub(c.ordered) > readyBound:
 		f.failed(ctx, w)
 	}
+}
+
+// giveUp leaves the worker on its copy until it ends by itself.
+func (f *Follower) giveUp() {
+	f.Logger.Warn("worker does not change to the codex that is in use", "worker", f.change.name, "copy", f.change.to)
+	f.settle(f.change.unit)
+	f.drop()
 }
 
 func (f *Follower) settle(unit string) { f.settled[unit] = f.state.InUse }
