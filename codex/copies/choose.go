@@ -43,7 +43,7 @@ func (s *Store) Choose(ctx context.Context, start Start) (Copy, error) {
 		target = missing.Version
 	}
 	if start.Own && target != "" {
-		return c, errors.Join(err, s.assign(ctx, start.Unit, s.Dir+ownMark+target))
+		return c, errors.Join(err, relink(ctx, s, start.Unit, s.Dir+ownMark+target))
 	}
 	return c, errors.Join(err, s.Assign(ctx, start.Unit, target))
 }
@@ -130,7 +130,7 @@ func (c *chooser) put(ctx context.Context, taken Copy) error {
 const ownMark = "/./"
 
 // Own reports whether the unit has a program of its own, so that no change of the copy in use is about it.
-func (s *Store) Own(unit string) bool {
+func Own(s *Store, unit string) bool {
 	target, _ := os.Readlink(filepath.Join(s.Runs, unit))
 	return strings.HasPrefix(target, s.Dir+ownMark)
 }
@@ -139,7 +139,7 @@ func (s *Store) Own(unit string) bool {
 // before, copies that nothing uses any more go, unless s is confined.
 func (s *Store) Assign(ctx context.Context, unit, name string) error {
 	if name != "" {
-		return s.assign(ctx, unit, filepath.Join(s.Dir, name))
+		return relink(ctx, s, unit, filepath.Join(s.Dir, name))
 	}
 	if err := os.Remove(filepath.Join(s.Runs, unit)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -147,7 +147,7 @@ func (s *Store) Assign(ctx context.Context, unit, name string) error {
 	return nil
 }
 
-func (s *Store) assign(ctx context.Context, unit, target string) error {
+func relink(ctx context.Context, s *Store, unit, target string) error {
 	link := filepath.Join(s.Runs, unit)
 	before, _ := os.Readlink(link)
 	temp := filepath.Join(s.Runs, newPrefix+unit)

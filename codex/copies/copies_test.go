@@ -270,12 +270,12 @@ func TestChooseOfAProgramOfItsOwn(t *testing.T) {
 	b := newBed(t)
 	program := b.install("0.160.0", "own")
 	assert.Equal(t, "0.160.0", b.chosen(Start{Program: program, Own: true, Policy: "0.171.0"}))
-	assert.True(t, b.Own("codex-worker@default.service"))
+	assert.True(t, Own(b.Store, "codex-worker@default.service"))
 	state, err := b.State()
 	require.NoError(t, err)
 	assert.Empty(t, state.InUse)
 	assert.Equal(t, "0.160.0", b.chosen(Start{Program: program, Policy: Follow}))
-	assert.False(t, b.Own("codex-worker@default.service"))
+	assert.False(t, Own(b.Store, "codex-worker@default.service"))
 }
 
 func TestAHeldCodexIsUsedIfNothingElseIsLeft(t *testing.T) {

@@ -90,7 +90,7 @@ func (s *Store) take(ctx context.Context, program string) (Copy, error) {
 		return Copy{}, err
 	}
 	defer os.RemoveAll(dir)
-	if err := s.copyCodex(ctx, program, dir); err != nil {
+	if err := copyCodex(ctx, s.owner, program, dir); err != nil {
 		return Copy{}, err
 	}
 	copied := filepath.Join(dir, "bin/codex")
@@ -147,7 +147,7 @@ func versionOf(ctx context.Context, dir, program string, ask func(context.Contex
 
 // copyCodex copies the program to bin/codex in dir, and with it the resources of a package of npm: what begins with
 // "codex" beside it and above. The package may lie in a directory with other programs.
-func (s *Store) copyCodex(ctx context.Context, program, dir string) error {
+func copyCodex(ctx context.Context, owner int, program, dir string) error {
 	bin := filepath.Join(dir, "bin")
 	if err := errors.Join(os.Mkdir(bin, 0o755), os.Chmod(bin, 0o755)); err != nil { //nolint:gosec // all users read it
 		return err
@@ -155,12 +155,12 @@ func (s *Store) copyCodex(ctx context.Context, program, dir string) error {
 	above := filepath.Dir(filepath.Dir(program))
 	_, err := os.Stat(filepath.Join(above, packageFile))
 	if err != nil || filepath.Base(program) != "codex" || filepath.Base(filepath.Dir(program)) != "bin" {
-		return errors.Join(s.copyTree(ctx, program, filepath.Join(bin, "codex")), syncDir(bin))
+		return errors.Join(copyTree(ctx, owner, program, filepath.Join(bin, "codex")), syncDir(bin))
 	}
 	for _, pattern := range []string{"codex*", "bin/codex*"} {
 		parts, err := filepath.Glob(filepath.Join(above, pattern))
 		for _, part := range parts {
-			err = errors.Join(err, s.copyTree(ctx, part, filepath.Join(dir, strings.TrimPrefix(part, above))))
+			err = errors.Join(err, copyTree(ctx, owner, part, filepath.Join(dir, strings.TrimPrefix(part, above))))
 		}
 		if err != nil {
 			return err
@@ -171,7 +171,7 @@ func (s *Store) copyCodex(ctx context.Context, program, dir string) error {
 
 // copyTree copies a file, or a directory with all that is in it. What only some users may read stays so. Another user's
 // file beside the program would become one of root, and he could replace it by a link just before root reads it.
-func (s *Store) copyTree(ctx context.Context, from, to string) error {
+func copyTree(ctx context.Context, owner int, from, to string) error {
 	return filepath.WalkDir(from, func(path string, entry fs.DirEntry, err error) error {
 		if err = errors.Join(err, context.Cause(ctx)); err != nil {
 			return err
@@ -181,7 +181,7 @@ func (s *Store) copyTree(ctx context.Context, from, to string) error {
 			return err
 		}
 		if info.Mode()&fs.ModeSymlink == 0 { // its mode says nothing
-			if err := rootsAlone(path, info, s.owner); err != nil {
+			if err := rootsAlone(path, info, owner); err != nil {
 				return err
 			}
 		}

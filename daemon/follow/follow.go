@@ -222,5 +222,5 @@ func (f *Follower) drop() {
 // other returns the copy that the present run of a unit has, and whether the unit is to change to the one in use.
 func (f *Follower) other(unit string) (name string, other bool) {
 	name, ok := f.Store.Of(unit)
-	return name, ok && name != f.state.InUse && f.settled[unit] != f.state.InUse && !f.Store.Own(unit)
+	return name, ok && name != f.state.InUse && f.settled[unit] != f.state.InUse && !copies.Own(f.Store, unit)
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"codex-proxy/codex/copies"
 	"codex-proxy/probes"
 	"codex-proxy/units"
 )
@@ -110,7 +111,7 @@ func (f *Follower) failed(ctx context.Context, w probes.Worker) {
 // drain forbids or allows new turns on all workers that run the copy.
 func (f *Follower) drain(name string, drain bool) {
 	for _, w := range f.Pool.Snapshot().Workers {
-		if of, ok := f.Store.Of(w.Unit); ok && of == name && !f.Store.Own(w.Unit) { // that does not change back
+		if of, ok := f.Store.Of(w.Unit); ok && of == name && !copies.Own(f.Store, w.Unit) { // that does not change back
 			_ = f.Pool.DrainForRenewal(w.Name, drain) // it is a name of the pool
 		}
 	}
