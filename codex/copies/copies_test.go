@@ -238,7 +238,7 @@ func TestChooseFollows(t *testing.T) {
 	assert.Equal(t, "0.172.0-3fc4ccfe7458", state.InUse)
 	assert.Equal(t, "0.171.0-7692c3ad3540", state.Before)
 
-	require.NoError(t, b.Hold(t.Context(), state.InUse, "it answers no tool call"))
+	require.NoError(t, b.Hold(t.Context(), state.InUse, "it answers \x1b\u009bno tool call"))
 	assert.Equal(t, "0.171.0", b.chosen(Start{Program: program, Policy: Follow, AtOnce: true}), "the way back")
 	held, _ := b.State()
 	assert.Equal(t, "it answers no tool call", held.Held[0].Reason)

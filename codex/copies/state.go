@@ -9,7 +9,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
+	"unicode"
 )
 
 // StateFile is the name of the file with the state, in the directory of the store.
@@ -120,11 +122,18 @@ func (s *Store) Follow(ctx context.Context) error {
 	return s.Change(ctx, func(state *State) error { state.Pinned = ""; return nil })
 }
 
-// Hold holds a copy back. If it is in use, the one before comes back, if that is whole.
+// Hold holds a copy back. If it is in use, the one before comes back, if that is whole. Terminals show the reason, which
+// may have words of codex.
 func (s *Store) Hold(ctx context.Context, name, reason string) error {
 	if !ValidName(name) {
 		return fmt.Errorf("%q is not the name of a copy of codex: want VERSION-HASH", name)
 	}
+	reason = strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return -1
+		}
+		return r
+	}, reason)
 	return s.Change(ctx, func(state *State) error {
 		if state.InUse == name {
 			if _, err := s.Get(state.Before); err != nil {
