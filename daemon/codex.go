@@ -22,7 +22,8 @@ const renewBound = 2 * time.Second
 func (d *Daemon) newFollower(cfg *config.Config) *follow.Follower {
 	store := copies.Open()
 	return follow.New(follow.Settings{
-		Store: store, Follow: cfg.Codex == copies.Follow, Fixed: cfg.Codex.Version() != "", Root: upgrade.Client{Socket: paths.CopiesSocket},
+		Store: store, Follow: cfg.Codex == copies.Follow, Fixed: cfg.Codex.Version() != "",
+		Root:      upgrade.Client{Socket: paths.CopiesSocket},
 		Pool:      renewing{d.pool, workers.RenewalsOf(d.pool)},
 		Installed: func() (follow.Installed, error) { return installedCodex(store) },
 		Remotes:   d.remotes.Report,

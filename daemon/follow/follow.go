@@ -162,7 +162,8 @@ func (f *Follower) look(ctx context.Context, now time.Time) {
 	f.held.Store(installed.Held)
 	known := installed.Held || installed.Copy != "" && installed.Copy == f.state.InUse
 	before := f.last
-	if f.last = installed.File; known || installed.File == "" || before != installed.File { // npm may still be writing its files
+	f.last = installed.File
+	if known || installed.File == "" || before != installed.File { // npm may still be writing its files
 		return
 	}
 	select {
