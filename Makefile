@@ -191,12 +191,12 @@ shell: ## look into a machine: a shell in a booted Debian with both packages and
 test: ## run every check: unit tests, the real thing in booted machines, and lint
 	@$(MAKE) --no-print-directory needs NEEDS="$(TEST_NEEDS)"
 	@$(MAKE) --no-print-directory $(DEBS) $(RPMS) $(RELEASED)/made $(NPM_CODEX)/codex $(OLDEST_CODEX)/codex $(BETWEEN_CODEX)/made $(CLIENTS)/node $(PYTHON_CLIENTS)/made $(TEMPORAL)/temporal $(UV)/uv $(MICROMAMBA)/micromamba $(PROJECT_TOOLS)/made $(TOOLS)/gotestsum $(TOOLS)/golangci-lint
-	@# What measures runs beside nothing but lint and the compiler, which take no processor from it. The other booted
-	@# machines mostly wait, so the unit tests run beside them, and yield to them, too.
+	@# What measures runs beside nothing but the compiler, which takes no processor from it. The other booted machines
+	@# mostly wait, so lint and the unit tests run beside them, and yield to them.
 	@mkdir -p build
-	@chrt --idle 0 $(MAKE) --no-print-directory lint >build/lint.log 2>&1 & lint=$$!; \
-	chrt --idle 0 go list -test -export $(RACE) $(UNIT) >/dev/null 2>&1 & compiled=$$!; \
+	@chrt --idle 0 go list -test -export $(RACE) $(UNIT) >/dev/null 2>&1 & compiled=$$!; \
 	status=0; $(call INTEGRATION,alone) -p 1 $$(test/integration/packages.sh "$(ALONE)") -run "$(ALONE)" || status=$$?; \
+	nice $(MAKE) --no-print-directory lint >build/lint.log 2>&1 & lint=$$!; \
 	wait $$compiled || :; \
 	{ races=0; nice $(TOOLS)/gotestsum --format pkgname-and-test-fails -- $(GO_TEST) $(RACE) -timeout 30m $(UNIT) || races=$$?; \
 	nice $(TOOLS)/gotestsum --format pkgname-and-test-fails -- $(GO_TEST) -timeout 30m $(READERS) && exit $$races; } >build/unit.log 2>&1 & unit=$$!; \
