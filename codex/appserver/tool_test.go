@@ -137,6 +137,11 @@ func testCutOffAfterACall(t *testing.T, l *live) {
 		"incomplete": func(s *stream) { s.incomplete("content_filter") },
 		"silent":     func(s *stream) { <-s.request.Context().Done() },
 	} {
+		// To an older one the silence after the call is the end. If its turn ends by itself at that moment, it never
+		// answers the interrupt.
+		if l.minor < versions.MarksResponses && name != "silent" {
+			continue
+		}
 		t.Run(name, func(t *testing.T) {
 			u := l.plays(func(s *stream) {
 				s.created()
@@ -147,7 +152,7 @@ func testCutOffAfterACall(t *testing.T, l *live) {
 			r := liveHello()
 			r.Tools = []appserver.Tool{weather}
 			o := drain(t, start(t, c, r))
-			if l.minor >= versions.MarksResponses { // to an older one the silence after the call is the end
+			if l.minor >= versions.MarksResponses {
 				assert.Equal(t, appserver.TurnFailed, o.end.Status)
 			}
 			assert.Len(t, calls(o), 1)

@@ -15,7 +15,8 @@ import (
 )
 
 const (
-	// tickEvery is the time between two steps, and lookEvery that between two looks at the installed codex.
+	// tickEvery is the time between two steps while something changes, and lookEvery that between two looks at the
+	// installed codex, and between two steps in which there is nothing else to do.
 	tickEvery = 500 * time.Millisecond
 	lookEvery = 3 * time.Second
 	// lookLimit bounds the growing time between two looks that fail: each may fill the disk with half a copy.
@@ -105,13 +106,17 @@ func New(s Settings) *Follower {
 
 // Run makes the changes until ctx ends.
 func (f *Follower) Run(ctx context.Context) error {
-	tick := time.NewTicker(tickEvery)
-	defer tick.Stop()
+	next := time.NewTimer(0)
+	defer next.Stop()
 	defer func() { f.looking <- struct{}{} }() // the look in flight has ended, because of ctx
 	for {
-		f.step(ctx, time.Now())
+		wait := lookEvery
+		if f.step(ctx, time.Now()) {
+			wait = tickEvery
+		}
+		next.Reset(wait)
 		select {
-		case <-tick.C:
+		case <-next.C:
 		case <-f.probation.wake:
 		case <-ctx.Done():
 			return nil
@@ -119,11 +124,11 @@ func (f *Follower) Run(ctx context.Context) error {
 	}
 }
 
-// step does the work that is due.
-func (f *Follower) step(ctx context.Context, now time.Time) {
+// step does the work that is due, and reports whether more will be soon.
+func (f *Follower) step(ctx context.Context, now time.Time) (soon bool) {
 	state, err := f.Store.State()
 	if err != nil { // it is just being written, or damaged: the starts of units say so
-		return
+		return false
 	}
 	if state.InUse != f.state.InUse || state.Changed != f.state.Changed {
 		on := state
@@ -136,17 +141,20 @@ func (f *Follower) step(ctx context.Context, now time.Time) {
 	f.state = state
 	f.look(ctx, now)
 	if f.Predecessor() || state.InUse == "" {
-		return
+		return false
 	}
 	if bad, reason := f.probation.verdict(); bad == state.InUse && bad != "" {
 		f.back(ctx, bad, reason)
-		return
+		return true
 	}
-	if f.change != nil {
+	switch {
+	case f.change != nil:
 		f.proceed(ctx, now)
-	} else if !f.next(now) {
+	case !f.next(now):
 		f.nextRemote(ctx, now)
+		return false
 	}
+	return true
 }
 
 // look asks root to look at the installed codex if that is another one. It does not wait.

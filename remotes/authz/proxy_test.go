@@ -362,21 +362,22 @@ func TestGateBars(t *testing.T) {
 }
 
 func TestGateServesTheManager(t *testing.T) {
-	p := &Proxy{Manager: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	manager := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		b, _ := io.ReadAll(r.Body)
 		w.WriteHeader(http.StatusAccepted)
 		fmt.Fprintf(w, "%s %s %s", r.Method, r.URL.Path, b)
-	})}
-	owner, viewer := open(t, p, "/nonexistent/codex.sock")
-	p.Renew = "/keeper/renew"
-	for _, c := range []struct{ socket, method, path, network, want string }{
-		{owner, "GET", "status", "", "GET /keeper/status hi"}, {owner, "POST", "status", "", "POST /keeper/status hi"},
-		{viewer, "GET", "status", "", "GET /keeper/status hi"}, {viewer, "POST", "status", "", "this socket only reads\n"},
-		{viewer, "POST", "renew", "", "this socket only reads\n"}, // of viewers
-		{viewer, "POST", "renew", viewer, "POST /keeper/renew hi"},
-		{viewer, "POST", "status", viewer, "this socket only reads\n"},
+	})
+	const target = "/nonexistent/codex.sock"
+	owner, viewer := open(t, &Proxy{Manager: manager, Renew: "/keeper/renew"}, target)
+	network := filepath.Join(t.TempDir(), "build.network.sock")
+	listen(t, &Proxy{Manager: manager, Renew: "/keeper/renew", Viewers: network, Network: network}, target, network)
+	for _, c := range []struct{ socket, method, path, want string }{
+		{owner, "GET", "status", "GET /keeper/status hi"}, {owner, "POST", "status", "POST /keeper/status hi"},
+		{viewer, "GET", "status", "GET /keeper/status hi"}, {viewer, "POST", "status", "this socket only reads\n"},
+		{viewer, "POST", "renew", "this socket only reads\n"}, // of viewers
+		{network, "POST", "renew", "POST /keeper/renew hi"},
+		{network, "POST", "status", "this socket only reads\n"},
 	} {
-		p.Network = c.network
 		client := &http.Client{Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
 			return net.Dial("unix", c.socket)
 		}}}
