@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -124,7 +125,10 @@ func (c installed) start(
 			t.Log(stderr.String())
 		}
 	})
-	require.Eventually(t, func() bool { _, err := os.Stat(socket); return err == nil }, time.Minute, 5*time.Millisecond)
+	require.Eventually(t, func() bool { // 0.153 binds it before it listens
+		conn, err := net.Dial("unix", socket)
+		return err == nil && conn.Close() == nil
+	}, time.Minute, 5*time.Millisecond)
 	return socket, cmd.Process
 }
 

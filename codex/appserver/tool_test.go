@@ -137,8 +137,7 @@ func testCutOffAfterACall(t *testing.T, l *live) {
 		"incomplete": func(s *stream) { s.incomplete("content_filter") },
 		"silent":     func(s *stream) { <-s.request.Context().Done() },
 	} {
-		// To an older one the silence after the call is the end. If its turn ends by itself at that moment, it never
-		// answers the interrupt.
+		// To an older one the silence after the call is the end.
 		if l.minor < versions.MarksResponses && name != "silent" {
 			continue
 		}
@@ -151,7 +150,10 @@ func testCutOffAfterACall(t *testing.T, l *live) {
 			c := l.connect(t, appserver.Options{CallTimeout: 200 * time.Millisecond})
 			r := liveHello()
 			r.Tools = []appserver.Tool{weather}
-			o := drain(t, start(t, c, r))
+			turn, err := c.StartTurn(bound(t), r)
+			require.NoError(t, err)
+			t.Cleanup(turn.Leave) // 0.140 does not always answer the interrupt
+			o := drain(t, turn)
 			if l.minor >= versions.MarksResponses {
 				assert.Equal(t, appserver.TurnFailed, o.end.Status)
 			}

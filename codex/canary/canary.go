@@ -27,18 +27,18 @@ type Failure struct{ Step, Reason string }
 // Error implements error.
 func (f *Failure) Error() string { return "it fails at " + f.Step + ": " + f.Reason }
 
-// Run runs the steps in their order. An error is a *Failure: of the first step that fails.
-func Run(ctx context.Context, steps ...Step) error {
+// Run runs the steps in their order, each within limit. An error is a *Failure: of the first step that fails.
+func Run(ctx context.Context, limit time.Duration, steps ...Step) error {
 	for _, step := range steps {
-		if err := step.bounded(ctx); err != nil {
+		if err := step.bounded(ctx, limit); err != nil {
 			return &Failure{Step: step.Name, Reason: strings.Join(strings.Fields(err.Error()), " ")}
 		}
 	}
 	return nil
 }
 
-func (s Step) bounded(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, StepLimit, fmt.Errorf("it has not finished within %s", StepLimit))
+func (s Step) bounded(ctx context.Context, limit time.Duration) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("it has not finished within %s", limit))
 	defer cancel()
 	return cause.Of(ctx, s.Run(ctx))
 }

@@ -28,7 +28,8 @@ func TestFiles(t *testing.T) {
 			assert.Regexp(t,
 				`^(/etc/codex$|/etc/`+name+`(/workers|/dependencies|/remotes)?$|/usr/lib/`+name+`$|`+
 					`/usr/share/`+name+`(/default.toml|/dependencies)?$|`+
-					`/usr/share/(doc|licenses|zsh/site-functions)/|/usr/lib/systemd/system-preset/)`,
+					`/usr/share/(doc|licenses|zsh/site-functions)/|/usr/lib/systemd/system-preset/|`+
+					`/usr/lib/systemd/system/[^/]*[.]mount[.]d$)`,
 				file, "only in the .rpm")
 		}
 		for _, document := range documents(t, p.documents) {
@@ -42,7 +43,10 @@ func TestFiles(t *testing.T) {
 	slices.Sort(all)
 	assert.Equal(t, slices.Compact(slices.Clone(all)), all, "the packages have no file in common")
 	for _, file := range shipped(t) {
-		assert.True(t, slices.ContainsFunc(all, func(f string) bool { return strings.HasSuffix(f, "/"+file) }),
+		if strings.HasSuffix(file, ".mount.conf") { // of the mounts whose names begin as that of its directory
+			file = ".mount.d/codex-runner.conf"
+		}
+		assert.True(t, slices.ContainsFunc(all, func(f string) bool { return strings.HasSuffix(f, "/"+file) || strings.HasPrefix(file, ".") && strings.HasSuffix(f, file) }),
 			"%s is not in the packages", file)
 	}
 }
@@ -50,7 +54,7 @@ func TestFiles(t *testing.T) {
 func (p pair) inDeb(t *testing.T) []string {
 	t.Helper()
 	return strings.Fields(output(t, "sh", "-c",
-		"dpkg-deb --fsys-tarfile "+p.deb+" | tar --list | grep -v '/$' | sed 's/^[.]//'"))
+		"dpkg-deb --fsys-tarfile "+p.deb+" | tar --list --quoting-style=literal | grep -v '/$' | sed 's/^[.]//'"))
 }
 
 func (p pair) inRPM(t *testing.T) []string {

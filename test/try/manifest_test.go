@@ -51,6 +51,7 @@ func packed(list string) []string {
 	for line := range strings.Lines(list) {
 		field := strings.Fields(line)
 		path := strings.TrimSuffix(strings.TrimPrefix(field[5], "."), "/")
+		path = strings.ReplaceAll(path, `\\`, `\`) // as tar(1) quotes it
 		implied := field[0][0] == 'd' && !strings.HasPrefix(path, "/etc/codex")
 		if path == "/usr/lib/codex-proxy/codex-proxy-traces" { // see sender
 			continue

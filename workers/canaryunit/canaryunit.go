@@ -3,6 +3,7 @@
 package canaryunit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"codex-proxy/codex/canary"
 	"codex-proxy/codex/versions"
@@ -25,6 +27,7 @@ type Trial struct {
 	Dir     string // for its files; the caller removes them
 	Version string // of codex-proxy
 	Logger  *slog.Logger
+	Limit   time.Duration // of each step; 0: canary.StepLimit
 
 	url  string // of the model
 	home *codexhome.Home
@@ -43,7 +46,8 @@ func (t *Trial) Run(ctx context.Context) error {
 	defer serving.Wait()
 	defer func() { _ = model.Close() }()
 	t.url = "http://" + l.Addr().String() + "/v1"
-	if err := canary.Run(ctx,
+	t.Limit = cmp.Or(t.Limit, canary.StepLimit)
+	if err := canary.Run(ctx, t.Limit,
 		canary.Step{Name: "its settings as a remote", Run: t.asRemote},
 		canary.Step{Name: "its settings as a native worker", Run: t.asNative},
 		canary.Step{Name: "its settings as a plain worker", Run: func(ctx context.Context) (err error) {

@@ -39,7 +39,7 @@ func (t *Trial) serve(ctx context.Context, endpoint *canary.Endpoint) error {
 	s := t.start(ctx)
 	trial := canary.New(s.socket, t.Version, endpoint)
 	steps := append([]canary.Step{{Name: "its start", Run: s.listening}}, trial.Steps()...)
-	err := canary.Run(ctx, steps...)
+	err := canary.Run(ctx, t.Limit, steps...)
 	trial.Close()
 	var failed *canary.Failure
 	if errors.As(err, &failed) {
