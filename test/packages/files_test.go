@@ -46,7 +46,9 @@ func TestFiles(t *testing.T) {
 		if strings.HasSuffix(file, ".mount.conf") { // of the mounts whose names begin as that of its directory
 			file = ".mount.d/codex-runner.conf"
 		}
-		assert.True(t, slices.ContainsFunc(all, func(f string) bool { return strings.HasSuffix(f, "/"+file) || strings.HasPrefix(file, ".") && strings.HasSuffix(f, file) }),
+		assert.True(t, slices.ContainsFunc(all, func(f string) bool {
+			return strings.HasSuffix(f, "/"+file) || strings.HasPrefix(file, ".") && strings.HasSuffix(f, file)
+		}),
 			"%s is not in the packages", file)
 	}
 }
