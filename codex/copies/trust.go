@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/user"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
+
+	"codex-proxy/internal/reach"
 
 	"golang.org/x/sys/unix"
 )
@@ -55,32 +55,18 @@ func rootsAlone(at string, info fs.FileInfo, owner int) error {
 		return errors.New("the file system has no owners")
 	case stat.Uid != 0 && int(stat.Uid) != owner:
 		return inPlace("%s belongs to the user %s, and not to root: install codex as root "+
-			"(`npm install -g @openai/codex`), or chown it", at, userName(stat.Uid))
+			"(`npm install -g @openai/codex`), or chown it", at, reach.UserName(stat.Uid))
 	case info.Mode()&0o002 != 0 && info.Mode()&fs.ModeSticky == 0:
 		return inPlace("all users may write to %s: chmod o-w it", at)
 	case info.Mode()&0o020 != 0 && !trustedGroup(stat.Gid) && owner == 0:
-		return inPlace("the group %s may write to %s: chmod g-w it", groupName(stat.Gid), at)
+		return inPlace("the group %s may write to %s: chmod g-w it", reach.GroupName(stat.Gid), at)
 	}
 	return nil
 }
 
 // trustedGroup reports whether the members of a group may write to directories of programs anyway: that of root, and
 // Debian's staff, to which /usr/local belongs on systems that were installed long ago.
-func trustedGroup(gid uint32) bool { return gid == 0 || groupName(gid) == "staff" }
-
-func userName(uid uint32) string {
-	if u, err := user.LookupId(strconv.Itoa(int(uid))); err == nil {
-		return u.Username
-	}
-	return strconv.Itoa(int(uid))
-}
-
-func groupName(gid uint32) string {
-	if g, err := user.LookupGroupId(strconv.Itoa(int(gid))); err == nil {
-		return g.Name
-	}
-	return strconv.Itoa(int(gid))
-}
+func trustedGroup(gid uint32) bool { return gid == 0 || reach.GroupName(gid) == "staff" }
 
 // mounted is the reason against a copy in the mounts of the program and of the store.
 func mounted(program, dir string) error {

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"codex-proxy/internal/reach"
 	"codex-proxy/units"
 )
 
@@ -102,14 +103,14 @@ func TestMistakesHaveRemedies(t *testing.T) {
 }
 
 func TestRefused(t *testing.T) {
-	me := userName(uint32(os.Geteuid()))
+	me := reach.UserName(uint32(os.Geteuid()))
 	socket := filepath.Join(t.TempDir(), "build.sock")
 	require.NoError(t, os.WriteFile(socket, nil, 0o600))
 	for ids, want := range map[[2]int]string{
-		{1, 0}: userName(1) + " may. To let " + me + " in, root sets group in /etc/codex-proxy/remotes/build.toml, then: " +
+		{1, 0}: reach.UserName(1) + " may. To let " + me + " in, root sets group in /etc/codex-proxy/remotes/build.toml, then: " +
 			"systemctl daemon-reload && systemctl restart codex-remote@build.socket codex-remote@build.service; " + me +
 			" must be in that group",
-		{1, 2}: userName(1) + " and the members of " + groupName(2) + " may. The way in: usermod -aG " + groupName(2) + " " +
+		{1, 2}: reach.UserName(1) + " and the members of " + reach.GroupName(2) + " may. The way in: usermod -aG " + reach.GroupName(2) + " " +
 			me + ", by root, and a new login",
 	} {
 		if err := os.Chown(socket, ids[0], ids[1]); err != nil {

@@ -5,14 +5,13 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/user"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"codex-proxy/internal/nearest"
+	"codex-proxy/internal/reach"
 	"codex-proxy/units"
 )
 
@@ -74,12 +73,12 @@ func (a *Attach) reachable(socket string, names []string) error {
 // Refused is the error of a user who may not connect to the socket of a remote: who may, and how the user becomes one
 // of them.
 func Refused(remote, socket string) error {
-	me := userName(uint32(os.Geteuid())) //nolint:gosec // an id of a user
+	me := reach.UserName(uint32(os.Geteuid())) //nolint:gosec // an id of a user
 	var st unix.Stat_t
 	if err := unix.Stat(socket, &st); err != nil {
 		return fmt.Errorf("%s may not attach to the remote %s", me, remote)
 	}
-	owner, group := userName(st.Uid), groupName(st.Gid)
+	owner, group := reach.UserName(st.Uid), reach.GroupName(st.Gid)
 	if group == "root" || group == owner {
 		return fmt.Errorf("%s may not attach to the remote %s: %s may. To let %[1]s in, root sets group in "+
 			"/etc/codex-proxy/remotes/%[2]s.toml, then: systemctl daemon-reload && systemctl restart %[4]s %[5]s; "+
@@ -96,18 +95,4 @@ func (a *Attach) unknown(names []string) error {
 	}
 	return fmt.Errorf("there is no remote %s, or its socket does not run: %s; codex-proxy remotes list shows all",
 		a.Remote, remedy)
-}
-
-func userName(id uint32) string {
-	if u, err := user.LookupId(strconv.Itoa(int(id))); err == nil {
-		return u.Username
-	}
-	return strconv.Itoa(int(id))
-}
-
-func groupName(id uint32) string {
-	if g, err := user.LookupGroupId(strconv.Itoa(int(id))); err == nil {
-		return g.Name
-	}
-	return strconv.Itoa(int(id))
 }
