@@ -109,7 +109,17 @@ func (b builder) lastOutput(key string) string {
 	if shown == "" {
 		return ""
 	}
-	return "; its output ends with:\n" + shown
+	return outputMark + shown
+}
+
+// outputMark stands before the output of a build in the reason for its failure.
+const outputMark = "; its output ends with:\n"
+
+// WithoutOutput is a reason as the journal has it, which more people read than the user alone: without the output of a
+// build.
+func WithoutOutput(reason string) string {
+	reason, _, _ = strings.Cut(reason, outputMark)
+	return reason
 }
 
 // dir has the files of the last build of an environment.
