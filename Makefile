@@ -20,6 +20,7 @@ UV := $(CACHE)/uv-$(call hash,test/uv/requirements.txt)
 MICROMAMBA := $(CACHE)/micromamba-$(call hash,test/micromamba/requirements.txt test/micromamba/micromamba.py)
 PROJECT_TOOLS := $(CACHE)/projects-$(call hash,test/projects/tools/*)
 NGINX := $(CACHE)/nginx
+MIRROR := $(CACHE)/mirror
 SCHEMA := $(CACHE)/schema-$(call hash,test/contract/generate/package-lock.json)
 
 # The release before this version: the tests upgrade from its packages.
@@ -62,14 +63,25 @@ TEST_NEEDS  := $(BUILD_NEEDS) $(RUN_NEEDS) /usr/lib/python3/dist-packages/pip:py
                aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu /usr/aarch64-linux-gnu/include/pthread.h:libc6-dev-arm64-cross
 
 # Of every `go test` of a target: lint has vet, and a stack trace needs neither the symbols nor what a debugger reads, without
-# which linking takes half the time.
-GO_TEST     = -vet=off -ldflags='-s -w'
-# The unit tests of what runs in parts at once have the race detector, those of what reads sources and documents need none.
+# which linking takes half the time. Without the path of the tree in them, another clone finds the packages in Go's cache.
+GO_TEST     = -vet=off -trimpath -ldflags='-s -w'
+# The unit tests of what runs in parts at once have the race detector, those of what reads sources and documents need none;
+# LISTERS read by other programs, so Go does not see when their results are of the past.
 # SQLite's translation from C works on pointers, all of which -race would have checked, in a quarter of its tests' time.
-READERS = $(addprefix codex-proxy/,packaging/manual test/manual test/measure test/packages test/rooms)
-UNIT    = $$(go list ./... | grep -v /test/integration | grep -vxF "$$(printf '%s\n' $(READERS))")
-# Without the path of the tree in them, another clone of it finds them in Go's cache.
-RACE    = -trimpath -race -gcflags='modernc.org/...=-d=checkptr=0'
+LISTERS = $(addprefix codex-proxy/,packaging/etc packaging/manual test/measure test/rooms)
+READERS = $(addprefix codex-proxy/,test/manual test/packages)
+UNIT    = $$(go list ./... | grep -v /test/integration | grep -vxF "$$(printf '%s\n' $(READERS) $(LISTERS))")
+RACE    = -race -gcflags='modernc.org/...=-d=checkptr=0'
+# Unit tests and lint look at a copy of the tree that stays where it is, and at packages in a directory that has their hash
+# in its name: what has not changed since an earlier run, in whichever clone, has its result in the caches. While another
+# run has the copy, they look at the tree itself. The race detector waits a second at each program's end if nobody says less.
+MIRRORED = mkdir -p $(MIRROR) build; go build -o build/mirror ./test/mirror; tree=$(CURDIR) made=$(CURDIR)/build; exec 9>$(MIRROR)/lock; \
+	if flock -n 9; then \
+		build/mirror -to $(MIRROR)/tree; tree=$(MIRROR)/tree; \
+		made=$(MIRROR)/made-$$(cat $(DEBS) $(RPMS) | sha256sum | cut -c1-12); rm -rf $(MIRROR)/made-*; mkdir $$made; cp $(DEBS) $(RPMS) $$made/; \
+	fi
+MADE     = $(foreach v,DEB RPM RUNNER_DEB RUNNER_RPM,CODEX_PROXY_TEST_$(v)=$$made/$(notdir $(CODEX_PROXY_TEST_$(v))))
+UNITS    = nice $(TOOLS)/gotestsum --format pkgname-and-test-fails -- $(GO_TEST) -timeout 30m
 INTEGRATION = $(TOOLS)/gotestsum --format testname --jsonfile build/integration-$(1).json -- $(GO_TEST) -count=1 -timeout 60m
 # The packages of the tests in booted machines, those that take longest first: each of four at once runs two tests at once.
 LONGEST     = $(addprefix ./test/integration/,limits proxy remotes runner accounts api)
@@ -193,14 +205,14 @@ test: ## run every check: unit tests, the real thing in booted machines, and lin
 	@$(MAKE) --no-print-directory $(DEBS) $(RPMS) $(RELEASED)/made $(NPM_CODEX)/codex $(OLDEST_CODEX)/codex $(BETWEEN_CODEX)/made $(CLIENTS)/node $(PYTHON_CLIENTS)/made $(TEMPORAL)/temporal $(UV)/uv $(MICROMAMBA)/micromamba $(PROJECT_TOOLS)/made $(TOOLS)/gotestsum $(TOOLS)/golangci-lint
 	@# What measures runs beside nothing but the compiler, which takes no processor from it. The other booted machines
 	@# mostly wait, so lint and the unit tests run beside them, and yield to them.
-	@mkdir -p build
-	@chrt --idle 0 go list -test -export $(RACE) $(UNIT) >/dev/null 2>&1 & compiled=$$!; \
-	status=0; $(call INTEGRATION,alone) -p 1 $$(test/integration/packages.sh "$(ALONE)") -run "$(ALONE)" || status=$$?; \
-	nice $(MAKE) --no-print-directory lint >build/lint.log 2>&1 & lint=$$!; \
+	@$(MIRRORED); \
+	(cd $$tree && exec chrt --idle 0 go list -test -export -trimpath $(RACE) $(UNIT)) >/dev/null 2>&1 9>&- & compiled=$$!; \
+	status=0; $(call INTEGRATION,alone) -p 1 $$(test/integration/packages.sh "$(ALONE)") -run "$(ALONE)" 9>&- || status=$$?; \
+	nice $(MAKE) --no-print-directory -C $$tree lint >build/lint.log 2>&1 9>&- & lint=$$!; \
 	wait $$compiled || :; \
-	{ races=0; nice $(TOOLS)/gotestsum --format pkgname-and-test-fails -- $(GO_TEST) $(RACE) -timeout 30m $(UNIT) || races=$$?; \
-	nice $(TOOLS)/gotestsum --format pkgname-and-test-fails -- $(GO_TEST) -timeout 30m $(READERS) && exit $$races; } >build/unit.log 2>&1 & unit=$$!; \
-	$(call INTEGRATION,together) $(TOGETHER) -skip "$(ALONE)" || status=$$?; \
+	{ failed=0; export $(MADE); cd $$tree; GORACE=atexit_sleep_ms=100 $(UNITS) $(RACE) $(UNIT) || failed=$$?; $(UNITS) $(READERS) || failed=$$?; \
+	cd $(CURDIR); $(UNITS) -count=1 $(LISTERS) && exit $$failed; } >build/unit.log 2>&1 9>&- & unit=$$!; \
+	$(call INTEGRATION,together) $(TOGETHER) -skip "$(ALONE)" 9>&- || status=$$?; \
 	wait $$unit || status=$$?; cat build/unit.log; \
 	wait $$lint || status=$$?; cat build/lint.log; \
 	echo "the slowest tests in booted machines:"; \
