@@ -292,7 +292,7 @@ codex: ## take another codex for the tests: VERSION=0.172.0; it prints what the 
 	@go run ./test/codexes/take -version "$(VERSION)"
 	@go test -count=1 ./remotes/authz -run '^TestDocument$$' -update
 	@eval "$$($(MAKE) --silent codex-variables)"; \
-		go test -count=1 ./codex/... ./remotes/authz ./workers/codexhome -run '^(TestSchema|TestMethods.*|TestRange.*|TestDocument|TestRealCodex.*)$$'
+		CODEX_PROXY_TEST_NIGHTLY=1 go test -count=1 ./codex/... ./remotes/authz ./workers/codexhome -run '^(TestSchema|TestMethods.*|TestRange.*|TestDocument|TestRealCodex.*)$$'
 
 codex-latest: ## say whether npm has a newer codex than that of the tests
 	@latest=$$(npm view @openai/codex version) && pinned=$$(sed -n 's/.*"@openai\/codex": "\(.*\)".*/\1/p' test/codex/package.json) && \
@@ -315,9 +315,9 @@ schema: ## write test/contract/openai.json and anthropic.json anew, from the typ
 	@$(MAKE) --no-print-directory schemas FROM=$(SCHEMA) TO=$(CURDIR)/test/contract
 
 # What takes long, or looks at the world outside: a fault of it is no fault of a change.
-.PHONY: nightly nightly-drift nightly-kills nightly-rounds nightly-sessions nightly-suites
+.PHONY: nightly nightly-drift nightly-kills nightly-codexes nightly-rounds nightly-sessions nightly-suites
 nightly: ## what takes long, or compares with what others released since: one line each
-	@failed=; for form in nightly-suites nightly-kills nightly-rounds nightly-sessions chaos fuzz soak soak-turns nightly-drift projects; do \
+	@failed=; for form in nightly-suites nightly-codexes nightly-kills nightly-rounds nightly-sessions chaos fuzz soak soak-turns nightly-drift projects; do \
 		$(MAKE) --no-print-directory $$form || failed+=" $$form"; \
 	done; test -z "$$failed" || { echo "failed:$$failed" >&2; exit 1; }
 
@@ -327,6 +327,13 @@ nightly-suites:
 	@$(MAKE) --no-print-directory $(DEBS) $(RPMS) $(NPM_CODEX)/codex $(OLDEST_CODEX)/codex $(TEMPORAL)/temporal $(UV)/uv $(MICROMAMBA)/micromamba
 	@tests=$$(test/integration/calling.sh EitherSuite); \
 	CODEX_PROXY_TEST_NIGHTLY=1 CODEX_PROXY_TEST_REQUIRE=1 go test -count=1 -timeout 0 -v -p 2 $$(test/integration/packages.sh "$$tests") -run "$$tests"
+
+# The unit tests of real codexes with all of them: those that call Each or Older.
+nightly-codexes:
+	@$(MAKE) --no-print-directory needs NEEDS="$(TEST_NEEDS)"
+	@$(MAKE) --no-print-directory $(NPM_CODEX)/codex $(OLDEST_CODEX)/codex $(BETWEEN_CODEX)/made
+	CODEX_PROXY_TEST_NIGHTLY=1 CODEX_PROXY_TEST_REQUIRE=1 go test -count=1 -timeout 1h -race -p 1 ./cmd/codex-proxy ./codex/appserver ./remotes/... ./workers/shim \
+		-run '^Test(FirstMessagesAskOnce|Live|LiveNative|NotifyExecCodex|OlderCodexes|Codex)$$'
 
 # Fifty turns for each kind of fault of a remote.
 nightly-kills:
