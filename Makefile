@@ -83,9 +83,9 @@ MIRRORED = mkdir -p $(MIRROR) build; go build -o build/mirror ./test/mirror; tre
 MADE     = $(foreach v,DEB RPM RUNNER_DEB RUNNER_RPM,CODEX_PROXY_TEST_$(v)=$$made/$(notdir $(CODEX_PROXY_TEST_$(v))))
 UNITS    = nice $(TOOLS)/gotestsum --format pkgname-and-test-fails -- $(GO_TEST) -timeout 30m
 INTEGRATION = $(TOOLS)/gotestsum --format testname --jsonfile build/integration-$(1).json -- $(GO_TEST) -count=1 -timeout 60m
-# The packages of the tests in booted machines, those that take longest first: each of four at once runs two tests at once.
-LONGEST     = $(addprefix ./test/integration/,limits proxy remotes runner accounts api)
-TOGETHER    = -p 4 -parallel 2 $(LONGEST) $(filter-out $(LONGEST),$(shell go list -f '{{with .Dir}}./{{end}}{{slice .ImportPath 12}}' ./test/integration/...))
+# The packages of the tests in booted machines, those that take longest first: each of five at once runs two tests at once.
+LONGEST     = $(addprefix ./test/integration/,limits proxy workers runner accounts daemon dependencies api)
+TOGETHER    = -p 5 -parallel 2 $(LONGEST) $(filter-out $(LONGEST),$(shell go list -f '{{with .Dir}}./{{end}}{{slice .ImportPath 12}}' ./test/integration/...))
 ALONE       = $$(test/integration/calling.sh Alone BothSuitesAlone)
 
 export CODEX_PROXY_TEST_CODEX := $(NPM_CODEX)/codex
@@ -342,7 +342,7 @@ nightly-kills:
 	CODEX_PROXY_TEST_REQUIRE=1 CODEX_PROXY_TEST_REMOTE_KILLS=50 go test -count=1 -timeout 0 -v ./test/integration/remotes -run '^TestRemoteKills$$'
 
 # All rounds of the tests that have many, which are those with nightly.Or and nightly.Is.
-ROUNDS_OF = ^Test(HugeImages|Limits|Panic|Resets|RunnerChaos|TemporalTimes|UnderLoad)$$
+ROUNDS_OF = ^Test(HugeImages|Limits|Panic|Resets|RunnerBus|RunnerChaos|TemporalTimes|ThousandUnits|UnderLoad)$$
 nightly-rounds:
 	@$(MAKE) --no-print-directory needs NEEDS="$(TEST_NEEDS)"
 	@$(MAKE) --no-print-directory $(DEBS) $(NPM_CODEX)/codex $(TEMPORAL)/temporal
