@@ -60,10 +60,10 @@ func (c *Crowd) client(ctx context.Context, i int, random *rand.Rand) {
 	for n := 0; ctx.Err() == nil; n++ {
 		e := &Entry{ID: fmt.Sprintf("q%02d-%04d", i, n), Stream: i%2 == 0, Anew: i%4 < 2,
 			Messages: i%8 >= 4}
-		think := 500 + random.IntN(1000)
+		think := 1000 + random.IntN(2000)
 		e.Lasts = time.Duration(random.IntN(500)) * time.Millisecond
 		if e.Stream {
-			think = 100 + random.IntN(200)
+			think = 500 + random.IntN(1000)
 			e.Lasts = LogUniform(random, Shortest, time.Duration(c.Longest.Load()))
 		}
 		c.Begin(e)
