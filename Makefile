@@ -202,7 +202,7 @@ shell: ## look into a machine: a shell in a booted Debian with both packages and
 .PHONY: test
 test: ## run every check: unit tests, the real thing in booted machines, and lint
 	@$(MAKE) --no-print-directory needs NEEDS="$(TEST_NEEDS)"
-	@$(MAKE) --no-print-directory $(DEBS) $(RPMS) $(RELEASED)/made $(NPM_CODEX)/codex $(OLDEST_CODEX)/codex $(BETWEEN_CODEX)/made $(CLIENTS)/node $(PYTHON_CLIENTS)/made $(TEMPORAL)/temporal $(UV)/uv $(MICROMAMBA)/micromamba $(PROJECT_TOOLS)/made $(TOOLS)/gotestsum $(TOOLS)/golangci-lint
+	@$(MAKE) --no-print-directory -j2 $(DEBS) $(RPMS) $(RELEASED)/made $(NPM_CODEX)/codex $(OLDEST_CODEX)/codex $(BETWEEN_CODEX)/made $(CLIENTS)/node $(PYTHON_CLIENTS)/made $(TEMPORAL)/temporal $(UV)/uv $(MICROMAMBA)/micromamba $(PROJECT_TOOLS)/made $(TOOLS)/gotestsum $(TOOLS)/golangci-lint
 	@# What measures runs beside nothing but the compiler, which takes no processor from it. The other booted machines
 	@# mostly wait, so lint and the unit tests run beside them, and yield to them.
 	@$(MIRRORED); \
