@@ -65,19 +65,19 @@ TEST_NEEDS  := $(BUILD_NEEDS) $(RUN_NEEDS) /usr/lib/python3/dist-packages/pip:py
 # Of every `go test` of a target: lint has vet, and a stack trace needs neither the symbols nor what a debugger reads, without
 # which linking takes half the time. Without the path of the tree in them, another clone finds the packages in Go's cache.
 GO_TEST     = -vet=off -trimpath -ldflags='-s -w'
-# The unit tests of what runs in parts at once have the race detector, those of what reads sources and documents need none;
-# LISTERS read by other programs, so Go does not see when their results are of the past.
+# The unit tests of what runs in parts at once have the race detector, those of what reads sources and documents need none.
+# LISTERS have other programs read them, so Go does not see when a result is of the past.
 # SQLite's translation from C works on pointers, all of which -race would have checked, in a quarter of its tests' time.
-LISTERS = $(addprefix codex-proxy/,packaging/etc packaging/manual test/measure test/rooms)
-READERS = $(addprefix codex-proxy/,test/manual test/packages)
+LISTERS = $(addprefix codex-proxy/,packaging/etc packaging/manual test/measure test/packages test/rooms)
+READERS = codex-proxy/test/manual
 UNIT    = $$(go list ./... | grep -v /test/integration | grep -vxF "$$(printf '%s\n' $(READERS) $(LISTERS))")
 RACE    = -race -gcflags='modernc.org/...=-d=checkptr=0'
 # Unit tests and lint look at a copy of the tree that stays where it is, and at packages in a directory that has their hash
 # in its name: what has not changed since an earlier run, in whichever clone, has its result in the caches. While another
-# run has the copy, they look at the tree itself. The race detector waits a second at each program's end if nobody says less.
+# run has the copy, or if git does not list the tree, they look at the tree itself. The race detector waits a second at each program's end if nobody says less.
 MIRRORED = mkdir -p $(MIRROR) build; go build -o build/mirror ./test/mirror; tree=$(CURDIR) made=$(CURDIR)/build; exec 9>$(MIRROR)/lock; \
-	if flock -n 9; then \
-		build/mirror -to $(MIRROR)/tree; tree=$(MIRROR)/tree; \
+	if flock -n 9 && build/mirror -to $(MIRROR)/tree; then \
+		tree=$(MIRROR)/tree; \
 		made=$(MIRROR)/made-$$(cat $(DEBS) $(RPMS) | sha256sum | cut -c1-12); rm -rf $(MIRROR)/made-*; mkdir $$made; cp $(DEBS) $(RPMS) $$made/; \
 	fi
 MADE     = $(foreach v,DEB RPM RUNNER_DEB RUNNER_RPM,CODEX_PROXY_TEST_$(v)=$$made/$(notdir $(CODEX_PROXY_TEST_$(v))))
@@ -315,9 +315,9 @@ schema: ## write test/contract/openai.json and anthropic.json anew, from the typ
 	@$(MAKE) --no-print-directory schemas FROM=$(SCHEMA) TO=$(CURDIR)/test/contract
 
 # What takes long, or looks at the world outside: a fault of it is no fault of a change.
-.PHONY: nightly nightly-drift nightly-kills nightly-codexes nightly-rounds nightly-sessions nightly-suites
+.PHONY: nightly nightly-drift nightly-kills nightly-units nightly-rounds nightly-sessions nightly-suites
 nightly: ## what takes long, or compares with what others released since: one line each
-	@failed=; for form in nightly-suites nightly-codexes nightly-kills nightly-rounds nightly-sessions chaos fuzz soak soak-turns nightly-drift projects; do \
+	@failed=; for form in nightly-suites nightly-units nightly-kills nightly-rounds nightly-sessions chaos fuzz soak soak-turns nightly-drift projects; do \
 		$(MAKE) --no-print-directory $$form || failed+=" $$form"; \
 	done; test -z "$$failed" || { echo "failed:$$failed" >&2; exit 1; }
 
@@ -328,12 +328,11 @@ nightly-suites:
 	@tests=$$(test/integration/calling.sh EitherSuite); \
 	CODEX_PROXY_TEST_NIGHTLY=1 CODEX_PROXY_TEST_REQUIRE=1 go test -count=1 -timeout 0 -v -p 2 $$(test/integration/packages.sh "$$tests") -run "$$tests"
 
-# The unit tests of real codexes with all of them: those that call Each or Older.
-nightly-codexes:
+# All unit tests anew, whatever the caches have: with all their rounds, and with the codexes between the oldest and the pinned one.
+nightly-units:
 	@$(MAKE) --no-print-directory needs NEEDS="$(TEST_NEEDS)"
-	@$(MAKE) --no-print-directory $(NPM_CODEX)/codex $(OLDEST_CODEX)/codex $(BETWEEN_CODEX)/made
-	CODEX_PROXY_TEST_NIGHTLY=1 CODEX_PROXY_TEST_REQUIRE=1 go test -count=1 -timeout 1h -race -p 1 ./cmd/codex-proxy ./codex/appserver ./remotes/... ./workers/shim \
-		-run '^Test(FirstMessagesAskOnce|Live|LiveNative|NotifyExecCodex|OlderCodexes|Codex)$$'
+	@$(MAKE) --no-print-directory $(DEBS) $(RPMS) $(RELEASED)/made $(NPM_CODEX)/codex $(OLDEST_CODEX)/codex $(BETWEEN_CODEX)/made $(UV)/uv $(MICROMAMBA)/micromamba
+	CODEX_PROXY_TEST_NIGHTLY=1 CODEX_PROXY_TEST_REQUIRE=1 go test $(GO_TEST) $(RACE) -count=1 -timeout 2h $(UNIT)
 
 # Fifty turns for each kind of fault of a remote.
 nightly-kills:
@@ -341,12 +340,11 @@ nightly-kills:
 	@$(MAKE) --no-print-directory $(DEBS) $(NPM_CODEX)/codex
 	CODEX_PROXY_TEST_REQUIRE=1 CODEX_PROXY_TEST_REMOTE_KILLS=50 go test -count=1 -timeout 0 -v ./test/integration/remotes -run '^TestRemoteKills$$'
 
-# All rounds of the tests that have many, which are those with nightly.Or and nightly.Is.
-ROUNDS_OF = ^Test(HugeImages|Limits|Package|Panic|Release|Resets|RunnerPackage|RunnerBus|RunnerChaos|TemporalTimes|ThousandUnits|UnderLoad)$$
+# All rounds of the booted tests that have many, which are those with nightly.Or, nightly.Is and startLoad.
+ROUNDS_OF = ^Test(HugeImages|Limits|Package|Panic|Release|ReloadFails|ReloadOnOldSystemd|Resets|ReverseProxies|RunnerPackage|RunnerBus|RunnerChaos|TemporalTimes|ThousandUnits|UnderLoad)$$
 nightly-rounds:
 	@$(MAKE) --no-print-directory needs NEEDS="$(TEST_NEEDS)"
 	@$(MAKE) --no-print-directory $(DEBS) $(RPMS) $(RELEASED)/made $(NPM_CODEX)/codex $(TEMPORAL)/temporal
-	CODEX_PROXY_TEST_NIGHTLY=1 go test -count=1 -timeout 2h -race ./proxy/... ./runner ./runner/outcome
 	CODEX_PROXY_TEST_NIGHTLY=1 CODEX_PROXY_TEST_REQUIRE=1 go test -count=1 -timeout 0 -v -p 1 $$(test/integration/packages.sh '$(ROUNDS_OF)') -run '$(ROUNDS_OF)'
 
 # A thousand sessions that try to outlive their timeout, and two hundred at once.

@@ -15,6 +15,7 @@ import (
 
 	"codex-proxy/test/await"
 	"codex-proxy/test/bed"
+	"codex-proxy/test/nightly"
 )
 
 // load is clients that send requests one after the other, every other client on a new
@@ -31,9 +32,9 @@ type load struct {
 
 const answer = "hello from the model server"
 
-// breath is between two requests of a client of a load. Without it, a load takes a processor for as long as a test waits
-// for something else.
-const breath = 100 * time.Millisecond
+// breath is between two requests of a client of a load. Without it, as in `make nightly`, a load takes a processor for as
+// long as a test waits for something else.
+var breath = time.Duration(nightly.Or(0, 100)) * time.Millisecond
 
 func startLoad(b *bed.Bed, clients int) *load {
 	b.T.Helper()
