@@ -68,8 +68,8 @@ GO_TEST     = -vet=off -trimpath -ldflags='-s -w'
 # The unit tests of what runs in parts at once have the race detector, those of what reads sources and documents need none.
 # LISTERS have other programs read them, so Go does not see when a result is of the past.
 # SQLite's translation from C works on pointers, all of which -race would have checked, in a quarter of its tests' time.
-LISTERS = $(addprefix codex-proxy/,packaging/etc packaging/manual test/measure test/packages test/rooms)
-READERS = codex-proxy/test/manual
+LISTERS = $(addprefix codex-proxy/,packaging/etc packaging/manual test/measure test/rooms)
+READERS = $(addprefix codex-proxy/,test/manual test/packages)
 UNIT    = $$(go list ./... | grep -v /test/integration | grep -vxF "$$(printf '%s\n' $(READERS) $(LISTERS))")
 RACE    = -race -gcflags='modernc.org/...=-d=checkptr=0'
 # Unit tests and lint look at a copy of the tree that stays where it is, and at packages in a directory that has their hash
@@ -333,6 +333,7 @@ nightly-units:
 	@$(MAKE) --no-print-directory needs NEEDS="$(TEST_NEEDS)"
 	@$(MAKE) --no-print-directory $(DEBS) $(RPMS) $(RELEASED)/made $(NPM_CODEX)/codex $(OLDEST_CODEX)/codex $(BETWEEN_CODEX)/made $(UV)/uv $(MICROMAMBA)/micromamba
 	CODEX_PROXY_TEST_NIGHTLY=1 CODEX_PROXY_TEST_REQUIRE=1 go test $(GO_TEST) $(RACE) -count=1 -timeout 2h $(UNIT)
+	CODEX_PROXY_TEST_REQUIRE=1 go test $(GO_TEST) -count=1 -timeout 2h $(READERS) $(LISTERS)
 
 # Fifty turns for each kind of fault of a remote.
 nightly-kills:
