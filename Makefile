@@ -323,7 +323,7 @@ nightly-kills:
 	CODEX_PROXY_TEST_REQUIRE=1 CODEX_PROXY_TEST_REMOTE_KILLS=50 go test -count=1 -timeout 0 -v ./test/integration/remotes -run '^TestRemoteKills$$'
 
 # All rounds of the tests that have many, which are those with nightly.Or and nightly.Is.
-ROUNDS_OF = ^Test(HugeImages|Limits|Panic|Resets|RunnerChaos|TemporalTimes|UnderLoad)$$
+ROUNDS_OF = ^Test(ANewCodexIsTriedFirst|HugeImages|Limits|Panic|Resets|RunnerChaos|TemporalTimes|UnderLoad)$$
 nightly-rounds:
 	@$(MAKE) --no-print-directory needs NEEDS="$(TEST_NEEDS)"
 	@$(MAKE) --no-print-directory $(DEBS) $(NPM_CODEX)/codex $(TEMPORAL)/temporal
