@@ -58,6 +58,8 @@ type Settings struct {
 	Installed func() (Installed, error)
 	Root      Root
 	Pool      Pool
+	// Edited is the time of the last change of a worker's file; zero: it is unknown.
+	Edited func(worker string) time.Time
 	// Remotes are the remotes, and RenewRemote has one without turns start again; false: it has turns.
 	Remotes     func() []probes.Remote
 	RenewRemote func(ctx context.Context, name string) (done bool, err error)

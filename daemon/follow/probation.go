@@ -27,16 +27,52 @@ type probation struct {
 	name   string // of the copy on probation; empty: none is
 	before string
 	until  time.Time
-	counts map[string]*count
-	last   []bool // whether the last turns on it had a fault, the newest last
-	bad    string // name, once it has failed
+	counts map[string]*Count
+	crash  map[string]any // by unit: the last one that was counted
+	last   []bool         // whether the last turns on it had a fault, the newest last
+	bad    string         // name, once it has failed
 	reason string
 }
 
-type count struct{ turns, faults int }
+// Count is the turns of a copy that have ended, and those of them with a fault of codex.
+type Count struct {
+	Turns  int `json:"turns"`
+	Faults int `json:"faults,omitempty"`
+}
+
+// save returns the counts, which a successor of this process judges by.
+func (p *probation) save() map[string]Count {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	saved := map[string]Count{}
+	for name, c := range p.counts {
+		saved[name] = *c
+	}
+	return saved
+}
+
+// restore adds the counts of a predecessor.
+func (p *probation) restore(saved map[string]Count) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for name, before := range saved {
+		c := p.countOf(name)
+		c.Turns, c.Faults = c.Turns+before.Turns, c.Faults+before.Faults
+	}
+}
+
+// countOf is the count of a copy.
+func (p *probation) countOf(name string) *Count {
+	c := p.counts[name]
+	if c == nil {
+		c = &Count{}
+		p.counts[name] = c
+	}
+	return c
+}
 
 func newProbation(of func(unit string) (string, bool)) *probation {
-	return &probation{of: of, wake: nudge.New(), counts: map[string]*count{}}
+	return &probation{of: of, wake: nudge.New(), counts: map[string]*Count{}, crash: map[string]any{}}
 }
 
 // begin puts the copy in use on probation, if another one was in use before.
@@ -61,22 +97,25 @@ func (p *probation) on(name string, now time.Time) bool {
 	return name != "" && name == p.name && now.Before(p.until)
 }
 
-// ended counts a turn. It returns the copy that has failed by it, if one has.
-func (p *probation) ended(unit, fault string, now time.Time) (bad string) {
+// ended counts a turn; one crash is one fault, however many turns were lost in it. It returns the copy that has failed
+// by it, if one has.
+func (p *probation) ended(unit, fault string, crash any, now time.Time) (bad string) {
 	name, ok := p.of(unit)
 	if !ok {
 		return ""
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	c := p.counts[name]
-	if c == nil {
-		c = &count{}
-		p.counts[name] = c
+	if crash != nil && p.crash[unit] == crash {
+		return ""
 	}
-	c.turns++
+	if p.crash[unit] = crash; crash == nil {
+		delete(p.crash, unit)
+	}
+	c := p.countOf(name)
+	c.Turns++
 	if fault != "" {
-		c.faults++
+		c.Faults++
 	}
 	if name != p.name || !now.Before(p.until) || p.bad != "" {
 		return ""
@@ -99,7 +138,7 @@ func (p *probation) fails() bool {
 		return false
 	}
 	b := p.counts[p.before]
-	return b == nil || b.turns == 0 || faults(p.last)*b.turns > timesBefore*b.faults*n
+	return b == nil || b.Turns == 0 || faults(p.last)*b.Turns > timesBefore*b.Faults*n
 }
 
 func faults(turns []bool) (n int) {

@@ -99,6 +99,9 @@ func (f *Follower) failed(ctx context.Context, w probes.Worker) {
 	if w.Drained || len(w.Unmet) > 0 || w.ActiveState == "inactive" || w.ActiveState == "deactivating" {
 		return // an operator or another service keeps it from turns
 	}
+	if w.LastReadyAt != nil && f.Edited(w.Name).After(*w.LastReadyAt) {
+		return // its file may be the fault, and the unit's status says so
+	}
 	if name, ok := f.Store.Of(c.unit); ok && name == c.to && f.state.Before != "" && f.probation.on(c.to, time.Now()) {
 		reason := fmt.Sprintf("worker %s is not ready %s after its change: %s", c.name, readyBound, w.Reason)
 		if w.StatusText != "" {
@@ -136,10 +139,16 @@ func (f *Follower) nextRemote(ctx context.Context, now time.Time) {
 	}
 }
 
-// Ended takes over the end of a turn on a worker. fault is that of codex itself; empty: none. It returns once
-// no worker takes new turns on a copy that fails.
-func (f *Follower) Ended(worker, fault string) {
-	if bad := f.probation.ended(units.Worker(worker), fault, time.Now()); bad != "" {
+// Save returns the turns on each copy for Restore of the next process.
+func (f *Follower) Save() map[string]Count { return f.probation.save() }
+
+// Restore takes over the turns that a predecessor has counted.
+func (f *Follower) Restore(saved map[string]Count) { f.probation.restore(saved) }
+
+// Ended takes over the end of a turn on a worker. fault is that of codex itself; empty: none. crash is the same for all
+// turns that were lost in one end of codex. It returns once no worker takes new turns on a copy that fails.
+func (f *Follower) Ended(worker, fault string, crash any) {
+	if bad := f.probation.ended(units.Worker(worker), fault, crash, time.Now()); bad != "" {
 		f.drain(bad, true)
 		f.probation.wake.Touch()
 	}

@@ -93,7 +93,11 @@ func (t *run) observe(ctx context.Context, err error, end ending) {
 	outcome := outcome(ctx, err, end)
 	t.metrics.turns.WithLabelValues(outcome).Inc()
 	if t.Codexes != nil && outcome != "cancelled" {
-		t.Codexes.Ended(t.lease.Worker, codexFault(err))
+		var crash any
+		if end.lost == lostWorker {
+			crash = t.lease.Conn
+		}
+		t.Codexes.Ended(t.lease.Worker, codexFault(err), crash)
 	}
 	t.endSpan(outcome)
 }
