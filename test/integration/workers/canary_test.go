@@ -107,7 +107,7 @@ type turns struct {
 // inTurn has each remote begin a turn, and a client a stream, which last until finish.
 func (b *copiesBed) inTurn(gate string) *turns {
 	b.T.Helper()
-	h := &turns{b, gate, bed.Hold(b.Bed, gate+" of a client", 2*bed.Bound)}
+	h := &turns{b, gate, bed.Hold(b.Bed, gate+"-client", 2*bed.Bound)}
 	for _, r := range b.remotes {
 		b.MustRun(b.T, "codex-proxy", "remotes", "send", r.Name, "[[text working]][[gate "+gate+"]][[text  and done]]")
 	}
@@ -193,7 +193,7 @@ type badCodex struct{ fault, reason string }
 
 func (b *copiesBed) holdsBack(version string, bad badCodex) {
 	t := b.T
-	stop, held := b.load(), b.inTurn(bad.fault)
+	stop, held := b.load(), b.inTurn(version)
 	began := time.Now()
 	if bad.fault == "exits" {
 		b.install(version, "cp /bin/false $program")
