@@ -29,8 +29,9 @@ const (
 
 // verdict is the result of a trial.
 type verdict struct {
-	Passed bool   `json:"passed"`
-	Reason string `json:"reason"` // why it has not passed
+	Passed  bool   `json:"passed"`
+	Reason  string `json:"reason"`            // why it has not passed
+	Version string `json:"version,omitempty"` // that codex has said of itself
 }
 
 // Main is the main process of codex-canary@NAME.service, `codex-proxy codex-canary NAME`: it tries the copy of that
@@ -54,15 +55,16 @@ func Main(ctx context.Context, name, version string, stderr io.Writer) error {
 	}
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM) // codex gets it, too
 	defer stop()
-	return leave(ctx, dir, trial.Run(ctx))
+	err = trial.Run(ctx)
+	return leave(ctx, dir, trial.Found(), err)
 }
 
 // leave leaves the verdict by the result of the trial; none if the trial was stopped, of which that is no fault.
-func leave(ctx context.Context, dir string, err error) error {
+func leave(ctx context.Context, dir, version string, err error) error {
 	if ctx.Err() != nil {
 		return nil
 	}
-	v := verdict{Passed: err == nil}
+	v := verdict{Passed: err == nil, Version: version}
 	if err != nil {
 		v.Reason = strings.ToValidUTF8(err.Error()[:min(len(err.Error()), maxReason)], "")
 	}
@@ -75,6 +77,11 @@ func leave(ctx context.Context, dir string, err error) error {
 func End(ctx context.Context, store *copies.Store, name string, stderr io.Writer) error {
 	logger := slog.New(journal.NewHandler(journal.Proxy, stderr, slog.LevelInfo))
 	v, err := readVerdict(os.Getenv("RUNTIME_DIRECTORY"))
+	if err == nil { // no file of its package names the version of a bare program
+		if name, err = store.Rename(ctx, name, v.Version); err != nil {
+			return err
+		}
+	}
 	result := os.Getenv("SERVICE_RESULT") // systemd.exec(5)
 	switch {
 	case err == nil && v.Passed && result == "success":

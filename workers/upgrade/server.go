@@ -139,11 +139,12 @@ func (s *Steps) try(ctx context.Context, o Outcome) (Outcome, error) {
 	if err != nil {
 		return o, err
 	}
-	held, is := state.HeldBack(o.Copy)
+	held, is, inUse := state.FateOf(o.Copy)
 	switch {
 	case is:
-		o.Reason = held.Reason
-	case state.InUse == o.Copy:
+		o.Copy, o.Reason = held.Copy, held.Reason
+	case inUse:
+		o.Copy = state.InUse
 	case failed != nil:
 		return o, fmt.Errorf("cannot try codex: %w", failed)
 	default:

@@ -1,0 +1,53 @@
+package copies
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Rename gives a copy whose version was unknown its version, and returns its name from then on. Any other copy keeps its
+// name, and so does one that is in use: units have it by that name.
+func (s *Store) Rename(ctx context.Context, name, said string) (string, error) {
+	if !strings.HasPrefix(name, unknown+"-") || !version.MatchString(said) {
+		return name, nil
+	}
+	unlock, err := s.lock(ctx)
+	if err != nil {
+		return name, err
+	}
+	defer unlock()
+	c, err := s.Get(name)
+	if err != nil {
+		return name, err
+	}
+	if state, err := s.State(); err != nil || state.InUse == name || state.Before == name || state.Pinned == name {
+		return name, err
+	}
+	c.Version, c.Name = said, nameOf(said, c.Hash)
+	if _, err := s.Get(c.Name); err == nil { // from elsewhere
+		return c.Name, os.RemoveAll(filepath.Join(s.Dir, name))
+	}
+	dir, final := filepath.Join(s.Dir, name), filepath.Join(s.Dir, c.Name)
+	// A process that is killed in between leaves a copy that is not whole, and the next look makes it anew.
+	return c.Name, errors.Join(os.RemoveAll(final), os.Rename(dir, final), writeFile(filepath.Join(final, recordFile), c),
+		syncDir(s.Dir))
+}
+
+// Was reports whether the copy called now is the one called name, which Rename may have renamed since.
+func Was(now, name string) bool {
+	hash, renamed := strings.CutPrefix(name, unknown)
+	return now == name || renamed && strings.HasSuffix(now, hash)
+}
+
+// FateOf returns the record of a copy that Was called name, if it is held, and whether it is in use.
+func (s State) FateOf(name string) (held Held, is, inUse bool) {
+	for _, h := range s.Held {
+		if Was(h.Copy, name) {
+			held, is = h, true
+		}
+	}
+	return held, is, Was(s.InUse, name)
+}
