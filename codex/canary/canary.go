@@ -15,7 +15,7 @@ import (
 // FirstLimit bounds each step, and StepLimit once one was too slow for that, as on a machine that is busy. The slowest one
 // of a good codex takes less than a second with two processors.
 const (
-	FirstLimit = 5 * time.Second
+	FirstLimit = 3 * time.Second
 	StepLimit  = 10 * time.Second
 )
 

@@ -149,6 +149,11 @@ func (f *Follower) step(ctx context.Context, now time.Time) (soon bool) {
 		f.back(ctx, bad, reason)
 		return true
 	}
+	if name, is := f.probation.again(); is && name != state.InUse {
+		// If root does not, it stays held back.
+		_ = f.Root.Back(ctx, upgrade.Back{Copy: name, Undo: true})
+		return true
+	}
 	switch {
 	case f.change != nil:
 		f.proceed(ctx, now)

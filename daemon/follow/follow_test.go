@@ -104,6 +104,9 @@ func (b *bed) renewRemote(name string) (bool, error) {
 func (b *bed) Look(context.Context) (upgrade.Outcome, error) { b.looks++; return b.look() }
 
 func (b *bed) Back(ctx context.Context, back upgrade.Back) error {
+	if back.Undo {
+		return b.Store.Use(ctx, back.Copy)
+	}
 	return b.Store.Hold(ctx, back.Copy, back.Reason)
 }
 
@@ -341,7 +344,7 @@ func TestWhatDoesNotChange(t *testing.T) {
 	require.NoError(t, err)
 	b.runs(state.InUse, units.Worker("a"))
 	for range 3 {
-		b.Ended("a", "the worker exited", nil)
+		b.Ended("a", "r", "the worker exited", nil)
 	}
 	b.steps(2)
 	after, err := b.Store.State()

@@ -2,6 +2,7 @@ package follow
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -29,10 +30,20 @@ type probation struct {
 	until  time.Time
 	counts map[string]*Count
 	crash  map[string]any // by unit: the last one that was counted
-	last   []bool         // whether the last turns on it had a fault, the newest last
+	last   []turn         // on it, the newest last
 	bad    string         // name, once it has failed
 	reason string
+
+	suspect request // that alone has failed a copy
+	cleared string  // the copy of which that was no fault
+	undo    bool    // it is to be in use again
 }
+
+// turn is one that has ended. fault is that of codex itself; empty: none.
+type turn struct{ request, fault string }
+
+// request is one that has failed a copy: by codex, or because the endpoint refuses it in plain words.
+type request struct{ id, copy string }
 
 // Count is the turns of a copy that have ended, and those of them with a fault of codex.
 type Count struct {
@@ -99,7 +110,7 @@ func (p *probation) on(name string, now time.Time) bool {
 
 // ended counts a turn; one crash is one fault, however many turns were lost in it. It returns the copy that has failed
 // by it, if one has.
-func (p *probation) ended(unit, fault string, crash any, now time.Time) (bad string) {
+func (p *probation) ended(unit string, t turn, crash any, now time.Time) (bad string) {
 	name, ok := p.of(unit)
 	if !ok {
 		return ""
@@ -114,20 +125,44 @@ func (p *probation) ended(unit, fault string, crash any, now time.Time) (bad str
 	}
 	c := p.countOf(name)
 	c.Turns++
-	if fault != "" {
+	if t.fault != "" {
 		c.Faults++
+		p.clear(name, t)
 	}
 	if name != p.name || !now.Before(p.until) || p.bad != "" {
 		return ""
 	}
-	p.last = append(p.last, fault != "")
-	p.last = p.last[max(0, len(p.last)-window):]
-	if fault == "" || !p.fails() {
+	if t.fault != "" && name == p.cleared && slices.Contains(p.last, t) { // the request again
 		return ""
 	}
-	p.bad = name
-	p.reason = fmt.Sprintf("%d of its last %d turns failed: %s", faults(p.last), len(p.last), fault)
+	p.last = append(p.last, t)
+	p.last = p.last[max(0, len(p.last)-window):]
+	if t.fault == "" || !p.fails() {
+		return ""
+	}
+	p.bad, p.suspect = name, request{t.request, name}
+	if slices.ContainsFunc(p.last, func(o turn) bool { return o.fault != "" && o.request != t.request }) {
+		p.suspect = request{}
+	}
+	p.reason = fmt.Sprintf("%d of its last %d turns failed: %s", faults(p.last), len(p.last), t.fault)
 	return name
+}
+
+// clear has a copy used again that one request alone has failed, if that fails on another copy, too.
+func (p *probation) clear(name string, t turn) {
+	if p.suspect.id != t.request || p.suspect.id == "" || p.suspect.copy == name {
+		return
+	}
+	p.cleared, p.undo, p.suspect = p.suspect.copy, true, request{}
+	p.wake.Touch()
+}
+
+// again returns the copy that is to be in use again, once.
+func (p *probation) again() (name string, is bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	is, p.undo = p.undo, false
+	return p.cleared, is
 }
 
 // fails compares the last turns with those on the copy before.
@@ -141,9 +176,9 @@ func (p *probation) fails() bool {
 	return b == nil || b.Turns == 0 || faults(p.last)*b.Turns > timesBefore*b.Faults*n
 }
 
-func faults(turns []bool) (n int) {
-	for _, fault := range turns {
-		if fault {
+func faults(turns []turn) (n int) {
+	for _, t := range turns {
+		if t.fault != "" {
 			n++
 		}
 	}

@@ -97,7 +97,7 @@ func (t *run) observe(ctx context.Context, err error, end ending) {
 		if end.lost == lostWorker {
 			crash = t.lease.Conn
 		}
-		t.Codexes.Ended(t.lease.Worker, codexFault(err), crash)
+		t.Codexes.Ended(t.lease.Worker, t.ID, codexFault(err), crash)
 	}
 	t.endSpan(outcome)
 }
