@@ -326,8 +326,8 @@ nightly-kills:
 ROUNDS_OF = ^Test(ANewCodexIsTriedFirst|HugeImages|Limits|Panic|Resets|RunnerChaos|TemporalTimes|UnderLoad)$$
 nightly-rounds:
 	@$(MAKE) --no-print-directory needs NEEDS="$(TEST_NEEDS)"
-	@$(MAKE) --no-print-directory $(DEBS) $(NPM_CODEX)/codex $(TEMPORAL)/temporal
-	CODEX_PROXY_TEST_NIGHTLY=1 go test -count=1 -timeout 2h -race ./proxy/... ./runner ./runner/outcome
+	@$(MAKE) --no-print-directory $(DEBS) $(NPM_CODEX)/codex $(OLDEST_CODEX)/codex $(BETWEEN_CODEX)/made $(TEMPORAL)/temporal
+	CODEX_PROXY_TEST_NIGHTLY=1 go test -count=1 -timeout 2h -race ./proxy/... ./runner ./runner/outcome ./workers/canaryunit
 	CODEX_PROXY_TEST_NIGHTLY=1 CODEX_PROXY_TEST_REQUIRE=1 go test -count=1 -timeout 0 -v -p 1 $$(test/integration/packages.sh '$(ROUNDS_OF)') -run '$(ROUNDS_OF)'
 
 # A thousand sessions that try to outlive their timeout, and two hundred at once.
