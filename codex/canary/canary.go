@@ -12,8 +12,8 @@ import (
 	"codex-proxy/internal/cause"
 )
 
-// FirstLimit bounds each step, and StepLimit once one was too slow for that, as on a machine that is busy. The slowest one
-// of a good codex takes less than a second with two processors.
+// FirstLimit bounds each step, and StepLimit once one was too slow for that, as on a machine that is busy. The slowest
+// step of a good codex takes less than a second with two processors.
 const (
 	FirstLimit = 3 * time.Second
 	StepLimit  = 10 * time.Second
@@ -50,7 +50,8 @@ func Run(ctx context.Context, limit Limit, steps ...Step) error {
 	for _, step := range steps {
 		if err := step.bounded(ctx, limit(step.Name)); err != nil {
 			var late *lateError
-			return &Failure{Step: step.Name, Reason: strings.Join(strings.Fields(err.Error()), " "), Late: errors.As(err, &late)}
+			reason := strings.Join(strings.Fields(err.Error()), " ")
+			return &Failure{Step: step.Name, Reason: reason, Late: errors.As(err, &late)}
 		}
 	}
 	return nil

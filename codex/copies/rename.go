@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// Rename gives a copy whose version was unknown its version, and returns its name from then on. Any other copy keeps its
-// name, and so does one that is in use: units have it by that name.
-func (s *Store) Rename(ctx context.Context, name, said string) (string, error) {
-	if !strings.HasPrefix(name, unknown+"-") || !version.MatchString(said) {
+// Rename gives a copy of an unknown version that one, and returns its name from then on. Any other copy keeps its name,
+// and so does one that is in use: units have it by that name.
+func Rename(ctx context.Context, s *Store, name, found string) (string, error) {
+	if !strings.HasPrefix(name, unknown+"-") || !version.MatchString(found) {
 		return name, nil
 	}
 	unlock, err := s.lock(ctx)
@@ -26,14 +26,14 @@ func (s *Store) Rename(ctx context.Context, name, said string) (string, error) {
 	if state, err := s.State(); err != nil || state.InUse == name || state.Before == name || state.Pinned == name {
 		return name, err
 	}
-	c.Version, c.Name = said, nameOf(said, c.Hash)
+	c.Version, c.Name = found, nameOf(found, c.Hash)
 	if _, err := s.Get(c.Name); err == nil { // from elsewhere
 		return c.Name, os.RemoveAll(filepath.Join(s.Dir, name))
 	}
 	dir, final := filepath.Join(s.Dir, name), filepath.Join(s.Dir, c.Name)
-	// A process that is killed in between leaves a copy that is not whole, and the next look makes it anew.
-	return c.Name, errors.Join(os.RemoveAll(final), os.Rename(dir, final), writeFile(filepath.Join(final, recordFile), c),
-		syncDir(s.Dir))
+	err = errors.Join(os.RemoveAll(final), os.Rename(dir, final))
+	// After a kill in between the copy is not whole, and the next look makes it anew.
+	return c.Name, errors.Join(err, writeFile(filepath.Join(final, recordFile), c), syncDir(s.Dir))
 }
 
 // Was reports whether the copy called now is the one called name, which Rename may have renamed since.

@@ -166,7 +166,7 @@ func (f *Follower) step(ctx context.Context, now time.Time) (soon bool) {
 
 // look asks root to look at the installed codex if that is another one. It does not wait.
 func (f *Follower) look(ctx context.Context, now time.Time) {
-	if !f.Follow || f.state.Pinned != "" || f.state.InUse == "" || now.Before(f.lookAt) { // the first start takes the first one
+	if !f.Follow || f.state.Pinned != "" || f.state.InUse == "" || now.Before(f.lookAt) { // a start takes the first one
 		return
 	}
 	f.lookAt = now.Add(lookEvery)

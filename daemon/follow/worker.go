@@ -42,7 +42,9 @@ func (f *Follower) alone(w probes.Worker, workers []probes.Worker, now time.Time
 	if slices.ContainsFunc(workers, func(o probes.Worker) bool { return o.Name != w.Name && o.Ready && o.Out == "" }) {
 		return false
 	}
-	standby := slices.IndexFunc(workers, func(o probes.Worker) bool { return o.Reason == probes.Standby && o.Out == "" })
+	standby := slices.IndexFunc(workers, func(o probes.Worker) bool {
+		return o.Reason == probes.Standby && o.Out == ""
+	})
 	if standby >= 0 && now.Sub(f.wanted) > readyBound {
 		f.wanted = now
 		_ = f.Pool.Want(workers[standby].Name) // it is a name of the pool
@@ -145,8 +147,8 @@ func (f *Follower) Save() map[string]Count { return f.probation.save() }
 // Restore takes over the turns that a predecessor has counted.
 func (f *Follower) Restore(saved map[string]Count) { f.probation.restore(saved) }
 
-// Ended takes over the end of a turn of a request on a worker. fault is that of codex itself; empty: none. crash is the same for all
-// turns that were lost in one end of codex. It returns once no worker takes new turns on a copy that fails.
+// Ended takes over the end of a turn of a request on a worker. fault is that of codex itself; empty: none. crash is the
+// same for all turns that were lost in one end of codex. It returns once no worker takes new turns on a failing copy.
 func (f *Follower) Ended(worker, request, fault string, crash any) {
 	if bad := f.probation.ended(units.Worker(worker), turn{request, fault}, crash, time.Now()); bad != "" {
 		f.drain(bad, true)

@@ -64,7 +64,8 @@ func (t *Trial) run(ctx context.Context, limits []canary.Limit, settings []canar
 	defer func() { _ = model.Close() }()
 	t.url = "http://" + l.Addr().String() + "/v1"
 	for _, step := range settings {
-		if err := canary.Try(limits, func(limit canary.Limit) error { return canary.Run(ctx, limit, step) }); err != nil {
+		err := canary.Try(limits, func(limit canary.Limit) error { return canary.Run(ctx, limit, step) })
+		if err != nil {
 			return err
 		}
 	}

@@ -40,7 +40,8 @@ func Main(ctx context.Context, name, version string, stderr io.Writer) error {
 	logger := slog.New(journal.NewHandler(journal.Proxy, stderr, slog.LevelInfo))
 	dir := os.Getenv("RUNTIME_DIRECTORY")
 	if dir == "" {
-		return cli.Exit(cli.Usage, errors.New("RUNTIME_DIRECTORY is not set: `systemctl start codex-canary@"+name+"` runs this"))
+		return cli.Exit(cli.Usage,
+			errors.New("RUNTIME_DIRECTORY is not set: `systemctl start codex-canary@"+name+"` runs this"))
 	}
 	store := copies.Open()
 	c, err := store.Get(name)
@@ -78,7 +79,7 @@ func End(ctx context.Context, store *copies.Store, name string, stderr io.Writer
 	logger := slog.New(journal.NewHandler(journal.Proxy, stderr, slog.LevelInfo))
 	v, err := readVerdict(os.Getenv("RUNTIME_DIRECTORY"))
 	if err == nil { // no file of its package names the version of a bare program
-		if name, err = store.Rename(ctx, name, v.Version); err != nil {
+		if name, err = copies.Rename(ctx, store, name, v.Version); err != nil {
 			return err
 		}
 	}
