@@ -138,7 +138,7 @@ func (d *Daemon) succeed(registry prometheus.Registerer, process *handoff.Predec
 	m := reload.NewMetrics(registry, d.predecessor)
 	d.state = &daemonState{
 		pool: d.pool, accountStore: d.accountStore, server: d.server, counter: d.counter, keys: d.operators.Keys,
-		metrics: m,
+		metrics:  m,
 		textfile: d.textfile, dependencies: d.dependencyStates.watch, remotes: d.remotes, codexes: d.follower,
 	}
 	d.reloader = &reloader{

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"codex-proxy/test/await"
 	"codex-proxy/test/bed"
 )
 
@@ -54,5 +55,10 @@ func TestACodexThatBreaksLeadsBack(t *testing.T) {
 		assert.Contains(t, b.MustRun(t, "codex-proxy", "status"), "0.171.901 is installed and held back: 3 of its last 10 turns failed: no such table: threads")
 		b.UntilMetric("codex_copies_backs_total 1")
 		assert.Equal(t, 1, strings.Count(b.UnitJournal("codex-copies.service"), "codex is held back: turns on it fail, and the one before is in use again"))
+
+		b.MustRun(t, "sh", "-c", "rm -r "+npm+"/codex-*") // no file names the version of a bare program
+		await.True(t, func() bool {
+			return strings.Contains(b.MustRun(t, "codex-proxy", "status"), "0.999.0 is installed and held back: it fails at ")
+		}, bed.Bound, "its version is what it says in its trial")
 	})
 }
