@@ -377,6 +377,7 @@ func TestRenew(t *testing.T) {
 		default:
 		}
 		m.update(func(s *state) { assert.Contains(t, s.journal.Threads, "b", "the next process sends it") })
-		<-sent // after a bound, if nothing has ended it
+		m.update(func(s *state) { s.disconnected(nil) })
+		<-sent
 	})
 }

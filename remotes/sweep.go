@@ -88,8 +88,8 @@ func (m *Manager) Renew() error {
 // renewal bounds the end of this process after Renew.
 const renewal = 10 * time.Second
 
-// renewing keeps a message that is recorded from a codex that is about to end.
-func renewing(s *state) bool { return s.renewed }
+// renewing keeps a message that is recorded from a codex that is about to end, until its connection has ended.
+func renewing(s *state) bool { return s.renewed && s.link != nil }
 
 // idle reports whether a remote has been without users and turns for bound; 0 bounds nothing.
 func idle(s *state, bound time.Duration, now time.Time) bool {
