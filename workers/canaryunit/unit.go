@@ -78,10 +78,8 @@ func leave(ctx context.Context, dir, version string, err error) error {
 func End(ctx context.Context, store *copies.Store, name string, stderr io.Writer) error {
 	logger := slog.New(journal.NewHandler(journal.Proxy, stderr, slog.LevelInfo))
 	v, err := readVerdict(os.Getenv("RUNTIME_DIRECTORY"))
-	if err == nil { // no file of its package names the version of a bare program
-		if name, err = copies.Rename(ctx, store, name, v.Version); err != nil {
-			return err
-		}
+	if renamed, fault := copies.Rename(ctx, store, name, v.Version); fault == nil { // no file of a bare program names it
+		name = renamed
 	}
 	result := os.Getenv("SERVICE_RESULT") // systemd.exec(5)
 	switch {
