@@ -27,8 +27,10 @@ func Rename(ctx context.Context, s *Store, name, found string) (string, error) {
 		return name, err
 	}
 	c.Version, c.Name = found, nameOf(found, c.Hash)
-	if _, err := s.Get(c.Name); err == nil { // from elsewhere
-		return c.Name, os.RemoveAll(filepath.Join(s.Dir, name))
+	if old, err := s.Get(c.Name); err == nil { // from elsewhere
+		old.Source, old.File = c.Source, c.File
+		return c.Name, errors.Join(writeFile(filepath.Join(s.Dir, c.Name, recordFile), old),
+			os.RemoveAll(filepath.Join(s.Dir, name)))
 	}
 	dir, final := filepath.Join(s.Dir, name), filepath.Join(s.Dir, c.Name)
 	err = errors.Join(os.RemoveAll(final), os.Rename(dir, final))
@@ -44,10 +46,13 @@ func Was(now, name string) bool {
 
 // FateOf returns the record of a copy that Was called name, if it is held, and whether it is in use.
 func (s State) FateOf(name string) (held Held, is, inUse bool) {
+	if Was(s.InUse, name) { // it may be held by its former name
+		return Held{}, false, true
+	}
 	for _, h := range s.Held {
 		if Was(h.Copy, name) {
 			held, is = h, true
 		}
 	}
-	return held, is, Was(s.InUse, name)
+	return held, is, false
 }

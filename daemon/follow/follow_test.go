@@ -344,7 +344,7 @@ func TestWhatDoesNotChange(t *testing.T) {
 	require.NoError(t, err)
 	b.runs(state.InUse, units.Worker("a"))
 	for range 3 {
-		b.Ended("a", "r", "the worker exited", nil)
+		b.Ended("a", 1, "the worker exited", nil)
 	}
 	b.steps(2)
 	after, err := b.Store.State()

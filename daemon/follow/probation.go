@@ -40,10 +40,16 @@ type probation struct {
 }
 
 // turn is one that has ended. fault is that of codex itself; empty: none.
-type turn struct{ request, fault string }
+type turn struct {
+	request int64
+	fault   string
+}
 
 // request is one that has failed a copy: by codex, or because the endpoint refuses it in plain words.
-type request struct{ id, copy string }
+type request struct {
+	id   int64
+	copy string
+}
 
 // Count is the turns of a copy that have ended, and those of them with a fault of codex.
 type Count struct {
@@ -150,7 +156,7 @@ func (p *probation) ended(unit string, t turn, crash any, now time.Time) (bad st
 
 // clear has a copy used again that one request alone has failed, if that fails on another copy, too.
 func (p *probation) clear(name string, t turn) {
-	if p.suspect.id != t.request || p.suspect.id == "" || p.suspect.copy == name {
+	if p.suspect.id != t.request || p.suspect.id == 0 || p.suspect.copy == name {
 		return
 	}
 	p.cleared, p.undo, p.suspect = p.suspect.copy, true, request{}

@@ -78,7 +78,7 @@ func TestTurnsThatFailLeadBack(t *testing.T) {
 	b.worker("a").Inflight = 1
 	b.change = &change{name: "a", unit: units.Worker("a"), to: next, invocation: "before", ordered: b.now} // just ready again
 	for range 3 {
-		b.Ended("a", "r", "the worker exited", nil)
+		b.Ended("a", 1, "the worker exited", nil)
 	}
 	assert.True(t, b.drained["a"], "at once")
 	assert.False(t, b.drained["b"])
@@ -155,25 +155,25 @@ func TestARequestThatFailsAnywhereIsNoFault(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, name, state.InUse, why)
 	}
-	refused := func(worker, request string, times int) {
+	refused := func(worker string, request int64, times int) {
 		for range times {
 			b.Ended(worker, request, "your prompt was flagged", nil)
 		}
 	}
 	for range 20 {
-		b.Ended("b", "0", "", nil)
+		b.Ended("b", 9, "", nil)
 	}
-	refused("a", "1", 3)
+	refused("a", 1, 3)
 	inUse(old, "codex may be the reason")
-	refused("b", "2", 1)
+	refused("b", 2, 1)
 	inUse(old, "another request")
-	refused("b", "1", 1)
+	refused("b", 1, 1)
 	inUse(next, "it is not")
-	refused("a", "3", 6)
+	refused("a", 3, 6)
 	inUse(next, "one request more")
-	refused("a", "4", 1)
-	refused("a", "5", 1)
+	refused("a", 4, 1)
+	refused("a", 5, 1)
 	inUse(old, "three requests")
-	refused("b", "5", 1)
+	refused("b", 5, 1)
 	inUse(old, "of several")
 }

@@ -149,7 +149,7 @@ func (f *Follower) Restore(saved map[string]Count) { f.probation.restore(saved) 
 
 // Ended takes over the end of a turn of a request on a worker. fault is that of codex itself; empty: none. crash is the
 // same for all turns that were lost in one end of codex. It returns once no worker takes new turns on a failing copy.
-func (f *Follower) Ended(worker, request, fault string, crash any) {
+func (f *Follower) Ended(worker string, request int64, fault string, crash any) {
 	if bad := f.probation.ended(units.Worker(worker), turn{request, fault}, crash, time.Now()); bad != "" {
 		f.drain(bad, true)
 		f.probation.wake.Touch()

@@ -21,7 +21,7 @@ type onTrial struct {
 	crashes       sync.Map
 }
 
-func (o *onTrial) Ended(_, _, fault string, crash any) {
+func (o *onTrial) Ended(_ string, _ int64, fault string, crash any) {
 	if crash != nil {
 		o.crashes.Store(crash, true)
 	}

@@ -97,7 +97,8 @@ func (t *run) observe(ctx context.Context, err error, end ending) {
 		if end.lost == lostWorker {
 			crash = t.lease.Conn
 		}
-		t.Codexes.Ended(t.lease.Worker, t.ID, codexFault(err), crash)
+		// Several requests may have one id of the client, and several turns are of one request.
+		t.Codexes.Ended(t.lease.Worker, t.Arrived.UnixNano(), codexFault(err), crash)
 	}
 	t.endSpan(outcome)
 }

@@ -50,7 +50,8 @@ func (t *Trial) settings() []canary.Step {
 	}
 }
 
-// run tries the codex by these settings, and then as the server of a plain worker. A step that is late is tried again.
+// run tries the codex by these settings, and then as the server of a plain worker. A step that is late is tried again,
+// and the steps after it have the time of that try at once.
 func (t *Trial) run(ctx context.Context, limits []canary.Limit, settings []canary.Step) error {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -64,10 +65,12 @@ func (t *Trial) run(ctx context.Context, limits []canary.Limit, settings []canar
 	defer func() { _ = model.Close() }()
 	t.url = "http://" + l.Addr().String() + "/v1"
 	for _, step := range settings {
-		err := canary.Try(limits, func(limit canary.Limit) error { return canary.Run(ctx, limit, step) })
+		tries := 0
+		err := canary.Try(limits, func(limit canary.Limit) error { tries++; return canary.Run(ctx, limit, step) })
 		if err != nil {
 			return err
 		}
+		limits = limits[tries-1:]
 	}
 	return canary.Try(limits, func(limit canary.Limit) error { return t.serve(ctx, limit, endpoint) })
 }

@@ -109,8 +109,30 @@ func (t *Trial) fakeHome(context.Context) (err error) {
 		return err
 	}
 	config := fmt.Sprintf("model = %q\nmodel_provider = \"canary\"\n[model_providers.canary]\nbase_url = %q\n", canary.Model, t.url)
+	_ = os.Remove(filepath.Join(t.home.Runtime, "codex"))
 	return errors.Join(os.WriteFile(filepath.Join(t.home.Dir, "config.toml"), []byte(config), 0o600),
 		os.Symlink(t.Program, filepath.Join(t.home.Runtime, "codex")))
+}
+
+// Once a step was late, those after it have more time at once: on a slow machine all would be late.
+func TestAfterALateStepTheOthersHaveMoreTime(t *testing.T) {
+	t.Parallel()
+	trial := newTrial(t, fakeCodex(t, "good"))
+	var runs []string
+	slow := func(name string, late int) canary.Step {
+		return canary.Step{Name: name, Run: func(ctx context.Context) error {
+			runs = append(runs, name)
+			if late--; late >= 0 {
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			return trial.fakeHome(ctx)
+		}}
+	}
+	none := func(string) time.Duration { return 0 }
+	steps := []canary.Step{slow("one", 1), slow("two", 0)}
+	require.NoError(t, trial.run(t.Context(), []canary.Limit{none, enough}, steps))
+	assert.Equal(t, []string{"one", "one", "two"}, runs)
 }
 
 // A server that is late is tried again, in the same home.

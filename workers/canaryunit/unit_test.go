@@ -115,5 +115,24 @@ func TestABareProgramGetsItsVersion(t *testing.T) {
 		assert.Equal(t, inUse, state.InUse == c.Copy)
 		assert.Equal(t, !inUse, c.Held != nil)
 		assert.True(t, copies.Was(c.Copy, bare.Name))
+
+		require.NoError(t, os.Remove(program))                           // the same bytes are installed anew
+		require.NoError(t, os.WriteFile(program, []byte("bare"), 0o755)) //nolint:gosec // a program
+		again, err := store.Take(t.Context(), program)
+		require.NoError(t, err)
+		assert.Equal(t, c.Copy, again.Name, "it is not tried again")
 	}
+}
+
+// A copy that was held by the name that it had without a version is in use once it has passed.
+func TestTheFateOfARenamedCopy(t *testing.T) {
+	const bare, named = "unknown-0123456789ab", "0.172.0-0123456789ab"
+	state := copies.State{InUse: named, Held: []copies.Held{{Copy: bare, Reason: "timeout"}}}
+	_, held, inUse := state.FateOf(bare)
+	assert.False(t, held)
+	assert.True(t, inUse)
+	state.InUse = "0.171.0-0123456789ab"[:8] + "ba9876543210"
+	_, held, inUse = state.FateOf(bare)
+	assert.True(t, held)
+	assert.False(t, inUse)
 }

@@ -26,7 +26,7 @@ const (
 
 const (
 	// TrialBound is longer than a trial and the taking of a copy.
-	TrialBound = 90 * time.Second
+	TrialBound = 180 * time.Second
 	// maxRequest and maxReason bound a request and the reason in it, in bytes.
 	maxRequest = 16 << 10
 	maxReason  = 1 << 10
