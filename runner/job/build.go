@@ -37,6 +37,8 @@ type Built struct {
 	Made bool `json:"made,omitempty"`
 	// From is the key of the snapshot that the build has to begin with, if it is not ""; nothing was made then.
 	From string `json:"from,omitempty"`
+	// Lacks are programs that the host has to have for the rest of the set-up, as setup.LeftOut has them.
+	Lacks []string `json:"lacks,omitempty"`
 	// Facts are the reports of the host's tools.
 	Facts environment.Facts `json:"facts,omitempty"`
 }

@@ -51,6 +51,7 @@ func (b Build) setUp(ctx context.Context, place Place, output *os.File, built *B
 			order, err = plan()
 		}
 	}
+	built.Lacks = order.LeftOut.Programs
 	if err != nil || order.Script == nil || order.Script.Idle() {
 		return err
 	}

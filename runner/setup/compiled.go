@@ -67,14 +67,14 @@ func maven(_ fs.FS, names map[string]bool) (*Part, error) {
 	if !names["pom.xml"] {
 		return nil, nil
 	}
-	program := wrapper(names, "mvnw", "mvn")
+	program, needs := wrapper(names, "mvnw", "mvn")
 	return &Part{
 		Manifest: "pom.xml",
 		Run: program + " --batch-mode --no-transfer-progress test -Dtest=NoSuchTest -DfailIfNoTests=false " +
 			"-Dsurefire.failIfNoSpecifiedTests=false",
 		// Its script downloads its program into .mvn/wrapper.
 		Inputs: []string{"**/pom.xml", ".mvn/*",
-			".mvn/wrapper/*.properties"}, Needs: []string{"java"}, Tools: []string{"mvn"},
+			".mvn/wrapper/*.properties"}, Needs: needs, Tools: []string{"mvn"},
 	}, nil
 }
 
@@ -82,24 +82,25 @@ func maven(_ fs.FS, names map[string]bool) (*Part, error) {
 func gradle(_ fs.FS, names map[string]bool) (*Part, error) {
 	for _, manifest := range []string{"build.gradle", "build.gradle.kts", "settings.gradle", "settings.gradle.kts"} {
 		if names[manifest] {
-			program := wrapper(names, "gradlew", "gradle")
+			program, needs := wrapper(names, "gradlew", "gradle")
 			return &Part{
 				Manifest: manifest,
 				Run:      program + " --no-daemon test --test-dry-run || " + program + " --no-daemon testClasses",
 				Inputs:   []string{"**/*.gradle", "**/*.gradle.kts", "**/gradle.properties", "gradle/**"},
-				Needs:    []string{"java"}, Tools: []string{"gradle"},
+				Needs:    needs, Tools: []string{"gradle"},
 			}, nil
 		}
 	}
 	return nil, nil
 }
 
-// wrapper prefers the script of the repository, which brings the version that it needs.
-func wrapper(names map[string]bool, script, program string) string {
+// wrapper prefers the script of the repository, which brings the version that it needs. It returns what the host must have
+// for it, too.
+func wrapper(names map[string]bool, script, program string) (command string, needs []string) {
 	if names[script] {
-		return "sh ./" + script
+		return "sh ./" + script, []string{"java"}
 	}
-	return program
+	return program, []string{"java", program}
 }
 
 // composer installs the packages of a PHP project.
