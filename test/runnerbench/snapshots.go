@@ -46,7 +46,7 @@ func (b *bench) snapshots(ctx context.Context, t *bed) error {
 	}
 	const move = `systemctl stop codex-runner.socket codex-runner.service; rm -rf /var/lib/codex-runner /var/lib/private/codex-* /var/lib/codex-environment /var/lib/codex-workspace/*
 mount -t tmpfs -o size=8g tmpfs /mnt; cp -a /var/lib/. /mnt; mount --bind /mnt /var/lib; systemctl start codex-runner.socket`
-	if err := t.script(ctx, move); err != nil {
+	if err := t.script(ctx, quiet[2]+"\n"+move); err != nil {
 		return err
 	}
 	if err := b.snapshot(ctx, t, "overlays", 60, b.rounds); err != nil {
