@@ -28,8 +28,8 @@ type builder struct {
 	state   string // the directory of the daemon's state
 }
 
-// build builds an environment, or waits for a build that an earlier daemon has started. A set-up may have two units, the
-// second one with the files of a snapshot: both together have the time of one.
+// build builds an environment, or waits for a build that an earlier daemon has started. A set-up may have two units,
+// the second one with the files of a snapshot: both together have the time of one.
 func (b builder) build(ctx context.Context, t *task) error {
 	bounded, cancel := context.WithTimeout(ctx, b.config.Timeout)
 	defer cancel()
@@ -52,23 +52,24 @@ func (b builder) run(ctx, bounded context.Context, t *task) (again bool, err err
 	case ctx.Err() != nil:
 		return false, ctx.Err()
 	case bounded.Err() != nil:
-		return false, errors.Join(b.systemd.InsistOnStop(ctx, t.unit), fmt.Errorf("the build of the environment %s took longer than %v: "+
-			"mend what hangs, need fewer packages, or raise timeout of [environments] in runner.toml%s", t.provider, b.config.Timeout,
-			b.lastOutput(t.key)))
+		return false, errors.Join(b.systemd.InsistOnStop(ctx, t.unit), fmt.Errorf("the build of the environment %s took "+
+			"longer than %v: mend what hangs, need fewer packages, or raise timeout of [environments] in runner.toml%s",
+			t.provider, b.config.Timeout, b.lastOutput(t.key)))
 	}
 	built, err := b.built(t.key)
 	switch {
 	case err != nil:
 		return false, err
 	case built == nil:
-		return false, fmt.Errorf("the build of the environment %s was killed or did not start: `journalctl -u %s` has the reason (%w)%s",
-			t.provider, t.unit, errors.Join(started, errNoResult), b.lastOutput(t.key))
+		return false, fmt.Errorf("the build of the environment %s was killed or did not start: `journalctl -u %s` has "+
+			"the reason (%w)%s", t.provider, t.unit, errors.Join(started, errNoResult), b.lastOutput(t.key))
 	case built.Failure != nil:
 		without := ""
 		if t.provider == environment.Setup {
 			without = " (--env none leaves the set-up out)"
 		}
-		return false, fmt.Errorf("cannot build the environment %s: %s%s%s", t.provider, built.Failure.Text, without, b.lastOutput(t.key))
+		return false, fmt.Errorf("cannot build the environment %s: %s%s%s", t.provider, built.Failure.Text, without,
+			b.lastOutput(t.key))
 	}
 	t.built = *built
 	if built.From != "" && t.setUp != nil {

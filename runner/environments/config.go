@@ -62,7 +62,8 @@ func Check(n wire.NewSession) error {
 			name)
 	}
 	if len(n.SetUp) > setup.MaxGiven {
-		return wire.Refuse(wire.TooLarge, "call a script of the repository in it", "the set-up has more than %d bytes", setup.MaxGiven)
+		return wire.Refuse(wire.TooLarge, "call a script of the repository in it", "the set-up has more than %d bytes",
+			setup.MaxGiven)
 	}
 	if _, err := setup.Parse("the set-up", []byte(n.SetUp)); err != nil {
 		return wire.RefuseAs(wire.InvalidRequest, err)

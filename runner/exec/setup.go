@@ -47,8 +47,8 @@ func (s *Shim) setUp(ctx context.Context, r *run) error {
 	return &stageError{session.EnvTask, err}
 }
 
-// lenient reports whether a command runs though its set-up fails: one of the session has changed the script or an input,
-// and the next one may have to change it again.
+// lenient reports whether a command runs though its set-up fails: one of the session has changed the script or an
+// input, and the next one may have to change it again.
 func lenient(spec *session.Spec) bool {
 	return spec.Environment.Name == environment.Auto && spec.Workspace == nil
 }

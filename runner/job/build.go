@@ -31,8 +31,8 @@ type Built struct {
 	Version int      `json:"version"`
 	Failure *Failure `json:"failure,omitempty"`
 	Bytes   int64    `json:"bytes,omitempty"` // that the environment takes on the disk
-	// Snapshot is the one that the commit needs; its key is "" if it has no set-up that does anything. Made reports that
-	// it was made.
+	// Snapshot is the one that the commit needs; its key is "" if it has no set-up that does anything. Made reports
+	// that it was made.
 	setup.Snapshot
 	Made bool `json:"made,omitempty"`
 	// From is the key of the snapshot that the build has to begin with, if it is not ""; nothing was made then.

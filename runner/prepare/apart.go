@@ -11,10 +11,10 @@ import (
 	"codex-proxy/runner/paths"
 )
 
-// makeApart makes a directory, if it is not there, whose files lie in another part of the disk than the files of its
-// siblings. ext4 gives no inode to a new file for minutes after it was free, and looks at each of them again for every file
-// that is made in their part: after the end of a session with many files, one beside it would take ten times as long to
-// make as many. The name decides on the part, so a new one is best.
+// makeApart makes a directory, if it is not there. Its files lie in another part of the disk than the files of its
+// siblings. ext4 gives no inode to a new file for minutes after it was free, and looks at each of them again for every
+// file that is made in their part: after the end of a session with many files, one beside it would take ten times as
+// long to make as many. The name decides on the part, so a new one is best.
 func makeApart(path string) error {
 	parent := filepath.Dir(path)
 	if err := os.MkdirAll(parent, 0o700); err != nil {

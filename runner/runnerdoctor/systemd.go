@@ -26,7 +26,7 @@ func checkSystemd(_ context.Context, s *facts) []checkup.Finding {
 	for _, node := range []string{"reg", "dir", "sock"} {
 		path := "/run/systemd/inaccessible/" + node
 		if _, err := os.Lstat(s.Path(path)); errors.Is(err, fs.ErrNotExist) {
-			found = append(found, checkup.Failure(path, "is not there: sessions hide with it what is not theirs, and none can start",
+			found = append(found, checkup.Failure(path, "is not there: units of sessions need it to hide files, and do not start",
 				"systemctl daemon-reexec, by which systemd makes it, or else a reboot"))
 		}
 	}

@@ -24,8 +24,8 @@ func (r *Run) plan(ctx context.Context) error {
 	return show(r.view(), plan, nil, func(w io.Writer, p wire.Plan, _ time.Time) { writePlan(w, p, source) })
 }
 
-// planned is the script of the session's set-up, line by line. The files of a local repository decide, which the service
-// cannot read.
+// planned is the script of the session's set-up, line by line. The files of a local repository decide, which the
+// service cannot read.
 func (r *Run) planned(ctx context.Context) []string {
 	name, err := environment.Find(cmp.Or(r.New.Environment, environment.Auto))
 	switch {

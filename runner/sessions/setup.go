@@ -56,8 +56,8 @@ func PrintSetup(ctx context.Context, w io.Writer, dir, given string) error {
 	return err
 }
 
-// find returns the script of a set-up, less the parts whose programs sessions of this user do not find here. A user who
-// cannot look at all of these programs gets the whole script.
+// find returns the script of a set-up, less the parts that lack programs in sessions of this user. A user gets the
+// whole script if some of the directories of programs are closed to the user.
 func find(ctx context.Context, dir, given string) (*setup.Script, []setup.Part, setup.LeftOut, error) {
 	settings, _ := sandbox.Read(paths.Settings) // without them, sessions have the usual programs
 	home := ""

@@ -32,8 +32,8 @@ func native(repository fs.FS) ([]Part, error) {
 // goModule downloads the modules and compiles the tests into Go's cache. Packages that do not compile are left to the
 // command, which names them.
 //
-// Go sets the time of a file that it uses if that is an hour old, and so each session would get a copy of the cache. Times
-// to come keep it from that. Files get them when they were used for this commit, so that Go removes the others some day.
+// Go sets the time of a file that it uses if that is an hour old, and so each session would get a copy of the cache.
+// Times to come keep it from that. Files get them when they were used for this commit, so that Go removes the others some day.
 func goModule(_ fs.FS, names map[string]bool) (*Part, error) {
 	manifest := "go.mod"
 	if names["go.work"] {
@@ -98,8 +98,8 @@ func gradle(_ fs.FS, names map[string]bool) (*Part, error) {
 	return nil, nil
 }
 
-// wrapper prefers the script of the repository, which brings the version that it needs. It returns what the host must have
-// for it, too.
+// wrapper prefers the script of the repository, which brings the version that it needs. It returns what the host must
+// have for it, too.
 func wrapper(names map[string]bool, script, program string) (command string, needs []string) {
 	if names[script] {
 		return "sh ./" + script, []string{"java"}

@@ -20,7 +20,7 @@ type LeftOut struct {
 const remedy = "In runner.toml, path and toolchains of [sandbox] show sessions what the host has elsewhere; --env none " +
 	"leaves the set-up out."
 
-// FindOn is Find for a host: of the parts whose programs it lacks, the script has nothing but a comment.
+// FindOn is Find for a host: of the parts that lack programs there, the script has nothing but a comment.
 func FindOn(
 	ctx context.Context, host environment.Host, repository fs.FS, given string,
 ) (s *Script, parts []Part, left LeftOut, err error) {
@@ -32,7 +32,7 @@ func FindOn(
 	return s, parts, left, err
 }
 
-// leaveOut leaves nothing but a comment of the parts whose programs the host lacks.
+// leaveOut leaves nothing but a comment of the parts that lack programs.
 func leaveOut(ctx context.Context, host environment.Host, parts []Part) (left LeftOut, err error) {
 	for i := range parts {
 		p := &parts[i]

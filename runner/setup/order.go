@@ -77,7 +77,7 @@ func Plan(ctx context.Context, host environment.Host, checkout string, from Sour
 	return o, err
 }
 
-// find finds the script, less the parts whose programs the host lacks.
+// find finds the script, less the parts that lack programs.
 func (o *Order) find(ctx context.Context, repository fs.FS) (err error) {
 	o.Script, _, o.LeftOut, err = FindOn(ctx, o.host, repository, o.given)
 	return err

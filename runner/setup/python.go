@@ -50,8 +50,8 @@ func poetry(dir fs.FS, names map[string]bool) (*Part, error) {
 rm -rf .venv
 poetry install --no-interaction --all-extras`,
 		Inputs: []string{"pyproject.toml", "poetry.lock", "poetry.toml"},
-		Path:   []string{".venv/bin", installed}, Needs: []string{"python3", "poetry or pip"}, Tools: []string{"poetry"},
-		Env: map[string]string{"POETRY_VIRTUALENVS_IN_PROJECT": "true"},
+		Path:   []string{".venv/bin", installed}, Needs: []string{"python3", "poetry or pip"},
+		Tools: []string{"poetry"}, Env: map[string]string{"POETRY_VIRTUALENVS_IN_PROJECT": "true"},
 	}, nil
 }
 
