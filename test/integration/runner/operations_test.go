@@ -59,7 +59,7 @@ func TestRunnerOperations(t *testing.T) {
 			b.MustRun(t, "usermod", "--append", "--groups=codex-runner", "bob")
 			assert.Empty(t, b.faults("runuser", "-u", "bob", "--", "codex-runner", "doctor", "--json"))
 			b.MustRun(t, "rm", "/run/systemd/inaccessible/sock")
-			assert.Contains(t, b.faults("codex-runner", "doctor", "--json"), "systemd: /run/systemd/inaccessible/sock is not there")
+			assert.Contains(t, b.faults("codex-runner", "doctor", "--json"), "systemd: /run/systemd/inaccessible/sock: is not there")
 			b.MustRun(t, "systemctl", "daemon-reexec")
 			assert.Empty(t, b.faults("codex-runner", "doctor", "--json"))
 		})
