@@ -82,8 +82,9 @@ func TestSetup(t *testing.T) {
 	r.write("input", "2")
 	_, output = r.command("tool", nil)
 	assert.Contains(t, output, "ran in a b\n")
-	_, output = r.command("tool", func(s *session.Spec) { s.Workspace = &session.Workspace{} })
+	result, output := r.bed("tool", func(s *session.Spec) { s.Workspace = &session.Workspace{} }).run(t.Context())
 	assert.Contains(t, output, "ran in a b\n")
+	assert.Equal(t, session.SnapshotStale, result.Snapshot, "the next session is to ask for one")
 	_, output = r.command("tool", func(s *session.Spec) { s.Environment = nil })
 	assert.Contains(t, output, "not found", "nothing of it is in other commands")
 }
