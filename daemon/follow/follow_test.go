@@ -295,14 +295,18 @@ func TestLook(t *testing.T) {
 	looked(4)
 }
 
-// A worker that an operator stops or drains during its change, or whose file he has edited since it was ready, is no fault
-// of the new codex.
+// A worker that an operator stops or drains during its change is no fault of the new codex. Nor is one whose file has been
+// edited since it was ready, if another worker is ready on that codex.
 func TestAWorkerThatIsKeptFromTurnsLeadsNotBack(t *testing.T) {
-	for name, keep := range map[string]func(w *probes.Worker){
-		"stopped":    func(w *probes.Worker) { w.ActiveState = "inactive" },
-		"drained":    func(w *probes.Worker) { w.Drained = true },
-		"dependency": func(w *probes.Worker) { w.Unmet = []string{"vllm"} },
-		"edited":     func(w *probes.Worker) { w.LastReadyAt = new(time.Time) },
+	for name, keep := range map[string]func(b *bed, w *probes.Worker){
+		"stopped":    func(_ *bed, w *probes.Worker) { w.ActiveState = "inactive" },
+		"drained":    func(_ *bed, w *probes.Worker) { w.Drained = true },
+		"dependency": func(_ *bed, w *probes.Worker) { w.Unmet = []string{"vllm"} },
+		"edited": func(b *bed, w *probes.Worker) {
+			w.LastReadyAt = new(time.Time)
+			b.runs(b.name("0.172.0"), units.Worker("b"))
+		},
+		"edited, and no other one is ready": func(_ *bed, w *probes.Worker) { w.LastReadyAt = new(time.Time) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBed(t, "a", "b")
@@ -314,13 +318,13 @@ func TestAWorkerThatIsKeptFromTurnsLeadsNotBack(t *testing.T) {
 			b.steps(2)
 			b.runs(next, units.Worker("a"))
 			b.worker("a").InvocationID = "another"
-			keep(b.worker("a"))
+			keep(b, b.worker("a"))
 			b.edited = time.Now()
 			b.now = b.now.Add(readyBound)
 			b.steps(1)
 			state, err := b.Store.State()
 			require.NoError(t, err)
-			assert.Equal(t, next, state.InUse)
+			assert.Equal(t, name == "edited, and no other one is ready", state.InUse == old)
 		})
 	}
 }

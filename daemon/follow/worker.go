@@ -101,8 +101,8 @@ func (f *Follower) failed(ctx context.Context, w probes.Worker) {
 	if w.Drained || len(w.Unmet) > 0 || w.ActiveState == "inactive" || w.ActiveState == "deactivating" {
 		return // an operator or another service keeps it from turns
 	}
-	if w.LastReadyAt != nil && f.Edited(w.Name).After(*w.LastReadyAt) {
-		return // its file may be the fault, and the unit's status says so
+	if w.LastReadyAt != nil && f.Edited(w.Name).After(*w.LastReadyAt) && f.serves(c.to) {
+		return // its file is the fault, and the unit's status says so
 	}
 	if name, ok := f.Store.Of(c.unit); ok && name == c.to && f.state.Before != "" && f.probation.on(c.to, time.Now()) {
 		reason := fmt.Sprintf("worker %s is not ready %s after its change: %s", c.name, readyBound, w.Reason)
@@ -111,6 +111,14 @@ func (f *Follower) failed(ctx context.Context, w probes.Worker) {
 		}
 		f.back(ctx, c.to, reason)
 	}
+}
+
+// serves reports whether a worker is ready on the copy.
+func (f *Follower) serves(name string) bool {
+	return slices.ContainsFunc(f.Pool.Snapshot().Workers, func(w probes.Worker) bool {
+		of, ok := f.Store.Of(w.Unit)
+		return ok && of == name && w.Ready
+	})
 }
 
 // drain forbids or allows new turns on all workers that run the copy.

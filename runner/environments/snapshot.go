@@ -198,7 +198,9 @@ func (e setups) remember(t *task) {
 	if len(e.snapshots.known) > maxKnown {
 		e.snapshots = newSnapshots()
 	}
-	e.snapshots.known[t.key] = known{t.built.Key, t.built.Lacks}
+	// What is here and fails, or is nowhere but in PATH of the set-up, is no reason for another build.
+	lacks := slices.DeleteFunc(t.built.Lacks, func(need string) bool { return setup.Meets(e.programs(), []string{need}) })
+	e.snapshots.known[t.key] = known{t.built.Key, lacks}
 	delete(e.snapshots.missing, t.built.Key)
 }
 

@@ -328,6 +328,13 @@ func TestProgramsThatTheHostLacked(t *testing.T) {
 	b.idle = false
 	assert.NotNil(t, b.snapshot(b.session(1000, "r", "a1")))
 	require.Len(t, b.orders, 2)
+
+	b.begin <- struct{}{}
+	b.idle = true // the program is there now, and fails
+	for range 2 {
+		assert.Nil(t, b.snapshot(b.session(1000, "r", "b1")))
+	}
+	require.Len(t, b.orders, 3)
 }
 
 // A build runs code of its user: it has the network where sessions may have it.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"codex-proxy/runner/environment"
 	"codex-proxy/runner/paths"
@@ -57,18 +58,33 @@ func PrintSetup(ctx context.Context, w io.Writer, dir, given string) error {
 }
 
 // find returns the script of a set-up, less the parts that lack programs in sessions of this user. A user gets the
-// whole script if some of the directories of programs are closed to the user.
+// whole script if some of the directories of programs are closed to the user, or belong to another one: FindOn asks
+// programs for their versions.
 func find(ctx context.Context, dir, given string) (*setup.Script, []setup.Part, setup.LeftOut, error) {
 	settings, _ := sandbox.Read(paths.Settings) // without them, sessions have the usual programs
 	home := ""
 	if settings.UserToolchains && os.Geteuid() != 0 {
 		home, _ = os.UserHomeDir() // without one there is nothing to show
 	}
-	if planned := settings.Planned(filepath.SplitList(sandbox.UnitPath), home); !planned.Closed {
+	if planned := settings.Planned(filepath.SplitList(sandbox.UnitPath), home); !planned.Closed && trusted(planned.OnHost) {
 		return setup.FindOn(ctx, environment.Host{Path: planned.OnHost}, os.DirFS(dir), given)
 	}
 	script, parts, err := setup.Find(os.DirFS(dir), given)
 	return script, parts, setup.LeftOut{}, err
+}
+
+// trusted reports whether all directories of PATH belong to root or to this user.
+func trusted(path string) bool {
+	for _, dir := range filepath.SplitList(path) {
+		info, err := os.Stat(dir)
+		if err != nil {
+			continue // nothing runs from there
+		}
+		if owner := int(info.Sys().(*syscall.Stat_t).Uid); owner != 0 && owner != os.Geteuid() {
+			return false
+		}
+	}
+	return true
 }
 
 // explained is the script below comments that name its sources, or "" if nothing fits.

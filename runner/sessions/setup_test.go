@@ -36,6 +36,17 @@ func TestPrintSetup(t *testing.T) {
 	require.ErrorContains(t, PrintSetup(t.Context(), &strings.Builder{}, dir+"/none", ""), "--repo: ")
 }
 
+// A set-up that is printed runs no program of another user to ask for its version.
+func TestProgramsOfAnotherUser(t *testing.T) {
+	dir := t.TempDir()
+	assert.True(t, trusted(dir+":/usr/bin:/nowhere"))
+	if os.Geteuid() != 0 {
+		t.Skip("takes root to give a directory away")
+	}
+	require.NoError(t, os.Chown(dir, 1, -1))
+	assert.False(t, trusted("/usr/bin:"+dir))
+}
+
 func put(t *testing.T, dir, name, text string) {
 	t.Helper()
 	file := filepath.Join(dir, name)
