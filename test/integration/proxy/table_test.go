@@ -111,7 +111,7 @@ func workerKills(b *bed.Bed, c *bed.Crowd) {
 	var kills []time.Time
 	var again bed.Sample
 	longest := ""
-	for range nightly.Or(20, 5) {
+	for range nightly.Or(20, 8) {
 		awaitReset(b)
 		// A request runs three times at most: those that the last kill interrupted are
 		// served before the next one.
@@ -179,7 +179,7 @@ func proxyKills(b *bed.Bed, c *bed.Crowd) {
 	var kills []bed.Within
 	var back bed.Sample
 	cut := 0
-	for range nightly.Or(10, 3) {
+	for range nightly.Or(10, 5) {
 		c.Reach(b.T, 10)
 		b.HTTP.CloseIdleConnections()
 		proxy := b.OnlyProcess(bed.ProxyUnit)
