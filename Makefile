@@ -74,7 +74,8 @@ UNIT    = $$(go list ./... | grep -v /test/integration | grep -vxF "$$(printf '%
 RACE    = -race -gcflags='modernc.org/...=-d=checkptr=0'
 # Unit tests and lint look at a copy of the tree that stays where it is, and at packages in a directory that has their hash
 # in its name: what has not changed since an earlier run, in whichever clone, has its result in the caches. While another
-# run has the copy, or if git does not list the tree, they look at the tree itself. The race detector waits a second at each program's end if nobody says less.
+# run has the copy, or if git does not list the tree, they look at the tree itself. The race detector waits a second at
+# the end of each program if nobody says less.
 MIRRORED = mkdir -p $(MIRROR) build; go build -o build/mirror ./test/mirror; tree=$(CURDIR) made=$(CURDIR)/build; exec 9>$(MIRROR)/lock; \
 	if flock -n 9 && build/mirror -to $(MIRROR)/tree; then \
 		tree=$(MIRROR)/tree; \
@@ -331,9 +332,9 @@ nightly-suites:
 # All unit tests anew, whatever the caches have: with all their rounds, and with the codexes between the oldest and the pinned one.
 nightly-units:
 	@$(MAKE) --no-print-directory needs NEEDS="$(TEST_NEEDS)"
-	@$(MAKE) --no-print-directory $(DEBS) $(RPMS) $(RELEASED)/made $(NPM_CODEX)/codex $(OLDEST_CODEX)/codex $(BETWEEN_CODEX)/made $(UV)/uv $(MICROMAMBA)/micromamba
-	CODEX_PROXY_TEST_NIGHTLY=1 CODEX_PROXY_TEST_REQUIRE=1 go test $(GO_TEST) $(RACE) -count=1 -timeout 2h $(UNIT)
-	CODEX_PROXY_TEST_REQUIRE=1 go test $(GO_TEST) -count=1 -timeout 2h $(READERS) $(LISTERS)
+	@$(MAKE) --no-print-directory $(DEBS) $(RPMS) $(RELEASED)/made $(NPM_CODEX)/codex $(OLDEST_CODEX)/codex $(BETWEEN_CODEX)/made $(CLIENTS)/node $(UV)/uv $(MICROMAMBA)/micromamba
+	failed=0; CODEX_PROXY_TEST_NIGHTLY=1 CODEX_PROXY_TEST_REQUIRE=1 go test $(GO_TEST) $(RACE) -count=1 -timeout 2h $(UNIT) || failed=$$?; \
+	CODEX_PROXY_TEST_REQUIRE=1 go test $(GO_TEST) -count=1 -timeout 2h $(READERS) $(LISTERS) && exit $$failed
 
 # Fifty turns for each kind of fault of a remote.
 nightly-kills:
