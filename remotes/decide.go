@@ -43,7 +43,7 @@ func decide(r turnjournal.Record, last []codexthread.Turn, p policy) verdict {
 	switch {
 	case len(last) > 0 && last[0].Status == codexthread.InProgress:
 		v.action = adopt
-	case r.Asked, r.Quota:
+	case r.Asked, r.Quota && len(lost) == 0: // a new message starts another turn than the one that waits for quota
 		v.action = ask
 	case !cut && len(lost) == 0:
 		v.action = forget

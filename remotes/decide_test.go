@@ -54,6 +54,9 @@ func TestDecide(t *testing.T) {
 			turnjournal.Record{Turn: "t2"}, []codexthread.Turn{{ID: "t2", Status: "failed"}}, always, verdict{action: forget}},
 		"a turn that waits for quota waits on, if codex ended as it was to start again": {
 			turnjournal.Record{Turn: "t2", Quota: true}, []codexthread.Turn{{ID: "t2", Status: "failed"}}, always, verdict{action: ask}},
+		"a message that codex lost is sent again, also if the turn before it waits for quota": {
+			turnjournal.Record{Turn: "t2", Quota: true, Inputs: []turnjournal.Input{said("m3", "three")}},
+			[]codexthread.Turn{{ID: "t2", Status: "failed"}}, always, verdict{action: proceed, inputs: []turnjournal.Input{said("m3", "three")}}},
 		"its user interrupted it": {
 			turnjournal.Record{Turn: "t2", Interrupted: "t2"}, cut, always, verdict{action: forget}},
 		"its user interrupted it without knowing it": {

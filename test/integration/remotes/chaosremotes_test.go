@@ -18,14 +18,15 @@ type remoteErrands struct {
 	stop   func()
 	thread string
 	done   sync.WaitGroup
-	sent   []string        // each message
-	missed map[string]bool // those that the command has failed for: they may have come or not
+	sent   []string          // each message
+	times  map[string]string // when the command for it began and ended
+	missed map[string]bool   // those that the command has failed for: they may have come or not
 }
 
 // startRemoteErrands begin; they end with the test at the latest.
 func startRemoteErrands(b *bed.Bed) *remoteErrands {
 	ctx, stop := context.WithCancel(context.Background())
-	all := &remoteErrands{Remote: bed.NewRemote(b, "chaos", "", ""), stop: stop, missed: map[string]bool{}}
+	all := &remoteErrands{Remote: bed.NewRemote(b, "chaos", "", ""), stop: stop, times: map[string]string{}, missed: map[string]bool{}}
 	b.T.Cleanup(func() { stop(); all.done.Wait() })
 	all.done.Go(func() {
 		for n := 0; ctx.Err() == nil; n++ {
@@ -41,7 +42,9 @@ func (all *remoteErrands) send(text string) {
 	ctx, cancel := context.WithTimeout(context.Background(), bed.Hung)
 	defer cancel()
 	all.sent = append(all.sent, text)
+	began := time.Now()
 	thread, _, err := all.Run(ctx, "codex-proxy", "remotes", "send", all.Name, text)
+	all.times[text] = fmt.Sprint(began.Format(time.TimeOnly+".000"), " to ", time.Now().Format(time.TimeOnly+".000"))
 	assert.NoError(all.T, ctx.Err(), "remotes send hangs")
 	if err != nil {
 		all.missed[text] = true
@@ -72,8 +75,8 @@ func (all *remoteErrands) account() {
 	}
 	whole := strings.Join(had, "\n")
 	for _, text := range all.sent {
-		if !all.missed[text] {
-			assert.Contains(t, whole, text, "a message is lost")
+		if !all.missed[text] && !assert.True(t, strings.Contains(whole, text), "a message is lost: %s, sent at %s", text, all.times[text]) {
+			t.Log(all.MustRun(t, "journalctl", "--unit="+all.Unit, "--output=short-precise", "--no-pager"))
 		}
 	}
 	t.Logf("the turn journal of the remote: %d messages, %d in the conversation, %d commands failed", len(all.sent), len(had), len(all.missed))
