@@ -37,6 +37,8 @@ const (
 	CopiesSocket = WorkerSockets + "/copies.socket"
 	// RemoteSockets holds ListenStream= of codex-remote@.socket.
 	RemoteSockets = "/run/codex-remote"
+	// BrokerAddress is ListenStream= of codex-broker@.socket, in the network namespace of the worker.
+	BrokerAddress = "127.0.0.1:8790"
 )
 
 // State.

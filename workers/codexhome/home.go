@@ -16,6 +16,7 @@ type Home struct {
 	Runtime     string            // the unit's RuntimeDirectory
 	Private     string            // a directory that codex cannot see, for the record of the last run; empty: Dir
 	Credentials string            // the unit's credentials directory; empty: it has none
+	Broker      string            // HOST:PORT of the worker's broker; empty: codex has the network of the machine
 	Self        string            // our own executable, which is the demo worker
 	Program     string            // the native codex; empty: search for it
 	SearchPath  string            // the directories to search for codex, as $PATH
@@ -74,6 +75,9 @@ func (h *Home) prepare(ctx context.Context) (program, workspace string, err erro
 	if err != nil {
 		return "", "", err
 	}
+	if w, err = h.behindBroker(w); err != nil {
+		return "", "", err
+	}
 	if workspace, err = h.workspace(w); err != nil || w.Mode == Demo {
 		return h.Self, workspace, err
 	}
@@ -94,6 +98,20 @@ func (h *Home) prepare(ctx context.Context) (program, workspace string, err erro
 		p.noTraces(ctx)
 	}
 	return program, workspace, err
+}
+
+// behindBroker is the worker as codex sees it. Its unit may be made of an earlier text of the file.
+func (h *Home) behindBroker(w *Worker) (*Worker, error) {
+	switch {
+	case w.Brokered() && h.Broker != "":
+		return w.through(h.Broker), nil
+	case h.Broker != "" && w.Mode != Demo:
+		return nil, &Problem{File: h.File, Text: "the unit has no network, and these settings need one",
+			Hint: "`systemctl daemon-reload`: that makes the unit of the file"}
+	case w.Brokered() && h.Note != nil:
+		h.Note("the worker has the network of the machine until `systemctl daemon-reload`, which makes its broker")
+	}
+	return w, nil
 }
 
 func (h *Home) program(w *Worker) (string, error) {

@@ -37,6 +37,7 @@ type Worker struct {
 	Provider  *Provider      // nil: OpenAI, by the worker's login
 	Extra     map[string]any // the [codex] table
 	Requires  requires.Settings
+	network   string   // empty: by the other settings
 	sandbox   *sandbox // of the tools; nil: codex runs none
 	remote    *Remote  // Attended only
 	lines     strict.Lines
@@ -57,6 +58,7 @@ type rawWorker struct {
 	CodexPath string         `toml:"codex_path"`
 	Model     string         `toml:"model"`
 	Workspace string         `toml:"workspace"`
+	Network   string         `toml:"network"`
 	Provider  *rawProvider   `toml:"provider"`
 	Extra     map[string]any `toml:"codex"`
 	requires.Settings
@@ -110,6 +112,9 @@ func parse(file string, doc []byte) (*Worker, error) {
 		return nil, err
 	}
 	if err := w.setProvider(raw.Provider); err != nil {
+		return nil, err
+	}
+	if err := w.setNetwork(raw.Network); err != nil {
 		return nil, err
 	}
 	return w, w.setSandbox()

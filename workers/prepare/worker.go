@@ -56,6 +56,9 @@ func Worker(ctx context.Context, name string, stderr io.Writer) error {
 	notifier.Status("Starting: the configuration is written and checked")
 	home, err := workerHome(name, note)
 	if err == nil {
+		err = askBroker(ctx, home.Broker)
+	}
+	if err == nil {
 		home.Program, err = Chosen(units.Worker(name))
 	}
 	if err == nil {
@@ -140,6 +143,7 @@ func workerHome(name string, note func(string)) (*codexhome.Home, error) {
 		Dir:         cmp.Or(os.Getenv("CODEX_HOME"), first(os.Getenv("STATE_DIRECTORY"))),
 		Runtime:     runtimeDir(),
 		Credentials: os.Getenv("CREDENTIALS_DIRECTORY"),
+		Broker:      os.Getenv(BrokerVariable),
 		Self:        self,
 		SearchPath:  os.Getenv("PATH"),
 		Note:        note,

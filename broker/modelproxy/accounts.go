@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"codex-proxy/broker/upstream"
 	"codex-proxy/workers/broker"
 )
 
@@ -49,11 +50,9 @@ func ForAccounts(tokens *TokenSource, service string, logger *slog.Logger) (*Pro
 	if err != nil {
 		return nil, err
 	}
-	transport := newTransport(nil)
-	transport.Proxy = http.ProxyFromEnvironment
 	l := newProxy(logger)
 	tokens.token = l.Token
-	l.handler = &accounts{service: at, tokens: tokens, transport: transport, logger: logger}
+	l.handler = &accounts{service: at, tokens: tokens, transport: upstream.New(nil), logger: logger}
 	return l, nil
 }
 

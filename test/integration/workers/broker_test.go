@@ -1,0 +1,96 @@
+package workers
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"codex-proxy/test/bed"
+)
+
+const (
+	providerHost = "model.test"
+	providerPort = "18443"
+	providerKey  = "sk-of-the-provider-0123456789"
+	brokerUnit   = "codex-broker@default.service"
+)
+
+// providerWorker has an https endpoint with an authority and a key of its own.
+const providerWorker = `mode = "native"
+codex_path = "` + bed.CodexDir + `/bin/codex"
+model = "` + bed.Model + `"
+[provider]
+name = "scripted"
+base_url = "https://` + providerHost + ":" + providerPort + `/v1"
+ca_file = "/etc/ssl/provider.pem"
+credential = "key"
+`
+
+// providerBed is a bed whose worker uses that endpoint.
+func providerBed(t *testing.T, suite string) (b *bed.Bed, keys chan string) {
+	t.Helper()
+	b = bed.New(t, suite, providerWorker, bed.Patient)
+	certificate, root := bed.Certify(t, providerHost)
+	write(b, "/etc/ssl/provider.pem", string(root))
+	write(b, "/etc/codex-proxy/key", providerKey+"\n")
+	b.AppendTo("/etc/hosts", "127.0.0.1 "+providerHost+"\n")
+	b.DropIn("codex-worker@.service", "key", "[Service]\nLoadCredential=key:/etc/codex-proxy/key\n")
+	l, err := b.Listen("tcp", "127.0.0.1:"+providerPort)
+	require.NoError(t, err)
+	keys = make(chan string, 1000)
+	b.ServeTLSOn(l, certificate, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		keys <- r.Proto + " " + r.Header.Get("Authorization")
+		b.Models.Handler().ServeHTTP(w, r)
+	}))
+	b.Start()
+	return b, keys
+}
+
+// A worker with a provider reaches the provider, through its broker, and nothing else; codex does not have the key.
+func TestBroker(t *testing.T) { bed.BothSuites(t, testBroker) }
+
+func testBroker(t *testing.T, suite string) {
+	b, keys := providerBed(t, suite)
+	status, _, answer := b.Chat(false, "hello")
+	require.Equal(t, http.StatusOK, status, "%s\n%s\n%s", answer, b.UnitJournal(brokerUnit), b.UnitJournal(bed.WorkerUnit))
+	assert.Equal(t, "HTTP/2.0 Bearer "+providerKey, <-keys)
+
+	// The network of codex.
+	codex := b.Codex()
+	reach := func(address string) error {
+		host, port, _ := strings.Cut(address, ":")
+		_, err := b.Run(t.Context(), "nsenter", "-t", fmt.Sprint(codex.PID), "-n", "timeout", "5", "bash", "-c",
+			"exec 3<>/dev/tcp/"+host+"/"+port)
+		return err
+	}
+	assert.NoError(t, reach("127.0.0.1:8790"))
+	for _, address := range []string{"127.0.0.1:" + providerPort, bed.ModelAddr, "127.0.0.1:8787", "1.1.1.1:443"} {
+		assert.Error(t, reach(address), address)
+	}
+	assert.Contains(t, script(b, "cat /proc/net/dev; (exec 3<>/dev/tcp/127.0.0.1/"+providerPort+") || echo closed"), "closed")
+
+	// The key.
+	for _, where := range []string{
+		"tr '\\0' '\\n' </proc/%d/environ; tr '\\0' '\\n' </proc/%[1]d/cmdline",
+		"cat /proc/%d/root/run/credentials/*/* 2>/dev/null; grep -rh sk- /var/lib/codex-worker/ 2>/dev/null",
+	} {
+		out, _ := b.Run(t.Context(), "bash", "-c", fmt.Sprintf(where, codex.PID)+"; true")
+		assert.NotContains(t, out, providerKey, where)
+	}
+	assert.NotContains(t, b.MustRun(t, "bash", "-c", memoryOf(codex.PID)), "found")
+
+	// Exposure.
+	assert.Regexp(t, `exposure level for codex-broker@default.service: (0|1\.[0-5]) `,
+		b.MustRun(t, "systemd-analyze", "security", "--no-pager", brokerUnit))
+}
+
+// memoryOf prints "found" if the memory of the process has the key.
+func memoryOf(pid int) string {
+	return fmt.Sprintf(`while IFS=' -' read -r a b p _; do case $p in r*) 
+dd if=/proc/%[1]d/mem bs=4096 iflag=skip_bytes,count_bytes skip=$((16#$a)) count=$((16#$b - 16#$a)) 2>/dev/null;; esac
+done </proc/%[1]d/maps | grep -qaF %[2]s && echo found; true`, pid, providerKey)
+}
