@@ -63,7 +63,7 @@ func testBroker(t *testing.T, suite string) {
 	codex := b.Codex()
 	reach := func(address string) error {
 		host, port, _ := strings.Cut(address, ":")
-		_, err := b.Run(t.Context(), "nsenter", "-t", fmt.Sprint(codex.PID), "-n", "timeout", "5", "bash", "-c",
+		_, _, err := b.Run(t.Context(), "nsenter", "-t", fmt.Sprint(codex.Inside), "-n", "timeout", "5", "bash", "-c",
 			"exec 3<>/dev/tcp/"+host+"/"+port)
 		return err
 	}
@@ -78,10 +78,10 @@ func testBroker(t *testing.T, suite string) {
 		"tr '\\0' '\\n' </proc/%d/environ; tr '\\0' '\\n' </proc/%[1]d/cmdline",
 		"cat /proc/%d/root/run/credentials/*/* 2>/dev/null; grep -rh sk- /var/lib/codex-worker/ 2>/dev/null",
 	} {
-		out, _ := b.Run(t.Context(), "bash", "-c", fmt.Sprintf(where, codex.PID)+"; true")
+		out, _, _ := b.Run(t.Context(), "bash", "-c", fmt.Sprintf(where, codex.Inside)+"; true")
 		assert.NotContains(t, out, providerKey, where)
 	}
-	assert.NotContains(t, b.MustRun(t, "bash", "-c", memoryOf(codex.PID)), "found")
+	assert.NotContains(t, b.MustRun(t, "bash", "-c", memoryOf(codex.Inside)), "found")
 
 	// Exposure.
 	assert.Regexp(t, `exposure level for codex-broker@default.service: (0|1\.[0-5]) `,
