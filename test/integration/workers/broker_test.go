@@ -4,10 +4,13 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"codex-proxy/test/bed"
 )
@@ -30,10 +33,42 @@ ca_file = "/etc/ssl/provider.pem"
 credential = "key"
 `
 
+// provider plays the endpoint in front of the model server.
+type provider struct {
+	*bed.Bed
+	keys chan string // the protocol and the Authorization of each request
+
+	mu   sync.Mutex
+	held chan chan struct{} // gets a channel for each request, which waits until that is closed; nil: none waits
+}
+
+func (p *provider) hold(held chan chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.held = held
+}
+
+func (p *provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	p.keys <- r.Proto + " " + r.Header.Get("Authorization")
+	p.mu.Lock()
+	held := p.held
+	p.mu.Unlock()
+	if held != nil {
+		goOn := make(chan struct{})
+		held <- goOn
+		select {
+		case <-goOn:
+		case <-r.Context().Done():
+			return
+		}
+	}
+	p.Models.Handler().ServeHTTP(w, r)
+}
+
 // providerBed is a bed whose worker uses that endpoint.
-func providerBed(t *testing.T, suite string) (b *bed.Bed, keys chan string) {
+func providerBed(t *testing.T, suite string) *provider {
 	t.Helper()
-	b = bed.New(t, suite, providerWorker, bed.Patient)
+	b := bed.New(t, suite, providerWorker, bed.Patient)
 	certificate, root := bed.Certify(t, providerHost)
 	write(b, "/etc/ssl/provider.pem", string(root))
 	write(b, "/etc/codex-proxy/key", providerKey+"\n")
@@ -41,23 +76,21 @@ func providerBed(t *testing.T, suite string) (b *bed.Bed, keys chan string) {
 	b.DropIn("codex-worker@.service", "key", "[Service]\nLoadCredential=key:/etc/codex-proxy/key\n")
 	l, err := b.Listen("tcp", "127.0.0.1:"+providerPort)
 	require.NoError(t, err)
-	keys = make(chan string, 1000)
-	b.ServeTLSOn(l, certificate, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		keys <- r.Proto + " " + r.Header.Get("Authorization")
-		b.Models.Handler().ServeHTTP(w, r)
-	}))
+	p := &provider{Bed: b, keys: make(chan string, 1000)}
+	b.ServeTLSOn(l, certificate, p)
 	b.Start()
-	return b, keys
+	return p
 }
 
 // A worker with a provider reaches the provider, through its broker, and nothing else; codex does not have the key.
 func TestBroker(t *testing.T) { bed.BothSuites(t, testBroker) }
 
 func testBroker(t *testing.T, suite string) {
-	b, keys := providerBed(t, suite)
+	p := providerBed(t, suite)
+	b := p.Bed
 	status, _, answer := b.Chat(false, "hello")
 	require.Equal(t, http.StatusOK, status, "%s\n%s\n%s", answer, b.UnitJournal(brokerUnit), b.UnitJournal(bed.WorkerUnit))
-	assert.Equal(t, "HTTP/2.0 Bearer "+providerKey, <-keys)
+	assert.Equal(t, "HTTP/2.0 Bearer "+providerKey, <-p.keys)
 
 	// The network of codex.
 	codex := b.Codex()
@@ -82,10 +115,68 @@ func testBroker(t *testing.T, suite string) {
 		assert.NotContains(t, out, providerKey, where)
 	}
 	assert.NotContains(t, b.MustRun(t, "bash", "-c", memoryOf(codex.Inside)), "found")
+	assert.Contains(t, b.MustRun(t, "bash", "-c", memoryOf(b.OnlyProcess(brokerUnit).Inside)), "found", "the search finds it")
 
 	// Exposure.
 	assert.Regexp(t, `exposure level for codex-broker@default.service: (0|1\.[0-5]) `,
 		b.MustRun(t, "systemd-analyze", "security", "--no-pager", brokerUnit))
+
+	testBrokerEnds(t, p)
+	testBrokerRestarts(t, b)
+	testUnreachable(t, b)
+}
+
+// testBrokerEnds kills the broker: no request fails whose answer the endpoint has not begun.
+func testBrokerEnds(t *testing.T, p *provider) {
+	b := p.Bed
+	ask := func() <-chan string {
+		answer := make(chan string, 1)
+		go func() {
+			status, _, body := b.Chat(false, "hello")
+			answer <- fmt.Sprint(status, " ", body)
+		}()
+		return answer
+	}
+	kill := func() {
+		b.Signal(b.OnlyProcess(brokerUnit), unix.SIGKILL)
+	}
+	held := make(chan chan struct{}, 10)
+	p.hold(held)
+	answer := ask()
+	<-held
+	p.hold(nil)
+	kill()
+	assert.Regexp(t, "^200 ", <-answer, "in mid-turn")
+	kill()
+	assert.Regexp(t, "^200 ", <-ask(), "between turns")
+}
+
+// testBrokerRestarts restarts the broker: the answers in flight are whole.
+func testBrokerRestarts(t *testing.T, b *bed.Bed) {
+	before := b.Properties(brokerUnit, "MainPID")["MainPID"]
+	h := bed.Hold(b, "restart")
+	done := b.Begin("systemctl", "restart", brokerUnit)
+	b.UntilShow(brokerUnit, "SubState", "stop-sigterm")
+	status, _, _ := b.Chat(false, "hello")
+	assert.Equal(t, http.StatusOK, status, "while it drains")
+	h.Finish(b)
+	require.NoError(t, <-done)
+	assert.NotEqual(t, before, b.Properties(brokerUnit, "MainPID")["MainPID"])
+}
+
+// testUnreachable asks endpoints that cannot be reached: the client's error comes soon, and the journal has the reason.
+func testUnreachable(t *testing.T, b *bed.Bed) {
+	for reason, url := range map[string]string{
+		"refused": "https://" + providerHost + ":9/v1", "unresolvable": "https://nowhere.invalid/v1",
+		"certificate": "https://127.0.0.1:" + providerPort + "/v1",
+	} {
+		restartWith(b, strings.Replace(providerWorker, "https://"+providerHost+":"+providerPort+"/v1", url, 1))
+		began := time.Now()
+		status, _, body := b.Chat(false, "hello")
+		t.Log(reason, time.Since(began), body)
+		assert.Equal(t, http.StatusServiceUnavailable, status, body)
+		assert.Contains(t, b.UnitJournal(brokerUnit), "reason="+reason)
+	}
 }
 
 // memoryOf prints "found" if the memory of the process has the key.
