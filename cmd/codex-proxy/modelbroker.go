@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"log/slog"
 	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -21,10 +23,11 @@ it keeps, with the provider's key, which codex does not have. With a fault in th
 settings it refuses all for 5 seconds, with the reason, and exits with 78. On SIGTERM it
 finishes the requests in flight.`,
 		RunE: func(c *cobra.Command, args []string) error {
+			settings := filepath.Join(cmp.Or(os.Getenv("CONFIGURATION_DIRECTORY"), paths.Settings), "workers")
 			service := socketservice.Service{
 				Command: c.CommandPath(), Socket: "broker", Leaving: "Finishing the requests in flight",
 				Load: func(logger *slog.Logger) (socketservice.Server, string, error) {
-					return brokerunit.Load(args[0], paths.WorkerSettings, os.Getenv("CREDENTIALS_DIRECTORY"), logger)
+					return brokerunit.Load(args[0], settings, os.Getenv("CREDENTIALS_DIRECTORY"), logger)
 				},
 			}
 			return service.Run(c.Context(), c.ErrOrStderr())
