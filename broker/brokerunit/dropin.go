@@ -13,7 +13,7 @@ import (
 	"codex-proxy/internal/unitfile"
 	"codex-proxy/units"
 	"codex-proxy/workers/codexhome"
-	"codex-proxy/workers/prepare"
+	"codex-proxy/workers/shim"
 )
 
 // Authorities is the credential of the broker with the certificates of ca_file.
@@ -60,7 +60,9 @@ func workerDropIn(w *codexhome.Worker, name string, own dropIns) string {
 	var b unitfile.Lines
 	b.Add("# Made of %s at a daemon-reload: edit that file.", w.File)
 	b.Add("[Unit]\nRequires=%[1]s\nWants=%[2]s\nAfter=%[1]s %[2]s", units.BrokerSocket(name), units.Broker(name))
-	b.Add("[Service]\nPrivateNetwork=yes\nEnvironment=%s=%s", prepare.BrokerVariable, paths.BrokerAddress)
+	socket := "/run/codex-worker/" + name + "/broker.sock"
+	b.Add("[Service]\nPrivateNetwork=yes\nBindReadOnlyPaths=%s/%s.sock:%s", paths.BrokerSockets, name, socket)
+	b.Add("Environment=%s=%s", shim.BrokerVariable, socket)
 	if w.Provider.Credential == "" {
 		return b.String()
 	}

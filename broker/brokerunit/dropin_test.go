@@ -46,7 +46,8 @@ func TestGenerate(t *testing.T) {
 	})
 	assert.Contains(t, ofWorker, "Requires=codex-broker@w.socket\nWants=codex-broker@w.service\n"+
 		"After=codex-broker@w.socket codex-broker@w.service\n[Service]\nPrivateNetwork=yes\n"+
-		"Environment=CODEX_MODEL_BROKER=127.0.0.1:8790\nLoadCredential=\nLoadCredential=other:/etc/other\n")
+		"BindReadOnlyPaths=/run/codex-broker/w.sock:/run/codex-worker/w/broker.sock\n"+
+		"Environment=CODEX_MODEL_BROKER=/run/codex-worker/w/broker.sock\nLoadCredential=\nLoadCredential=other:/etc/other\n")
 	assert.Contains(t, ofBroker, "[Service]\nUser=cb-w\nLoadCredential=key:/etc/key\nSetCredential=key:no file\n"+
 		"LoadCredential=provider-authorities:/etc/ssl/a b%%.pem\nSetCredential=provider-authorities:no file\n"+
 		"Environment=HTTPS_PROXY=http://p:1    B=2\n")

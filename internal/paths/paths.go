@@ -37,7 +37,9 @@ const (
 	CopiesSocket = WorkerSockets + "/copies.socket"
 	// RemoteSockets holds ListenStream= of codex-remote@.socket.
 	RemoteSockets = "/run/codex-remote"
-	// BrokerAddress is ListenStream= of codex-broker@.socket, in the network namespace of the worker.
+	// BrokerSockets holds ListenStream= of codex-broker@.socket. BrokerAddress leads there, in the network namespace
+	// of a worker.
+	BrokerSockets = "/run/codex-broker"
 	BrokerAddress = "127.0.0.1:8790"
 )
 

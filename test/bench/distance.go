@@ -100,14 +100,14 @@ func (b *bench) overLine(ctx context.Context, l distant) error {
 		return err
 	}
 	variables := []string{"SSL_CERT_FILE=" + l.authority.File, "SSL_CERT_DIR=" + empty}
-	var broker *process // nil: codex has a network
+	var broker *broker // nil: codex has a network
 	if l.provider {
-		var variable string
-		if broker, variable, err = b.startBroker(l.worker()["workers/w0.toml"], l.authority.File); err != nil {
+		if broker, err = b.startBroker(ctx, l.worker()["workers/w0.toml"], l.authority.File); err != nil {
 			return err
 		}
+		defer broker.end()
 		defer broker.stop()
-		variables = append(variables, variable)
+		variables = append(variables, broker.variable)
 	}
 	codex, socket, err := b.startWorker(ctx, l.worker(), variables...)
 	if err != nil {
