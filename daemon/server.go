@@ -32,7 +32,8 @@ func (d *Daemon) offer(registry *prometheus.Registry) {
 		Images:    newImages(cfg, registry, d.logger),
 		BodyLimit: cfg.BodyLimit, RequestMemory: cfg.RequestMemory, QueueTimeout: cfg.QueueTimeout,
 		IdleTimeout: cfg.IdleTimeout, RequestTimeout: cfg.RequestTimeout, Keepalive: cfg.Keepalive,
-		ThreadCache: cfg.ThreadCache, Codexes: d.follower, Brokered: brokered, Responses: d.responses, Traces: traces, Registry: registry, Logger: d.logger,
+		ThreadCache: cfg.ThreadCache, Codexes: d.follower, Brokered: brokered, Responses: d.responses, Traces: traces,
+		Registry: registry, Logger: d.logger,
 	})
 	d.server.Mount((&links.Endpoint{Links: d.links, Answers: d.server.Answers}).Routes()...)
 	f := feature{background: []Task{{"usage", usage.Run}}, alive: d.server.Alive}
@@ -79,5 +80,5 @@ func newTraces(cfg *config.Config, version string, registry prometheus.Registere
 // brokered reads the worker's file: a broker whose end loses a turn is rare.
 func brokered(worker string) bool {
 	w, err := codexhome.Load(filepath.Join(paths.WorkerSettings, worker+".toml"))
-	return err == nil && w.Brokered()
+	return err == nil && codexhome.Brokered(w)
 }

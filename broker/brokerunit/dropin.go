@@ -22,13 +22,13 @@ const Authorities = "provider-authorities"
 // files are the files of workers.
 var files = settingsfile.Kind{Many: "accounts", Valid: units.ValidName}
 
-// Generate writes, for each worker of the directory settings whose requests a broker sends, the drop-ins of its broker
-// and of its own unit into dir, systemd's directory of generated units. operator has the drop-ins of the operator. A
+// Generate writes, for each worker of the directory settings that has a broker, the drop-ins of that and of the worker's
+// own unit into dir, systemd's directory of generated units. operator has the drop-ins of the operator. A
 // file with a fault has none: worker-prepare reports the fault.
 func Generate(settings, operator, dir string) error {
 	return files.Generate(settings, func(file string) error {
 		w, err := codexhome.Load(file)
-		if err != nil || !w.Brokered() {
+		if err != nil || !codexhome.Brokered(w) {
 			return nil
 		}
 		name := strings.TrimSuffix(filepath.Base(file), ".toml")

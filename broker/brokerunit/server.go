@@ -44,7 +44,7 @@ func Load(name, settings, credentials string, logger *slog.Logger) (s *Server, s
 		ca = filepath.Join(credentials, Authorities)
 	}
 	proxy, err := modelproxy.ForWorker(modelproxy.Endpoint{BaseURL: w.Provider.BaseURL, Key: key, CAFile: ca,
-		Query: w.Query()}, logger.With("worker", name))
+		Query: codexhome.Query(w)}, logger.With("worker", name))
 	if err != nil {
 		return nil, "", fmt.Errorf("%s: provider.ca_file = %q holds no certificate, or does not exist: give a PEM file, "+
 			"with BEGIN CERTIFICATE", w.File, w.Provider.CAFile)
@@ -64,7 +64,8 @@ func readKey(credential, dir string) (string, error) {
 	case err != nil:
 		return "", fmt.Errorf("cannot read the key: %w", err)
 	case string(text) == missing:
-		return "", fmt.Errorf("the file of the credential %q, by LoadCredential= of the worker's unit, does not exist", credential)
+		return "", fmt.Errorf("the file of the credential %q, by LoadCredential= of the worker's unit, does not exist",
+			credential)
 	}
 	key, err := modelproxy.ReadKey(bytes.NewReader(text))
 	if err != nil {
@@ -74,14 +75,14 @@ func readKey(credential, dir string) (string, error) {
 }
 
 const (
-	// drainBound is how long a stopping broker accepts requests, until none is in flight, and cutBound how long it
-	// finishes those in flight after that. TimeoutStopSec= of the unit is longer than both.
+	// A stopping broker accepts requests for drainBound, or until none is in flight, and then finishes them within
+	// cutBound. TimeoutStopSec= of the unit is longer than both.
 	drainBound = 2 * time.Minute
 	cutBound   = 3 * time.Minute
 )
 
-// Run serves until ctx ends, and finishes the requests in flight. The socket stays open in systemd, so a connection that
-// comes later waits for the next process.
+// Run serves until ctx ends, and finishes the requests in flight. The socket stays open in systemd: a later connection
+// waits there for the next process.
 func (s *Server) Run(ctx context.Context, l net.Listener) error {
 	return s.RunAndDrain(ctx, l, drainBound, cutBound)
 }

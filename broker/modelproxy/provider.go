@@ -57,8 +57,7 @@ func New(e Endpoint, logger *slog.Logger) (*Proxy, error) {
 	return l, nil
 }
 
-// ForWorker makes a model proxy for the provider of a worker, whose network namespace is its own: no token keeps others
-// away.
+// ForWorker makes a model proxy for the provider of a worker, which alone has its socket: no token keeps others away.
 func ForWorker(e Endpoint, logger *slog.Logger) (*Proxy, error) {
 	l, err := New(e, logger)
 	if err == nil {

@@ -1,5 +1,6 @@
-// Package modelproxy lends codex secrets that it must not have: the key of its provider, or the login of an account. It is a server, beside codex, that adds the key or the token to the requests of codex and sends them on. So
-// codex, its tools, and attached people use them and cannot read them.
+// Package modelproxy lends codex secrets that it must not have: the key of its provider, or the login of an account. It
+// is a server, beside codex, that adds the key or the token to the requests of codex and sends them on. So codex, its
+// tools, and attached people use them and cannot read them.
 package modelproxy
 
 import (

@@ -85,8 +85,8 @@ func lossReason(err error) string {
 	}
 }
 
-// brokerLost reports whether a turn of a worker with a broker was lost with that: the broker answers for an endpoint that
-// cannot be reached, so a request without an answer has met its end.
+// brokerLost reports whether a turn was lost with the broker of its worker: that answers for an endpoint which cannot be
+// reached, so a request without an answer has met the end of the broker.
 func (t *run) brokerLost(err error) bool {
 	var failed *turnerror.Error
 	return errors.As(err, &failed) && failed.Upstream().Phase == turnerror.Unsent && t.Brokered != nil &&

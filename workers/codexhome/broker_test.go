@@ -30,11 +30,11 @@ func TestBrokered(t *testing.T) {
 	} {
 		w, err := parse("w.toml", []byte(withProvider+text))
 		require.NoError(t, err, text)
-		assert.Equal(t, want, w.Brokered(), text)
+		assert.Equal(t, want, Brokered(w), text)
 	}
 	w, err := parse("w.toml", []byte("network = \"host\"\n"+withProvider))
 	require.NoError(t, err)
-	assert.False(t, w.Brokered())
+	assert.False(t, Brokered(w))
 	for text, want := range map[string]string{
 		"network = \"none\"\n" + withProvider:                                   `w.toml:1: unknown network "none": choose "model" or "host"`,
 		"network = \"model\"\nmode = \"plain\"\n":                               `w.toml:1: network = "model" needs a [provider]`,
@@ -49,14 +49,14 @@ func TestBrokered(t *testing.T) {
 func TestThroughTheBroker(t *testing.T) {
 	w, err := parse("w.toml", []byte(withProvider+"[codex.model_providers.x]\nquery_params = { api-version = \"1\" }\n"))
 	require.NoError(t, err)
-	behind := w.through("127.0.0.1:1")
+	behind := through(w, "127.0.0.1:1")
 	p := &preparation{Home: &Home{}, worker: behind}
 	file, err := p.keyFile()
 	require.NoError(t, err)
 	provider := behind.base("", file)["model_providers"].(settings)["x"].(settings)
 	assert.Equal(t, "http://127.0.0.1:1", provider["base_url"])
 	assert.NotContains(t, provider, "auth")
-	assert.Equal(t, "1", w.Query().Get("api-version"))
+	assert.Equal(t, "1", Query(w).Get("api-version"))
 	assert.Equal(t, "https://model.test/v1", w.Provider.BaseURL)
 }
 
@@ -64,12 +64,12 @@ func TestThroughTheBroker(t *testing.T) {
 func TestUnitOfAnotherText(t *testing.T) {
 	plain, err := parse("w.toml", []byte("mode = \"plain\"\n"))
 	require.NoError(t, err)
-	_, err = (&Home{File: "w.toml", Broker: "127.0.0.1:1"}).behindBroker(plain)
+	_, err = behindBroker(&Home{File: "w.toml", Broker: "127.0.0.1:1"}, plain)
 	assert.ErrorContains(t, err, "w.toml: the unit has no network, and these settings need one: `systemctl daemon-reload`")
 	w, err := parse("w.toml", []byte(withProvider))
 	require.NoError(t, err)
 	note := ""
-	same, err := (&Home{Note: func(line string) { note = line }}).behindBroker(w)
+	same, err := behindBroker(&Home{Note: func(line string) { note = line }}, w)
 	require.NoError(t, err)
 	assert.Same(t, w, same)
 	assert.Contains(t, note, "systemctl daemon-reload")

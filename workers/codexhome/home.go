@@ -75,7 +75,7 @@ func (h *Home) prepare(ctx context.Context) (program, workspace string, err erro
 	if err != nil {
 		return "", "", err
 	}
-	if w, err = h.behindBroker(w); err != nil {
+	if w, err = behindBroker(h, w); err != nil {
 		return "", "", err
 	}
 	if workspace, err = h.workspace(w); err != nil || w.Mode == Demo {
@@ -101,14 +101,14 @@ func (h *Home) prepare(ctx context.Context) (program, workspace string, err erro
 }
 
 // behindBroker is the worker as codex sees it. Its unit may be made of an earlier text of the file.
-func (h *Home) behindBroker(w *Worker) (*Worker, error) {
+func behindBroker(h *Home, w *Worker) (*Worker, error) {
 	switch {
-	case w.Brokered() && h.Broker != "":
-		return w.through(h.Broker), nil
+	case Brokered(w) && h.Broker != "":
+		return through(w, h.Broker), nil
 	case h.Broker != "" && w.Mode != Demo:
 		return nil, &Problem{File: h.File, Text: "the unit has no network, and these settings need one",
 			Hint: "`systemctl daemon-reload`: that makes the unit of the file"}
-	case w.Brokered() && h.Note != nil:
+	case Brokered(w) && h.Note != nil:
 		h.Note("the worker has the network of the machine until `systemctl daemon-reload`, which makes its broker")
 	}
 	return w, nil

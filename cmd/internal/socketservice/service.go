@@ -22,8 +22,8 @@ import (
 // IdleTime is how long a service waits for the next request by default.
 const IdleTime = 5 * time.Minute
 
-// Server serves on one listener until ctx ends or requests stay away. If it has a method Alive, which is the check of the
-// unit's watchdog, the service pings by it.
+// Server serves on one listener until ctx ends or requests stay away. If it has a method Alive, that is the check of the
+// unit's watchdog.
 type Server interface {
 	Run(ctx context.Context, l net.Listener) error
 }
