@@ -199,7 +199,7 @@ func (a *accounts) unreachable(w http.ResponseWriter, r *http.Request, err error
 	if r.Context().Err() != nil {
 		return // codex has interrupted the turn
 	}
-	a.logger.Warn("the model endpoint of a remote cannot be reached", "error", err)
+	a.logger.Warn("the model endpoint cannot be reached", "error", err)
 	refuse(w, http.StatusBadGateway, "cannot reach "+a.service.Host+": "+err.Error())
 }
 
