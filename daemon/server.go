@@ -77,7 +77,7 @@ func newTraces(cfg *config.Config, version string, registry prometheus.Registere
 	})
 }
 
-// brokered reads the worker's file: a broker whose end loses a turn is rare.
+// brokered reads the worker's file: a broker seldom ends within a turn.
 func brokered(worker string) bool {
 	w, err := codexhome.Load(filepath.Join(paths.WorkerSettings, worker+".toml"))
 	return err == nil && codexhome.Brokered(w)

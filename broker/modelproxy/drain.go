@@ -38,20 +38,10 @@ func (f *flights) rest() <-chan struct{} {
 	return idle
 }
 
-// Alive is nil if the proxy answers: it is the check of a watchdog.
-func (l *Proxy) Alive(ctx context.Context) error {
-	counted := make(chan struct{})
-	go func() {
-		l.flights.add(0)
-		l.guard.count()
-		close(counted)
-	}()
-	select {
-	case <-counted:
-		return nil
-	case <-ctx.Done():
-		return errors.New("the locks of the proxy are not free")
-	}
+// Alive returns if the proxy is not stuck: it is the check of a watchdog.
+func (l *Proxy) Alive(context.Context) error {
+	l.flights.add(0)
+	return nil
 }
 
 // RunAndDrain is Run, and finishes the requests in flight after the end of ctx. It accepts new ones until none is in

@@ -73,10 +73,3 @@ func (g *guard) admit(r *http.Request) bool {
 	g.known[c] = true
 	return true
 }
-
-// count is the number of connections that have shown the token.
-func (g *guard) count() int {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return len(g.known)
-}

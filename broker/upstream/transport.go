@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -81,13 +82,10 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	ctx, cancel := context.WithCancelCause(r.Context()) // ends with its parent: the body is read under it
 	late := time.AfterFunc(connectBound, func() { cancel(errSlow) })
-	connected := false
-	var once sync.Mutex
+	var connected atomic.Bool
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) {
-		once.Lock()
-		defer once.Unlock()
 		late.Stop()
-		connected = true
+		connected.Store(true)
 		t.end(lead, nil)
 	}})
 	res, err := t.http.RoundTrip(r.WithContext(ctx))
@@ -96,9 +94,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		if cause := context.Cause(ctx); errors.Is(cause, errSlow) {
 			err = cause
 		}
-		once.Lock()
-		err = named(err, connected)
-		once.Unlock()
+		err = named(err, connected.Load())
 		cancel(err)
 	}
 	t.end(lead, err)

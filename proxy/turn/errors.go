@@ -87,7 +87,7 @@ func lossReason(err error) string {
 
 // brokerLost reports whether a turn was lost with the broker of its worker: that answers for an endpoint which cannot be
 // reached, so a request without an answer has met the end of the broker.
-func (t *run) brokerLost(err error) bool {
+func brokerLost(t *run, err error) bool {
 	var failed *turnerror.Error
 	return errors.As(err, &failed) && failed.Upstream().Phase == turnerror.Unsent && t.Brokered != nil &&
 		t.Brokered(t.lease.Worker)

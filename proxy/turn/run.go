@@ -85,7 +85,7 @@ type ending struct {
 
 // judge decides whether an attempt was lost, and whether the turn runs again.
 func (t *run) judge(err error) (end ending) {
-	if end.lost = lossReason(err); end.lost == "" && t.brokerLost(err) {
+	if end.lost = lossReason(err); end.lost == "" && brokerLost(t, err) {
 		end.lost = lostBroker
 	}
 	if end.lost != "" {
