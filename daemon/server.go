@@ -80,5 +80,5 @@ func newTraces(cfg *config.Config, version string, registry prometheus.Registere
 // brokered reads the worker's file: a broker seldom ends within a turn.
 func brokered(worker string) bool {
 	w, err := codexhome.Load(filepath.Join(paths.WorkerSettings, worker+".toml"))
-	return err == nil && codexhome.Brokered(w)
+	return err == nil && w.Brokered
 }

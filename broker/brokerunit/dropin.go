@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -23,22 +24,18 @@ const Authorities = "provider-authorities"
 var files = settingsfile.Kind{Many: "accounts", Valid: units.ValidName}
 
 // Generate writes, for each worker of the directory settings that has a broker, the drop-ins of that and of the worker's
-// own unit into dir, systemd's directory of generated units. operator has the drop-ins of the operator. A
-// file with a fault has none: worker-prepare reports the fault.
-func Generate(settings, operator, dir string) error {
+// own unit into dir, systemd's directory of generated units. operator are the directories with the drop-ins of the
+// operator, the strongest last. A file with a fault has none: worker-prepare reports the fault.
+func Generate(settings string, operator []string, dir string) error {
 	return files.Generate(settings, func(file string) error {
 		w, err := codexhome.Load(file)
-		if err != nil || !codexhome.Brokered(w) {
+		if err != nil || !w.Brokered {
 			return nil
 		}
 		name := strings.TrimSuffix(filepath.Base(file), ".toml")
 		own, err := readDropIns(operator, name)
 		if err != nil {
 			return err
-		}
-		credential := w.Provider.Credential
-		if credential != "" && !own.loads(credential) {
-			return nil // worker-prepare says that the unit has no such credential
 		}
 		return errors.Join(
 			write(dir, units.Worker(name), workerDropIn(w, name, own)),
@@ -55,13 +52,27 @@ func write(dir, unit, text string) error {
 	return os.WriteFile(filepath.Join(dir, "zz-broker.conf"), []byte(text), 0o644)
 }
 
-// workerDropIn takes the network and the key of the provider from codex.
+// MadeOf is the variable of a broker with the settings that its unit was made of.
+const MadeOf = "CODEX_BROKER_MADE_OF"
+
+// madeOf are the settings of a worker in its broker's unit.
+func madeOf(p *codexhome.Provider) string { return p.Credential + ":" + p.CAFile }
+
+// outside are sockets, open to every user, of services that send requests for others to a network.
+const outside = "/run/systemd/resolve/io.systemd.Resolve /run/nscd /run/avahi-daemon /run/cups /run/snapd.socket " +
+	"/run/snapd-snap.socket"
+
+// workerDropIn takes the network and the key of the provider from codex, and what would lead codex past its broker: a
+// proxy, a filter of addresses that stops loopback, too, and another namespace.
 func workerDropIn(w *codexhome.Worker, name string, own dropIns) string {
 	var b unitfile.Lines
 	b.Add("# Made of %s at a daemon-reload: edit that file.", w.File)
 	b.Add("[Unit]\nRequires=%[1]s\nWants=%[2]s\nAfter=%[1]s %[2]s", units.BrokerSocket(name), units.Broker(name))
 	socket := "/run/codex-worker/" + name + "/broker.sock"
-	b.Add("[Service]\nPrivateNetwork=yes\nBindReadOnlyPaths=%s/%s.sock:%s", paths.BrokerSockets, name, socket)
+	b.Add("[Service]\nPrivateNetwork=yes\nNetworkNamespacePath=\nIPAddressAllow=\nIPAddressDeny=")
+	b.Add("InaccessiblePaths=-%s", strings.ReplaceAll(outside, " ", " -"))
+	b.Add("UnsetEnvironment=HTTP_PROXY HTTPS_PROXY ALL_PROXY http_proxy https_proxy all_proxy")
+	b.Add("BindReadOnlyPaths=%s/%s.sock:%s", paths.BrokerSockets, name, socket)
 	b.Add("Environment=%s=%s", shim.BrokerVariable, socket)
 	if w.Provider.Credential == "" {
 		return b.String()
@@ -100,6 +111,7 @@ func brokerDropIn(w *codexhome.Worker, name string, own dropIns) string {
 	for _, line := range own.network {
 		b.Add("%s=%s", line.key, line.value)
 	}
+	b.Add("Environment=%s", unitfile.Word(MadeOf+"="+madeOf(w.Provider)))
 	return b.String()
 }
 
@@ -121,14 +133,10 @@ type dropIns struct {
 	network     []line // what determines how requests reach the endpoint
 }
 
-func (d dropIns) loads(credential string) bool {
-	return slices.ContainsFunc(d.credentials, func(l line) bool { return l.id() == credential })
-}
-
 var (
 	credentialKeys = []string{"LoadCredential", "LoadCredentialEncrypted", "SetCredential", "SetCredentialEncrypted"}
 	networkKeys    = []string{"Environment", "EnvironmentFile", "PassEnvironment", "UnsetEnvironment", "IPAddressAllow",
-		"IPAddressDeny"}
+		"IPAddressDeny", "NetworkNamespacePath"}
 )
 
 // longest bounds a drop-in, in bytes.
@@ -136,15 +144,17 @@ const longest = 64 << 10
 
 // readDropIns reads the drop-ins of the worker's unit, in the order of systemd: by the names of the files. One for this
 // worker takes the place of one for all workers that has the same name.
-func readDropIns(operator, name string) (dropIns, error) {
+func readDropIns(operator []string, name string) (dropIns, error) {
 	byName := map[string]string{}
 	for _, unit := range []string{units.Worker(""), units.Worker(name)} {
-		found, err := filepath.Glob(filepath.Join(operator, unit+".d", "*.conf"))
-		if err != nil {
-			return dropIns{}, err
-		}
-		for _, file := range found {
-			byName[filepath.Base(file)] = file
+		for _, dir := range operator {
+			found, err := filepath.Glob(filepath.Join(dir, unit+".d", "*.conf"))
+			if err != nil {
+				return dropIns{}, err
+			}
+			for _, file := range found {
+				byName[filepath.Base(file)] = file
+			}
 		}
 	}
 	names := make([]string, 0, len(byName))
@@ -153,20 +163,30 @@ func readDropIns(operator, name string) (dropIns, error) {
 	}
 	slices.Sort(names)
 	var d dropIns
-	for _, name := range names {
-		text, err := os.ReadFile(byName[name])
+	for _, file := range names {
+		text, err := os.ReadFile(byName[file])
 		if err != nil {
 			return d, fmt.Errorf("cannot read the settings of a worker's unit: %w", err)
 		}
-		d.add(string(text[:min(len(text), longest)]))
+		d.add(ofUnit(name).Replace(string(text[:min(len(text), longest)])))
 	}
 	return d, nil
 }
 
+// ofUnit replaces the specifiers that mean something else in the broker's unit.
+func ofUnit(name string) *strings.Replacer {
+	prefix, _, _ := strings.Cut(units.Worker(name), "@")
+	return strings.NewReplacer("%%", "%%", "%n", units.Worker(name), "%N", strings.TrimSuffix(units.Worker(name), ".service"),
+		"%p", prefix, "%i", name)
+}
+
+// comment is a line that systemd leaves out, also within a continued one.
+var comment = regexp.MustCompile(`(?m)^[ \t]*[#;].*\n?`)
+
 // add adds the settings of one file (systemd.syntax(7)). An empty value takes back the ones before it.
 func (d *dropIns) add(text string) {
 	section := ""
-	for at := range strings.Lines(strings.ReplaceAll(text, "\\\n", " ")) {
+	for at := range strings.Lines(strings.ReplaceAll(comment.ReplaceAllString(text, ""), "\\\n", " ")) {
 		at = strings.TrimSpace(at)
 		if strings.HasPrefix(at, "[") {
 			section = at

@@ -32,12 +32,14 @@ func Load(name, settings, credentials string, logger *slog.Logger) (s *Server, s
 	if err != nil {
 		return nil, "", err
 	}
-	if w.Provider == nil {
-		return nil, "", fmt.Errorf("%s has no [provider]: systemctl daemon-reload, then restart the worker", w.File)
+	if !w.Brokered || os.Getenv(MadeOf) != madeOf(w.Provider) {
+		return nil, "", fmt.Errorf("%s has changed: `systemctl daemon-reload`, then `systemctl restart %s`", w.File,
+			units.Worker(name))
 	}
 	key, err := readKey(w.Provider.Credential, credentials)
 	if err != nil {
-		return nil, "", err
+		return nil, "", fmt.Errorf("%s: %w: mend LoadCredential= by `systemctl edit %[3]s`, then `systemctl restart %[3]s`",
+			w.File, err, units.Worker(name))
 	}
 	ca := ""
 	if w.Provider.CAFile != "" {
@@ -60,7 +62,7 @@ func readKey(credential, dir string) (string, error) {
 	text, err := os.ReadFile(filepath.Join(dir, credential))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return "", fmt.Errorf("the unit has no credential %q", credential)
+		return "", fmt.Errorf("no LoadCredential=%[1]s:FILE in the drop-ins of the worker's unit gives the credential %[1]q", credential)
 	case err != nil:
 		return "", fmt.Errorf("cannot read the key: %w", err)
 	case string(text) == missing:

@@ -54,7 +54,7 @@ func (b *bench) startBroker(ctx context.Context, worker, authorities string) (*b
 	}
 	cmd := exec.Command("/bin/sh", "-c", "export LISTEN_PID=$$; exec \"$0\" model-broker w0", b.program)
 	cmd.Env = append(os.Environ(), "LISTEN_FDS=1", "LISTEN_FDNAMES=broker", "CONFIGURATION_DIRECTORY="+dir,
-		"CREDENTIALS_DIRECTORY="+dir)
+		"CREDENTIALS_DIRECTORY="+dir, brokerunit.MadeOf+"=:"+authorities)
 	cmd.ExtraFiles = []*os.File{socket}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {

@@ -85,7 +85,7 @@ func (l distant) worker() map[string]string {
 	text := fmt.Sprintf("mode = \"plain\"\ncodex_path = %q\nmodel = %q\n", l.codex, modelOfLine)
 	if l.provider {
 		return map[string]string{"workers/w0.toml": text +
-			fmt.Sprintf("[provider]\nname = \"distant\"\nbase_url = \"https://%s/v1\"\nca_file = %q\n", l.Address, l.authority.File)}
+			fmt.Sprintf("network = \"model\"\n[provider]\nname = \"distant\"\nbase_url = \"https://%s/v1\"\nca_file = %q\n", l.Address, l.authority.File)}
 	}
 	return map[string]string{
 		"workers/w0.toml": text + fmt.Sprintf("[codex]\nopenai_base_url = \"https://%[1]s/v1\"\nchatgpt_base_url = \"https://%[1]s/backend-api\"\n", l.Address),

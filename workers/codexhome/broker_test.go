@@ -1,13 +1,17 @@
 package codexhome
 
 import (
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
-const withProvider = `mode = "plain"
+const withProvider = `network = "model"
+mode = "plain"
 model = "m"
 [provider]
 name = "x"
@@ -16,7 +20,7 @@ credential = "key"
 ca_file = "/etc/ssl/x.pem"
 `
 
-// A worker with a provider has a broker, unless its settings need more of a network than the endpoint.
+// A worker has a broker by its key network alone, and no settings that need more of a network than the endpoint.
 func TestBrokered(t *testing.T) {
 	for text, want := range map[string]bool{
 		"": true, "[codex]\nmodel_reasoning_effort = \"low\"\n": true,
@@ -29,20 +33,41 @@ func TestBrokered(t *testing.T) {
 		"[codex.otel]\nexporter = \"none\"\n":                                                             false,
 	} {
 		w, err := parse("w.toml", []byte(withProvider+text))
-		require.NoError(t, err, text)
-		assert.Equal(t, want, Brokered(w), text)
+		assert.Equal(t, want, err == nil && w.Brokered, text)
+		if !want {
+			assert.ErrorContains(t, err, `network = "model" leaves none`, text)
+		}
+		for _, network := range []string{"", "network = \"host\"\n"} {
+			w, err := parse("w.toml", []byte(strings.Replace(withProvider, "network = \"model\"\n", network, 1)+text))
+			require.NoError(t, err, text)
+			assert.False(t, w.Brokered, text)
+		}
 	}
-	w, err := parse("w.toml", []byte("network = \"host\"\n"+withProvider))
-	require.NoError(t, err)
-	assert.False(t, Brokered(w))
 	for text, want := range map[string]string{
-		"network = \"none\"\n" + withProvider:                                   `w.toml:1: unknown network "none": choose "model" or "host"`,
-		"network = \"model\"\nmode = \"plain\"\n":                               `w.toml:1: network = "model" needs a [provider]`,
-		"network = \"model\"\n" + withProvider + "[codex]\nnotify = [\"/x\"]\n": `w.toml:10: notify needs a network, and network = "model" leaves none`,
+		"network = \"none\"\nmode = \"plain\"\n":                        `w.toml:1: unknown network "none": choose "model" or "host"`,
+		"network = \"model\"\nmode = \"plain\"\n":     `w.toml:1: network = "model" needs a [provider]`,
+		withProvider + "[codex]\nnotify = [\"/x\"]\n": `w.toml:10: notify needs a network, and network = "model" leaves none`,
 	} {
 		_, err := parse("w.toml", []byte(text))
 		assert.ErrorContains(t, err, want)
 	}
+}
+
+// Lines in the path of ca_file would be lines of a unit that root starts.
+func TestAuthoritiesInAUnit(t *testing.T) {
+	_, err := parse("w.toml", []byte(strings.Replace(withProvider, "x.pem", `x\n[Service]`, 1)))
+	assert.ErrorContains(t, err, "w.toml:8: provider.ca_file: ")
+}
+
+// codex sends to Azure what only Azure needs.
+func TestAzureBehindTheBroker(t *testing.T) {
+	text := strings.Replace(withProvider, "model.test", "corp.OpenAI.Azure.com/openai", 1)
+	w, err := parse("w.toml", []byte(text+"[codex.model_providers.x]\nname = \"y\"\n"))
+	require.NoError(t, err)
+	behind := through(w, "127.0.0.1:1")
+	provider := behind.config(behind.base("", ""), nil)["model_providers"].(settings)["x"].(settings)
+	assert.Equal(t, "azure", provider["name"])
+	assert.Equal(t, "y", w.extra()["model_providers"].(settings)["x"].(settings)["name"])
 }
 
 // Behind its broker codex knows neither the endpoint nor its key.
@@ -68,9 +93,14 @@ func TestUnitOfAnotherText(t *testing.T) {
 	assert.ErrorContains(t, err, "w.toml: the unit has no network, and these settings need one: `systemctl daemon-reload`")
 	w, err := parse("w.toml", []byte(withProvider))
 	require.NoError(t, err)
-	note := ""
-	same, err := behindBroker(&Home{Note: func(line string) { note = line }}, w)
-	require.NoError(t, err)
-	assert.Same(t, w, same)
-	assert.Contains(t, note, "systemctl daemon-reload")
+	_, err = behindBroker(&Home{}, w)
+	assert.ErrorContains(t, err, `w.toml:1: network = "model", and the unit still has the network of the machine: `+
+		"`systemctl daemon-reload`")
+
+	// codex would have the key by a drop-in that the generator does not know.
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "key"), nil, 0o600))
+	_, err = behindBroker(&Home{Worker: "w", Broker: "127.0.0.1:1", Credentials: dir}, w)
+	assert.ErrorContains(t, err, `w.toml:7: codex would have the key, the credential "key": give it by LoadCredential= of `+
+		"`systemctl edit codex-worker@w`")
 }

@@ -102,16 +102,23 @@ func (h *Home) prepare(ctx context.Context) (program, workspace string, err erro
 
 // behindBroker is the worker as codex sees it. Its unit may be made of an earlier text of the file.
 func behindBroker(h *Home, w *Worker) (*Worker, error) {
+	const remedy = "`systemctl daemon-reload` makes the unit of the file; then restart it"
 	switch {
-	case Brokered(w) && h.Broker != "":
-		return through(w, h.Broker), nil
-	case h.Broker != "" && w.Mode != Demo:
-		return nil, &Problem{File: h.File, Text: "the unit has no network, and these settings need one",
-			Hint: "`systemctl daemon-reload`: that makes the unit of the file"}
-	case Brokered(w) && h.Note != nil:
-		h.Note("the worker has the network of the machine until `systemctl daemon-reload`, which makes its broker")
+	case w.Brokered == (h.Broker != ""):
+	case w.Brokered:
+		return nil, w.problem("network", `network = "model", and the unit still has the network of the machine`, remedy)
+	case w.Mode != Demo:
+		return nil, &Problem{File: h.File, Text: "the unit has no network, and these settings need one", Hint: remedy}
 	}
-	return w, nil
+	if !w.Brokered {
+		return w, nil
+	}
+	key := filepath.Join(h.Credentials, w.Provider.Credential)
+	if _, err := os.Lstat(key); w.Provider.Credential != "" && h.Credentials != "" && err == nil {
+		return nil, w.problem("provider.credential", fmt.Sprintf("codex would have the key, the credential %q",
+			w.Provider.Credential), "give it by LoadCredential= of `systemctl edit codex-worker@"+h.Worker+"` alone")
+	}
+	return through(w, h.Broker), nil
 }
 
 func (h *Home) program(w *Worker) (string, error) {

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -16,6 +15,7 @@ import (
 	"strings"
 
 	"codex-proxy/internal/strict"
+	"codex-proxy/internal/unitfile"
 	"codex-proxy/units/requires"
 )
 
@@ -37,9 +37,9 @@ type Worker struct {
 	Model     string         // empty: codex's own default
 	Workspace string         // native only; empty: a directory of the worker's own
 	Provider  *Provider      // nil: OpenAI, by the worker's login
+	Brokered  bool           // a broker sends its requests to the provider, and codex has no other network
 	Extra     map[string]any // the [codex] table
 	Requires  requires.Settings
-	network   string   // empty: by the other settings
 	sandbox   *sandbox // of the tools; nil: codex runs none
 	remote    *Remote  // Attended only
 	lines     strict.Lines
@@ -176,7 +176,7 @@ func (w *Worker) setProvider(raw *rawProvider) error {
 	if w.Model == "" {
 		return w.problem("provider", "model is missing", "name the model that the [provider] serves")
 	}
-	if strings.ContainsAny(p.Credential, "/ ") {
+	if strings.ContainsAny(p.Credential, "/ ") || unitfile.Printable(p.Credential) != nil {
 		return w.problem("provider.credential", fmt.Sprintf("provider.credential = %q is not the name of a credential",
 			p.Credential), "")
 	}
@@ -187,7 +187,7 @@ func (w *Worker) setProvider(raw *rawProvider) error {
 	return nil
 }
 
-// The values of the key network.
+// The values of the key network; without it, networkHost.
 const (
 	networkHost  = "host"  // that of the machine
 	networkModel = "model" // the model endpoint alone, by the worker's broker
@@ -205,21 +205,21 @@ func setNetwork(w *Worker, network string) error {
 			return w.problem("codex."+key, key+` needs a network, and network = "model" leaves none`,
 				`remove one of the two, or set network = "host"`)
 		}
+		if w.Provider.CAFile != "" {
+			if err := unitfile.CheckPath(w.Provider.CAFile); err != nil {
+				return w.problem("provider.ca_file", fmt.Sprintf("provider.ca_file: %v", err), "")
+			}
+		}
+		w.Brokered = w.Mode != Demo
 	default:
 		return w.problem("network", fmt.Sprintf("unknown network %q", network), `choose "model" or "host"`)
 	}
-	w.network = network
 	return nil
-}
-
-// Brokered reports whether the worker's broker sends its requests to the provider, and codex has no other network.
-func Brokered(w *Worker) bool {
-	return w.Provider != nil && w.Mode != Demo && w.network != networkHost && beyondModel(w) == ""
 }
 
 // needsNetwork are the settings of codex by which it, or a program that it starts, may reach other servers.
 var needsNetwork = []string{"mcp_servers", "plugins", "marketplaces", "otel", "notify", "hooks", "openai_base_url",
-	"chatgpt_base_url", "model_provider", "sandbox_workspace_write.network_access"}
+	"chatgpt_base_url", "model_provider", "profile", "profiles", "sandbox_workspace_write.network_access"}
 
 // ofProvider are the settings of a provider, in codex's own table, that the broker takes over or that change nothing
 // for it.
@@ -238,8 +238,8 @@ func beyondModel(w *Worker) string {
 	providers, _ := w.Extra["model_providers"].(settings)
 	for name, value := range providers {
 		table, _ := value.(settings)
-		for key := range maps.Keys(table) {
-			if w.Provider == nil || name != w.Provider.Name || !slices.Contains(ofProvider, key) {
+		for key := range table {
+			if name != w.Provider.Name || !slices.Contains(ofProvider, key) {
 				return "model_providers." + name
 			}
 		}
@@ -250,9 +250,6 @@ func beyondModel(w *Worker) string {
 // Query are the parameters that codex adds to the address of the provider.
 func Query(w *Worker) url.Values {
 	query := url.Values{}
-	if w.Provider == nil {
-		return query
-	}
 	providers, _ := w.Extra["model_providers"].(settings)
 	provider, _ := providers[w.Provider.Name].(settings)
 	params, _ := provider["query_params"].(settings)
@@ -264,9 +261,19 @@ func Query(w *Worker) url.Values {
 	return query
 }
 
-// through is the worker as codex sees it behind its broker, which is at the address.
+// azure are the parts of an address by which codex knows Azure, where it sends what only Azure needs.
+var azure = []string{"openai.azure.", "cognitiveservices.azure.", "aoai.azure.", "azure-api.", "azurefd.", "windows.net/openai"}
+
+// through is the worker as codex sees it behind its broker, which is at the address. codex knows Azure by the name of
+// the provider, too.
 func through(w *Worker, address string) *Worker {
 	behind, provider := *w, *w.Provider
+	endpoint := strings.ToLower(provider.BaseURL)
+	if slices.ContainsFunc(azure, func(part string) bool { return strings.Contains(endpoint, part) }) {
+		behind.Extra = settings{}
+		merge(behind.Extra, clone(w.Extra))
+		merge(behind.Extra, settings{"model_providers": settings{provider.Name: settings{"name": "azure"}}})
+	}
 	provider.BaseURL, provider.Credential, provider.CAFile = "http://"+address, "", ""
 	behind.Provider = &provider
 	return &behind

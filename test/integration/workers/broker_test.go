@@ -23,7 +23,8 @@ const (
 )
 
 // providerWorker has an https endpoint with an authority and a key of its own.
-const providerWorker = `mode = "native"
+const providerWorker = `network = "model"
+mode = "native"
 codex_path = "` + bed.CodexDir + `/bin/codex"
 model = "` + bed.Model + `"
 [provider]
@@ -73,7 +74,8 @@ func providerBed(t *testing.T, suite string) *provider {
 	write(b, "/etc/ssl/provider.pem", string(root))
 	write(b, "/etc/codex-proxy/key", providerKey+"\n")
 	b.AppendTo("/etc/hosts", "127.0.0.1 "+providerHost+"\n")
-	b.DropIn("codex-worker@.service", "key", "[Service]\nLoadCredential=key:/etc/codex-proxy/key\n")
+	b.DropIn("codex-worker@.service", "key", "[Service]\nLoadCredential=key:/etc/codex-proxy/key\n"+
+		"Environment=HTTP_PROXY=http://192.0.2.1:9\n")
 	l, err := b.Listen("tcp", "127.0.0.1:"+providerPort)
 	require.NoError(t, err)
 	p := &provider{Bed: b, keys: make(chan string, 1000)}
@@ -82,7 +84,7 @@ func providerBed(t *testing.T, suite string) *provider {
 	return p
 }
 
-// A worker with a provider reaches the provider, through its broker, and nothing else; codex does not have the key.
+// A worker with network = "model" reaches the provider, through its broker, and nothing else; codex does not have the key.
 func TestBroker(t *testing.T) { bed.BothSuites(t, testBroker) }
 
 func testBroker(t *testing.T, suite string) {
