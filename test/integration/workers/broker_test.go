@@ -126,6 +126,7 @@ func testBroker(t *testing.T, suite string) {
 	testBrokerEnds(t, p)
 	testBrokerRestarts(t, b)
 	testUnreachable(t, b)
+	testFailsClosed(t, b)
 }
 
 // testBrokerEnds kills the broker: no request fails whose answer the endpoint has not begun.
@@ -178,6 +179,25 @@ func testUnreachable(t *testing.T, b *bed.Bed) {
 		t.Log(reason, time.Since(began), body)
 		assert.Equal(t, http.StatusServiceUnavailable, status, body)
 		assert.Contains(t, b.UnitJournal(brokerUnit), "reason="+reason)
+	}
+}
+
+// testFailsClosed changes the network of the worker without a daemon-reload: it does not start, with the reason.
+func testFailsClosed(t *testing.T, b *bed.Bed) {
+	onHost := strings.Replace(providerWorker, "network = \"model\"\n", "", 1)
+	for _, change := range []struct{ worker, reason, broker string }{
+		{onHost, "default.toml has changed: `systemctl daemon-reload`, then `systemctl restart", "inactive"},
+		{providerWorker, "and the unit still has the network of the machine: `systemctl daemon-reload`", "active"},
+	} {
+		write(b, bed.WorkerFile, change.worker)
+		_, _, err := b.Run(t.Context(), "systemctl", "restart", bed.WorkerUnit)
+		require.Error(t, err)
+		assert.Contains(t, b.UnitJournal(bed.WorkerUnit), change.reason)
+		b.MustRun(t, "systemctl", "daemon-reload")
+		restartWith(b, change.worker)
+		status, _, body := b.Chat(false, "hello")
+		assert.Equal(t, http.StatusOK, status, body)
+		b.UntilShow(brokerUnit, "ActiveState", change.broker)
 	}
 }
 
