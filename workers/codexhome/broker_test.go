@@ -44,7 +44,7 @@ func TestBrokered(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"network = \"none\"\nmode = \"plain\"\n":                        `w.toml:1: unknown network "none": choose "model" or "host"`,
+		"network = \"none\"\nmode = \"plain\"\n":      `w.toml:1: unknown network "none": choose "model" or "host"`,
 		"network = \"model\"\nmode = \"plain\"\n":     `w.toml:1: network = "model" needs a [provider]`,
 		withProvider + "[codex]\nnotify = [\"/x\"]\n": `w.toml:10: notify needs a network, and network = "model" leaves none`,
 	} {

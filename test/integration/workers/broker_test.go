@@ -73,6 +73,7 @@ func providerBed(t *testing.T, suite string) *provider {
 	certificate, root := bed.Certify(t, providerHost)
 	write(b, "/etc/ssl/provider.pem", string(root))
 	write(b, "/etc/codex-proxy/key", providerKey+"\n")
+	b.MustRun(t, "mkdir", "-p", "/run/nscd")
 	b.AppendTo("/etc/hosts", "127.0.0.1 "+providerHost+"\n")
 	b.DropIn("codex-worker@.service", "key", "[Service]\nLoadCredential=key:/etc/codex-proxy/key\n"+
 		"Environment=HTTP_PROXY=http://192.0.2.1:9\n")
@@ -108,6 +109,8 @@ func testBroker(t *testing.T, suite string) {
 	}
 	assert.Contains(t, script(b, "cat /proc/net/dev; (exec 3<>/dev/tcp/127.0.0.1/"+providerPort+") || echo closed"), "closed")
 
+	assert.Equal(t, "0\n", b.MustRun(t, "stat", "-c", "%a", fmt.Sprintf("/proc/%d/root/run/nscd", codex.Inside)), "hidden")
+
 	// The key.
 	for _, where := range []string{
 		"tr '\\0' '\\n' </proc/%d/environ; tr '\\0' '\\n' </proc/%[1]d/cmdline",
@@ -127,6 +130,7 @@ func testBroker(t *testing.T, suite string) {
 	testBrokerRestarts(t, b)
 	testUnreachable(t, b)
 	testFailsClosed(t, b)
+	testWorkerEnds(t, b)
 }
 
 // testBrokerEnds kills the broker: no request fails whose answer the endpoint has not begun.
@@ -199,6 +203,16 @@ func testFailsClosed(t *testing.T, b *bed.Bed) {
 		assert.Equal(t, http.StatusOK, status, body)
 		b.UntilShow(brokerUnit, "ActiveState", change.broker)
 	}
+}
+
+// testWorkerEnds ends the worker without a job of systemd, as for a pause: the broker ends, too, and reads its settings
+// again with the worker.
+func testWorkerEnds(t *testing.T, b *bed.Bed) {
+	b.DropIn("codex-worker@.service", "once", "[Service]\nRestart=no\n")
+	before := b.Properties(brokerUnit, "MainPID")["MainPID"]
+	require.NotEqual(t, "0", before)
+	b.MustRun(t, "systemctl", "kill", "--signal=KILL", bed.WorkerUnit)
+	b.UntilShown(brokerUnit, func(v map[string]string) bool { return v["MainPID"] != before }, "MainPID")
 }
 
 // memoryOf prints "found" if the memory of the process has the key.
