@@ -43,10 +43,10 @@ const dialBound = 5 * time.Second
 // acceptPause follows a failed accept, which nearly always means a temporary lack of file descriptors.
 const acceptPause = 50 * time.Millisecond
 
-// run serves until ctx is done, which means that the command has exited. It then
+// Run serves until ctx is done, which means that the command has exited. It then
 // delivers the command's last bytes to the clients for up to flushBound, and returns
 // when no connection is left.
-func (r *Relay) run(ctx context.Context, logger *slog.Logger) {
+func (r *Relay) Run(ctx context.Context, logger *slog.Logger) {
 	serving, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
 	stop := context.AfterFunc(ctx, func() {

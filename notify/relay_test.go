@@ -48,7 +48,7 @@ func startRelay(t *testing.T, limit int, serve func(*net.UnixConn), changes ...f
 		change(r)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	serving.Go(func() { r.run(ctx, slog.New(slog.DiscardHandler)) })
+	serving.Go(func() { r.Run(ctx, slog.New(slog.DiscardHandler)) })
 	stop = func() { cancel(); target.Close(); serving.Wait() }
 	t.Cleanup(stop)
 	return func() *net.UnixConn {
@@ -237,7 +237,7 @@ func TestRelayCommandGone(t *testing.T) {
 	r := &Relay{Listeners: []net.Listener{l}, Target: filepath.Join(t.TempDir(), "nobody"), Limit: 1}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
-	go func() { defer close(ended); r.run(ctx, slog.New(slog.NewTextHandler(&log, nil))) }()
+	go func() { defer close(ended); r.Run(ctx, slog.New(slog.NewTextHandler(&log, nil))) }()
 	conn, err := net.Dial("unix", l.Addr().String())
 	require.NoError(t, err)
 	defer conn.Close()
@@ -272,7 +272,7 @@ func TestRelayAside(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
-	running.Go(func() { r.run(ctx, slog.New(slog.DiscardHandler)) })
+	running.Go(func() { r.Run(ctx, slog.New(slog.DiscardHandler)) })
 	running.Go(func() {
 		for {
 			conn, err := target.Accept()

@@ -65,7 +65,7 @@ func (s *supervisor) supervise(probing, exited context.Context) {
 	defer relay.Wait()
 	if s.command.Relay != nil {
 		relayed := s.relaying()
-		relay.Go(func() { defer close(relayed); s.command.Relay.run(exited, s.logger) })
+		relay.Go(func() { defer close(relayed); s.command.Relay.Run(exited, s.logger) })
 	}
 	took := time.Since(s.started).Round(time.Millisecond)
 	s.notifier.Ready(fmt.Sprintf("Ready: %s, started in %v", detail, took))

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"codex-proxy/broker/modelproxy"
 	"codex-proxy/codex/turnerror"
 	"codex-proxy/codex/wire"
 	"codex-proxy/remotes/codexthread"
@@ -26,16 +27,10 @@ type Accounts interface {
 }
 
 // Login is a login for account/login/start, of the type chatgptAuthTokens.
-type Login struct {
-	Account string // its name at codex-proxy; empty: none serves
-	Token   string
-	ID      string // of the account
-	Plan    string
-	Email   string
-}
+type Login = modelproxy.Login
 
 // person is the part of a login that codex shows.
-func (l Login) person() [2]string { return [2]string{l.Plan, l.Email} }
+func person(l Login) [2]string { return [2]string{l.Plan, l.Email} }
 
 type loginParams struct {
 	Type  string `json:"type,omitempty"`
@@ -71,7 +66,7 @@ func (l logins) login(ctx context.Context) error {
 	case <-ctx.Done():
 		return errors.New("codex does not end its login")
 	}
-	l.shown = login.person()
+	l.shown = person(login)
 	l.record(func(s *state) { s.journal.Account = login.Account })
 	return nil
 }
@@ -135,7 +130,7 @@ func (l logins) settle(ctx context.Context) {
 	if why, _ := l.opts.Accounts.Settle(ctx, len(waiting) > 0); why != "" {
 		return
 	}
-	if l.opts.Accounts.Login().person() != l.shown {
+	if person(l.opts.Accounts.Login()) != l.shown {
 		if err := l.login(ctx); err != nil {
 			l.opts.Logger.Warn("codex shows people an account that does not serve any more", "error", err)
 		}

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"regexp"
+	"strings"
 )
 
 // validName and validDependency bound no length: {0,63} would be 63 copies in the memory of every process.
@@ -31,6 +32,15 @@ func WorkerUser(name string) string {
 	}
 	return fmt.Sprintf("%s%x", prefix, sha256.Sum256([]byte(name)))[:most]
 }
+
+// Broker returns the service unit that sends the requests of the worker called name to its model endpoint.
+func Broker(name string) string { return "codex-broker@" + name + ".service" }
+
+// BrokerSocket returns the socket unit by which the worker called name reaches its broker.
+func BrokerSocket(name string) string { return "codex-broker@" + name + ".socket" }
+
+// BrokerUser returns the user that the broker of the worker called name runs as.
+func BrokerUser(name string) string { return "cb-" + strings.TrimPrefix(WorkerUser(name), "cw-") }
 
 // ValidName returns the error of a name that no worker can have, or nil. The valid
 // names are those that the polkit rule admits; they need no escaping in a unit's

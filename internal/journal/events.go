@@ -179,7 +179,7 @@ var remoteEvents = []event{
 	{"remote-request-unknown", "b77f20db4f399acf705b3d6ce755aa38", "a client sent a request that is not known here"},
 	{"remote-schema-unread", "45b0286a6dfeb466377d25b8d010060c", "codex's schema is not kept"},
 	{"key-not-lent", "adcbd1ed81b8418cb4d2c6c9b4e7b796", "the server that lends codex its key or login does not run"},
-	{"provider-unreachable", "d8ced3a1a3754e758de6e001e2d1ac05", "the model endpoint of a remote cannot be reached"},
+	{"provider-unreachable", "d8ced3a1a3754e758de6e001e2d1ac05", "the model endpoint cannot be reached"},
 	{"codex-socket", "ee76abe8c4174c1789d36afbc6bb1c24", "codex's socket cannot be opened"},
 	{"remote-no-account", "8a80db83594f4abaaed3ee7a7299c792", "no account is lent to a remote"},
 	{"remote-shows-account", "620717f466084bdea5233aa32f8f0170",

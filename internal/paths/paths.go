@@ -37,6 +37,10 @@ const (
 	CopiesSocket = WorkerSockets + "/copies.socket"
 	// RemoteSockets holds ListenStream= of codex-remote@.socket.
 	RemoteSockets = "/run/codex-remote"
+	// BrokerSockets holds ListenStream= of codex-broker@.socket. BrokerAddress leads there, in the network namespace
+	// of a worker.
+	BrokerSockets = "/run/codex-broker"
+	BrokerAddress = "127.0.0.1:8790"
 )
 
 // State.

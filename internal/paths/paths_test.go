@@ -24,6 +24,7 @@ func TestUnitsHaveThesePaths(t *testing.T) {
 			"SupplementaryGroups=" + WorkerUser + "\n", "StateDirectory=" + under("/var/lib/", WorkerHomes) + "/%i\n",
 		},
 		"codex-worker@.socket": {"ListenStream=" + WorkerSockets + "/%i.sock\n"},
+		"codex-broker@.socket": {"ListenStream=" + BrokerSockets + "/%i.sock\n"},
 		"codex-remote@.service": {
 			"StateDirectory=" + under("/var/lib/", RemoteHomes) + "/%i\n",
 			"RuntimeDirectory=" + under("/run/", RemoteRuntimeDirs) + "/%i\n",

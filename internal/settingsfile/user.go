@@ -9,9 +9,9 @@ import (
 // accountName is the form of the names of users and groups.
 var accountName = regexp.MustCompile(`^[a-z_][a-z0-9_-]*$`)
 
-// dynamicUser are the users that systemd makes for units of ours: workers, dependencies and remotes, and sessions,
-// mirrors and environments of codex-runner.
-var dynamicUser = regexp.MustCompile(`^c[wdrsme]-`)
+// dynamicUser are the users that systemd makes for units of ours: workers, brokers, dependencies and remotes, and
+// sessions, mirrors and environments of codex-runner.
+var dynamicUser = regexp.MustCompile(`^c[wbdrsme]-`)
 
 // AccountName reports whether a user or a group may have the name.
 func AccountName(name string) bool { return len(name) <= 31 && accountName.MatchString(name) }

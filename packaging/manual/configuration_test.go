@@ -67,7 +67,7 @@ This page is made from the reference files in the package. codex-proxy.toml(5), 
 | file | holds | takes effect |
 |---|---|---|
 | ` + "`/etc/codex-proxy/config.toml`" + ` | settings of the daemon | ` + "`systemctl reload codex-proxy`" + `; no request is lost |
-| ` + "`/etc/codex-proxy/workers/NAME.toml`" + ` | settings of a worker | ` + "`systemctl restart codex-worker@NAME`" + `, which finishes its turns first; for a new or removed file a reload of the daemon, too |
+| ` + "`/etc/codex-proxy/workers/NAME.toml`" + ` | settings of a worker | ` + "`systemctl restart codex-worker@NAME`" + `, which finishes its turns first; for a new or removed file a reload of the daemon, too; for ` + "`network`" + `, and with ` + "`network = \"model\"`" + ` for ` + "`credential`" + ` and ` + "`ca_file`" + `, a ` + "`systemctl daemon-reload`" + ` before |
 | ` + "`/etc/codex-proxy/dependencies/NAME.toml`" + ` | a server beside the daemon | ` + "`systemctl daemon-reload`" + `, then ` + "`systemctl restart codex-dependency@NAME`" + ` |
 | ` + "`/etc/codex-proxy/remotes/NAME.toml`" + ` | a codex session that people attach to | ` + "`systemctl daemon-reload`" + `, then ` + "`systemctl restart codex-remote@NAME.socket codex-remote@NAME`" + `; cut turns go on |
 | ` + "`/etc/codex-proxy/api-keys`" + ` | API keys and their limits | at once, by ` + "`codex-proxy keys`" + ` |

@@ -69,9 +69,10 @@ type Settings struct {
 	// RequestTimeout bounds a request from the arrival of its body to the end of its
 	// answer; 0 is no bound.
 	RequestTimeout time.Duration
-	// StartTimeout and Codexes are as in turn.Settings.
+	// StartTimeout, Codexes and Brokered are as in turn.Settings.
 	StartTimeout time.Duration
 	Codexes      turn.Codexes
+	Brokered     func(worker string) bool
 	// Keepalive is the silence on a stream after which a comment is sent.
 	Keepalive time.Duration
 	// ThreadCache is the number of threads of answered requests that are kept for requests
@@ -139,7 +140,7 @@ func (a *API) mount(s Settings) {
 	})
 	turns := turn.New(turn.Settings{
 		Pool: s.Pool, IdleTimeout: s.IdleTimeout, Keepalive: s.Keepalive, StartTimeout: s.StartTimeout,
-		ThreadCache: s.ThreadCache, Codexes: s.Codexes,
+		ThreadCache: s.ThreadCache, Codexes: s.Codexes, Brokered: s.Brokered,
 		Registry: s.Registry, Logger: s.Logger,
 	})
 	answers := answer.New(s.IdleTimeout, s.Registry)

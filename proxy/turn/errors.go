@@ -37,10 +37,11 @@ const (
 	lostOverloaded  = "overloaded"      // the same, for as long as a start may take
 	lostStart       = "start_timeout"   // the worker did not answer
 	lostInterrupted = "interrupted"     // the worker ended the turn without a request to do so
+	lostBroker      = "broker_exited"   // the broker of the worker ended before the endpoint's answer
 	lostFault       = "codex_failed"    // a codex that is new failed by itself
 )
 
-var lossReasons = []string{lostWorker, lostStopping, lostOverloaded, lostStart, lostInterrupted, lostFault}
+var lossReasons = []string{lostWorker, lostStopping, lostOverloaded, lostStart, lostInterrupted, lostBroker, lostFault}
 
 // codexFault names the fault of codex; it is empty if the turn has no error, or one of the model endpoint, the account
 // or the request. An interrupted stream is most often a fault of the endpoint or the network.
@@ -82,4 +83,12 @@ func lossReason(err error) string {
 	default:
 		return ""
 	}
+}
+
+// brokerLost reports whether a turn was lost with the broker of its worker: that answers for an endpoint which cannot be
+// reached, so a request without an answer has met the end of the broker.
+func brokerLost(t *run, err error) bool {
+	var failed *turnerror.Error
+	return errors.As(err, &failed) && failed.Upstream().Phase == turnerror.Unsent && t.Brokered != nil &&
+		t.Brokered(t.lease.Worker)
 }

@@ -11,6 +11,7 @@ import (
 	"codex-proxy/codex/delivery"
 	"codex-proxy/codex/rpc"
 	"codex-proxy/codex/turnerror"
+	"codex-proxy/workers/dispatch"
 )
 
 func TestLossReasons(t *testing.T) {
@@ -31,4 +32,19 @@ func TestLossReasons(t *testing.T) {
 	} {
 		assert.Empty(t, lossReason(err), "%v", err)
 	}
+}
+
+// A request without an answer is lost with the broker of a worker. Without a broker the endpoint cannot be reached, and
+// what the broker reports of the endpoint is an answer.
+func TestBrokerLost(t *testing.T) {
+	brokered := true
+	of := &run{Runner: &Runner{Settings: Settings{Brokered: func(worker string) bool { return brokered && worker == "w" }}},
+		lease: &dispatch.Lease{Worker: "w"}}
+	unanswered := &turnerror.Error{Message: "stream disconnected before completion: error sending request",
+		Info: turnerror.Info{Kind: turnerror.KindOther}}
+	assert.Equal(t, ending{lost: lostBroker, again: true}, of.judge(unanswered))
+	assert.Equal(t, ending{}, of.judge(&turnerror.Error{Message: "unexpected status 502 Bad Gateway: x",
+		Info: turnerror.Info{Kind: turnerror.KindConnectionFailed, HTTPStatus: 502}}))
+	brokered = false
+	assert.Equal(t, ending{}, of.judge(unanswered))
 }

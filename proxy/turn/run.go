@@ -85,7 +85,10 @@ type ending struct {
 
 // judge decides whether an attempt was lost, and whether the turn runs again.
 func (t *run) judge(err error) (end ending) {
-	if end.lost = lossReason(err); end.lost != "" {
+	if end.lost = lossReason(err); end.lost == "" && brokerLost(t, err) {
+		end.lost = lostBroker
+	}
+	if end.lost != "" {
 		if codexFault(err) != "" && t.onProbation() {
 			t.faults++
 		} else {
@@ -146,7 +149,7 @@ func (t *run) lose(reason string) {
 	t.Logger.Info("turn lost, it runs again",
 		"request_id", t.ID, "worker", t.Report.Worker, "reason", reason, "attempt", t.Report.Attempts)
 	// other workers than those are about to stop, or change to another codex
-	if reason != lostOverloaded && reason != lostInterrupted && reason != lostFault {
+	if reason != lostOverloaded && reason != lostInterrupted && reason != lostBroker && reason != lostFault {
 		t.ask.Avoid = append(t.ask.Avoid, t.lease.Conn)
 	}
 }

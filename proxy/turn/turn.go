@@ -37,7 +37,9 @@ type Settings struct {
 	// requests that continue them; 0 turns that off.
 	ThreadCache int
 	// Codexes judges the codex of each worker by its turns; nil: nothing does.
-	Codexes  Codexes
+	Codexes Codexes
+	// Brokered reports whether a broker sends the requests of the worker to the model endpoint; nil: of none.
+	Brokered func(worker string) bool
 	Registry prometheus.Registerer
 	Logger   *slog.Logger
 }

@@ -7,9 +7,9 @@ import (
 	"path/filepath"
 	"time"
 
+	"codex-proxy/broker/modelproxy"
 	"codex-proxy/internal/cli"
 	"codex-proxy/remotes"
-	"codex-proxy/remotes/modelproxy"
 	"codex-proxy/remotes/namespaces"
 	"codex-proxy/remotes/remoteconfig"
 	"codex-proxy/workers/broker"
@@ -36,7 +36,7 @@ func (u *Unit) credentials(s *remoteconfig.Settings) (*credentials, error) {
 	}
 	at := modelProxyURL + ":" + namespaces.ModelPort
 	if p := s.Provider; p != nil {
-		l, err := modelproxy.New(p.BaseURL, key, p.CAFile, u.logger)
+		l, err := modelproxy.New(modelproxy.Endpoint{BaseURL: p.BaseURL, Key: key, CAFile: p.CAFile}, u.logger)
 		if err != nil {
 			return nil, cli.Exit(cli.Config, s.Fault("provider.ca_file", "%v", err))
 		}

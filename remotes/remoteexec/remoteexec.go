@@ -16,12 +16,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"codex-proxy/broker/modelproxy"
 	"codex-proxy/internal/cli"
 	"codex-proxy/internal/journal"
 	"codex-proxy/internal/paths"
 	"codex-proxy/notify"
 	"codex-proxy/remotes"
-	"codex-proxy/remotes/modelproxy"
 	"codex-proxy/remotes/namespaces"
 	"codex-proxy/remotes/remoteconfig"
 	"codex-proxy/remotes/schema"

@@ -85,7 +85,7 @@ func (l distant) worker() map[string]string {
 	text := fmt.Sprintf("mode = \"plain\"\ncodex_path = %q\nmodel = %q\n", l.codex, modelOfLine)
 	if l.provider {
 		return map[string]string{"workers/w0.toml": text +
-			fmt.Sprintf("[provider]\nname = \"distant\"\nbase_url = \"https://%s/v1\"\nca_file = %q\n", l.Address, l.authority.File)}
+			fmt.Sprintf("network = \"model\"\n[provider]\nname = \"distant\"\nbase_url = \"https://%s/v1\"\nca_file = %q\n", l.Address, l.authority.File)}
 	}
 	return map[string]string{
 		"workers/w0.toml": text + fmt.Sprintf("[codex]\nopenai_base_url = \"https://%[1]s/v1\"\nchatgpt_base_url = \"https://%[1]s/backend-api\"\n", l.Address),
@@ -99,7 +99,17 @@ func (b *bench) overLine(ctx context.Context, l distant) error {
 	if err != nil {
 		return err
 	}
-	codex, socket, err := b.startWorker(ctx, l.worker(), "SSL_CERT_FILE="+l.authority.File, "SSL_CERT_DIR="+empty)
+	variables := []string{"SSL_CERT_FILE=" + l.authority.File, "SSL_CERT_DIR=" + empty}
+	var broker *broker // nil: codex has a network
+	if l.provider {
+		if broker, err = b.startBroker(ctx, l.worker()["workers/w0.toml"], l.authority.File); err != nil {
+			return err
+		}
+		defer broker.end()
+		defer broker.stop()
+		variables = append(variables, broker.variable)
+	}
+	codex, socket, err := b.startWorker(ctx, l.worker(), variables...)
 	if err != nil {
 		return err
 	}
@@ -115,9 +125,16 @@ func (b *bench) overLine(ctx context.Context, l distant) error {
 	if err := a.warm(ctx); err != nil {
 		return err
 	}
-	before, spent := l.Counts(), time.Duration(0)
-	if spent, err = codex.spent(); err != nil {
+	before := l.Counts()
+	spent, err := codex.spent()
+	if err != nil {
 		return err
+	}
+	var spentByBroker time.Duration
+	if broker != nil {
+		if spentByBroker, err = broker.spent(); err != nil {
+			return err
+		}
 	}
 	if err := a.rows(ctx); err != nil {
 		return err
@@ -129,6 +146,18 @@ func (b *bench) overLine(ctx context.Context, l distant) error {
 	}
 	b.result.One(l.name+"connections for 100 turns", "", 0, 100*float64(came.Connections)/float64(a.asked.Load()))
 	b.result.One(l.name+"CPU of codex, a turn", "ms", 0, micros(now-spent)/1000/float64(a.asked.Load()))
+	if broker == nil {
+		return nil
+	}
+	if now, err = broker.spent(); err != nil {
+		return err
+	}
+	b.result.One(l.name+"CPU of the broker, a turn", "ms", 0, micros(now-spentByBroker)/1000/float64(a.asked.Load()))
+	rss, err := broker.memory("VmRSS")
+	if err != nil {
+		return err
+	}
+	b.result.One(l.name+"memory of the broker", "MiB", 0, rss)
 	return nil
 }
 

@@ -101,7 +101,7 @@ func (b *bench) startWorker(ctx context.Context, files map[string]string, variab
 	env := []string{"CODEX_HOME=" + dir, "HOME=" + dir, "RUNTIME_DIRECTORY=" + dir, "STATE_DIRECTORY=" + dir,
 		"CONFIGURATION_DIRECTORY=" + dir, "TMPDIR=" + dir}
 	prepare := exec.CommandContext(ctx, b.program, "worker-prepare", "w0")
-	prepare.Env = append(os.Environ(), env...)
+	prepare.Env = append(append(os.Environ(), env...), variables...)
 	if out, err := prepare.CombinedOutput(); err != nil {
 		return nil, "", fmt.Errorf("cannot prepare the worker: %w: %s", err, out)
 	}

@@ -16,6 +16,7 @@ type Home struct {
 	Runtime     string            // the unit's RuntimeDirectory
 	Private     string            // a directory that codex cannot see, for the record of the last run; empty: Dir
 	Credentials string            // the unit's credentials directory; empty: it has none
+	Broker      string            // HOST:PORT of the worker's broker; empty: codex has the network of the machine
 	Self        string            // our own executable, which is the demo worker
 	Program     string            // the native codex; empty: search for it
 	SearchPath  string            // the directories to search for codex, as $PATH
@@ -74,6 +75,9 @@ func (h *Home) prepare(ctx context.Context) (program, workspace string, err erro
 	if err != nil {
 		return "", "", err
 	}
+	if w, err = behindBroker(h, w); err != nil {
+		return "", "", err
+	}
 	if workspace, err = h.workspace(w); err != nil || w.Mode == Demo {
 		return h.Self, workspace, err
 	}
@@ -94,6 +98,27 @@ func (h *Home) prepare(ctx context.Context) (program, workspace string, err erro
 		p.noTraces(ctx)
 	}
 	return program, workspace, err
+}
+
+// behindBroker is the worker as codex sees it. Its unit may be made of an earlier text of the file.
+func behindBroker(h *Home, w *Worker) (*Worker, error) {
+	const remedy = "`systemctl daemon-reload` makes the unit of the file; then restart it"
+	switch {
+	case w.Brokered == (h.Broker != ""):
+	case w.Brokered:
+		return nil, w.problem("network", `network = "model", and the unit still has the network of the machine`, remedy)
+	case w.Mode != Demo:
+		return nil, &Problem{File: h.File, Text: "the unit has no network, and these settings need one", Hint: remedy}
+	}
+	if !w.Brokered {
+		return w, nil
+	}
+	key := filepath.Join(h.Credentials, w.Provider.Credential)
+	if _, err := os.Lstat(key); w.Provider.Credential != "" && h.Credentials != "" && err == nil {
+		return nil, w.problem("provider.credential", fmt.Sprintf("codex would have the key, the credential %q",
+			w.Provider.Credential), "give it by LoadCredential= of `systemctl edit codex-worker@"+h.Worker+"` alone")
+	}
+	return through(w, h.Broker), nil
 }
 
 func (h *Home) program(w *Worker) (string, error) {

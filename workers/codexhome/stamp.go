@@ -23,7 +23,7 @@ const systemSettings = "/etc/codex"
 // inputs is a hash of all inputs of a run. Large or secret files count by size and time of change.
 func (h *Home) inputs(worker []byte, binary, workspace string) string {
 	sum := sha256.New()
-	for _, text := range []string{h.File, h.Dir, h.Runtime, h.Credentials, string(worker), binary,
+	for _, text := range []string{h.File, h.Dir, h.Runtime, h.Credentials, h.Broker, string(worker), binary,
 		resolved(h.Dir), resolved(workspace), strconv.Itoa(os.Getuid())} {
 		fmt.Fprintf(sum, "%d %s\n", len(text), text)
 	}

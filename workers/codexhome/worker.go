@@ -11,9 +11,11 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"codex-proxy/internal/strict"
+	"codex-proxy/internal/unitfile"
 	"codex-proxy/units/requires"
 )
 
@@ -35,6 +37,7 @@ type Worker struct {
 	Model     string         // empty: codex's own default
 	Workspace string         // native only; empty: a directory of the worker's own
 	Provider  *Provider      // nil: OpenAI, by the worker's login
+	Brokered  bool           // a broker sends its requests to the provider, and codex has no other network
 	Extra     map[string]any // the [codex] table
 	Requires  requires.Settings
 	sandbox   *sandbox // of the tools; nil: codex runs none
@@ -57,6 +60,7 @@ type rawWorker struct {
 	CodexPath string         `toml:"codex_path"`
 	Model     string         `toml:"model"`
 	Workspace string         `toml:"workspace"`
+	Network   string         `toml:"network"`
 	Provider  *rawProvider   `toml:"provider"`
 	Extra     map[string]any `toml:"codex"`
 	requires.Settings
@@ -110,6 +114,9 @@ func parse(file string, doc []byte) (*Worker, error) {
 		return nil, err
 	}
 	if err := w.setProvider(raw.Provider); err != nil {
+		return nil, err
+	}
+	if err := setNetwork(w, raw.Network); err != nil {
 		return nil, err
 	}
 	return w, w.setSandbox()
@@ -169,7 +176,7 @@ func (w *Worker) setProvider(raw *rawProvider) error {
 	if w.Model == "" {
 		return w.problem("provider", "model is missing", "name the model that the [provider] serves")
 	}
-	if strings.ContainsAny(p.Credential, "/ ") {
+	if strings.ContainsAny(p.Credential, "/ ") || unitfile.Printable(p.Credential) != nil {
 		return w.problem("provider.credential", fmt.Sprintf("provider.credential = %q is not the name of a credential",
 			p.Credential), "")
 	}
@@ -178,4 +185,96 @@ func (w *Worker) setProvider(raw *rawProvider) error {
 	}
 	w.Provider = &p
 	return nil
+}
+
+// The values of the key network; without it, networkHost.
+const (
+	networkHost  = "host"  // that of the machine
+	networkModel = "model" // the model endpoint alone, by the worker's broker
+)
+
+// setNetwork sets the key network.
+func setNetwork(w *Worker, network string) error {
+	switch network {
+	case "", networkHost:
+	case networkModel:
+		if w.Provider == nil {
+			return w.problem("network", `network = "model" needs a [provider]`, `remove it, or set network = "host"`)
+		}
+		if key := beyondModel(w); key != "" {
+			return w.problem("codex."+key, key+` needs a network, and network = "model" leaves none`,
+				`remove one of the two, or set network = "host"`)
+		}
+		if w.Provider.CAFile != "" {
+			if err := unitfile.CheckPath(w.Provider.CAFile); err != nil {
+				return w.problem("provider.ca_file", fmt.Sprintf("provider.ca_file: %v", err), "")
+			}
+		}
+		w.Brokered = w.Mode != Demo
+	default:
+		return w.problem("network", fmt.Sprintf("unknown network %q", network), `choose "model" or "host"`)
+	}
+	return nil
+}
+
+// needsNetwork are the settings of codex by which it, or a program that it starts, may reach other servers.
+var needsNetwork = []string{"mcp_servers", "plugins", "marketplaces", "otel", "notify", "hooks", "openai_base_url",
+	"chatgpt_base_url", "model_provider", "profile", "profiles", "sandbox_workspace_write.network_access"}
+
+// ofProvider are the settings of a provider, in codex's own table, that the broker takes over or that change nothing
+// for it.
+var ofProvider = []string{"query_params", "stream_idle_timeout_ms", "request_max_retries", "stream_max_retries", "name"}
+
+// beyondModel is a key of the [codex] table that needs more of a network than the model endpoint; empty: there is none.
+func beyondModel(w *Worker) string {
+	for _, key := range needsNetwork {
+		if has(w.Extra, key) {
+			return key
+		}
+	}
+	if mayConnect(w.Extra) {
+		return "permissions"
+	}
+	providers, _ := w.Extra["model_providers"].(settings)
+	for name, value := range providers {
+		table, _ := value.(settings)
+		for key := range table {
+			if name != w.Provider.Name || !slices.Contains(ofProvider, key) {
+				return "model_providers." + name
+			}
+		}
+	}
+	return ""
+}
+
+// Query are the parameters that codex adds to the address of the provider.
+func Query(w *Worker) url.Values {
+	query := url.Values{}
+	providers, _ := w.Extra["model_providers"].(settings)
+	provider, _ := providers[w.Provider.Name].(settings)
+	params, _ := provider["query_params"].(settings)
+	for name, value := range params {
+		if text, ok := value.(string); ok {
+			query.Set(name, text)
+		}
+	}
+	return query
+}
+
+// azure are the parts of an address by which codex knows Azure, where it sends what only Azure needs.
+var azure = []string{"openai.azure.", "cognitiveservices.azure.", "aoai.azure.", "azure-api.", "azurefd.", "windows.net/openai"}
+
+// through is the worker as codex sees it behind its broker, which is at the address. codex knows Azure by the name of
+// the provider, too.
+func through(w *Worker, address string) *Worker {
+	behind, provider := *w, *w.Provider
+	endpoint := strings.ToLower(provider.BaseURL)
+	if slices.ContainsFunc(azure, func(part string) bool { return strings.Contains(endpoint, part) }) {
+		behind.Extra = settings{}
+		merge(behind.Extra, clone(w.Extra))
+		merge(behind.Extra, settings{"model_providers": settings{provider.Name: settings{"name": "azure"}}})
+	}
+	provider.BaseURL, provider.Credential, provider.CAFile = "http://"+address, "", ""
+	behind.Provider = &provider
+	return &behind
 }

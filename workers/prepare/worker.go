@@ -20,6 +20,7 @@ import (
 	"codex-proxy/units/restartdelay"
 	"codex-proxy/workers/codexhome"
 	"codex-proxy/workers/homelock"
+	"codex-proxy/workers/shim"
 )
 
 // Wait is `codex-proxy worker-wait`: it waits for the rest of the worker's restart delay, and chooses the copy of codex.
@@ -55,6 +56,9 @@ func Worker(ctx context.Context, name string, stderr io.Writer) error {
 	}
 	notifier.Status("Starting: the configuration is written and checked")
 	home, err := workerHome(name, note)
+	if err == nil {
+		err = askBroker(ctx, os.Getenv(shim.BrokerVariable))
+	}
 	if err == nil {
 		home.Program, err = Chosen(units.Worker(name))
 	}
@@ -140,6 +144,7 @@ func workerHome(name string, note func(string)) (*codexhome.Home, error) {
 		Dir:         cmp.Or(os.Getenv("CODEX_HOME"), first(os.Getenv("STATE_DIRECTORY"))),
 		Runtime:     runtimeDir(),
 		Credentials: os.Getenv("CREDENTIALS_DIRECTORY"),
+		Broker:      brokerAddress(os.Getenv(shim.BrokerVariable)),
 		Self:        self,
 		SearchPath:  os.Getenv("PATH"),
 		Note:        note,

@@ -117,7 +117,13 @@ func (s *Shim) Run(ctx context.Context, stderr io.Writer) error {
 	}
 	s.Command.MemoryEvents = notify.MemoryEvents()
 	s.Command.Stopped = beingStopped
+	end, err := leadToBroker(ctx, logger)
+	if err != nil {
+		notifier.Status("Not started: " + err.Error())
+		return cli.Exit(notify.ExitExec, err)
+	}
 	status, err := notify.Exec(ctx, notifier, logger, s.Command)
+	end()
 	if err != nil {
 		return cli.Exit(notify.ExitExec, err)
 	}

@@ -22,7 +22,8 @@ import (
 // IdleTime is how long a service waits for the next request by default.
 const IdleTime = 5 * time.Minute
 
-// Server serves on one listener until ctx ends or requests stay away.
+// Server serves on one listener until ctx ends or requests stay away. If it has a method Alive, that is the check of the
+// unit's watchdog.
 type Server interface {
 	Run(ctx context.Context, l net.Listener) error
 }
@@ -60,6 +61,11 @@ func (s Service) Run(ctx context.Context, stderr io.Writer) error {
 	}
 	notifier.Ready(status)
 	defer notifier.Stopping(s.Leaving)
+	if watched, ok := server.(interface{ Alive(context.Context) error }); ok {
+		watching, end := context.WithCancel(context.WithoutCancel(ctx))
+		defer end()
+		go func() { _ = notifier.RunWatchdog(watching, notifier.WatchdogInterval(), watched.Alive) }()
+	}
 	return server.Run(ctx, listeners[0])
 }
 

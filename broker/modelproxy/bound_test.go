@@ -43,7 +43,7 @@ func TestProxyBoundsEvents(t *testing.T) {
 	}))
 	defer service.Close()
 	discard := slog.New(slog.DiscardHandler)
-	provider, err := New(service.URL, "", "", discard)
+	provider, err := New(Endpoint{BaseURL: service.URL}, discard)
 	require.NoError(t, err)
 	accounts, err := ForAccounts(NewTokenSource(&fakeBroker{names: []string{"a"}}, nil, "", discard), service.URL, discard)
 	require.NoError(t, err)

@@ -34,7 +34,7 @@ func TestOtherRequests(t *testing.T) {
 		t.Errorf("the provider got %s %s", r.Method, r.RequestURI)
 	}))
 	defer provider.Close()
-	l, err := New(provider.URL+"/v1", "sk-key", "", slog.New(slog.DiscardHandler))
+	l, err := New(Endpoint{BaseURL: provider.URL + "/v1", Key: "sk-key"}, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	url := start(t, l)
 	for _, line := range []string{
@@ -63,7 +63,7 @@ func TestWhereRequestsGo(t *testing.T) {
 		http.Redirect(w, r, elsewhere.URL, http.StatusTemporaryRedirect)
 	}))
 	defer provider.Close()
-	l, err := New(provider.URL+"/v1", "sk-key", "", slog.New(slog.DiscardHandler))
+	l, err := New(Endpoint{BaseURL: provider.URL + "/v1", Key: "sk-key"}, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	for _, target := range []string{"/responses", elsewhere.URL + "/responses"} {
 		status := raw(t, start(t, l), "POST "+target+" HTTP/1.1\r\nHost: "+elsewhere.Listener.Addr().String()+
@@ -76,7 +76,7 @@ func TestWhereRequestsGo(t *testing.T) {
 func TestStrangersHinderNobody(t *testing.T) {
 	provider := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hello") }))
 	defer provider.Close()
-	l, err := New(provider.URL, "", "", slog.New(slog.DiscardHandler))
+	l, err := New(Endpoint{BaseURL: provider.URL}, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	url := start(t, l)
 	codex := ask(t, url+"/responses", l.Token, "") // its connection stays open

@@ -17,7 +17,7 @@ func TestHeadersThatGoOn(t *testing.T) {
 	service := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = r.Clone(t.Context()) }))
 	defer service.Close()
 	var discard = slog.New(slog.DiscardHandler)
-	provider, err := New(service.URL+"/backend-api/codex", "sk-key", "", discard)
+	provider, err := New(Endpoint{BaseURL: service.URL + "/backend-api/codex", Key: "sk-key"}, discard)
 	require.NoError(t, err)
 	accounts, err := ForAccounts(NewTokenSource(&fakeBroker{names: []string{"a"}}, nil, "", discard), service.URL, discard)
 	require.NoError(t, err)

@@ -61,7 +61,7 @@ func TestLend(t *testing.T) {
 	ca := filepath.Join(t.TempDir(), "ca.pem")
 	require.NoError(t, os.WriteFile(ca,
 		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: provider.Certificate().Raw}), 0o600))
-	l, err := New(provider.URL+"/api/v1", "sk-key", ca, slog.New(slog.DiscardHandler))
+	l, err := New(Endpoint{BaseURL: provider.URL + "/api/v1", Key: "sk-key", CAFile: ca}, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	url := start(t, l)
 
@@ -82,7 +82,7 @@ func TestWithoutKeyOrProvider(t *testing.T) {
 	provider := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		assert.Empty(t, r.Header.Get("Authorization"))
 	}))
-	l, err := New(provider.URL, "", "", slog.New(slog.DiscardHandler))
+	l, err := New(Endpoint{BaseURL: provider.URL}, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	url := start(t, l)
 	assert.Equal(t, http.StatusOK, ask(t, url+"/responses", l.Token, "").StatusCode)
@@ -121,7 +121,7 @@ func (e early) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 func TestEarlyAnswers(t *testing.T) {
-	l, err := New("http://provider.invalid", "", "", slog.New(slog.DiscardHandler))
+	l, err := New(Endpoint{BaseURL: "http://provider.invalid"}, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	l.handler = ofCodex(&httputil.ReverseProxy{Rewrite: (&provider{url: &url.URL{Scheme: "http", Host: "x"}}).rewrite,
 		Transport: early{t}})

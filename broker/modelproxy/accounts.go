@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"codex-proxy/broker/upstream"
 	"codex-proxy/workers/broker"
 )
 
@@ -49,11 +50,9 @@ func ForAccounts(tokens *TokenSource, service string, logger *slog.Logger) (*Pro
 	if err != nil {
 		return nil, err
 	}
-	transport := newTransport(nil)
-	transport.Proxy = http.ProxyFromEnvironment
 	l := newProxy(logger)
 	tokens.token = l.Token
-	l.handler = &accounts{service: at, tokens: tokens, transport: transport, logger: logger}
+	l.handler = &accounts{service: at, tokens: tokens, transport: upstream.New(nil), logger: logger}
 	return l, nil
 }
 
@@ -200,7 +199,7 @@ func (a *accounts) unreachable(w http.ResponseWriter, r *http.Request, err error
 	if r.Context().Err() != nil {
 		return // codex has interrupted the turn
 	}
-	a.logger.Warn("the model endpoint of a remote cannot be reached", "error", err)
+	a.logger.Warn("the model endpoint cannot be reached", "error", err)
 	refuse(w, http.StatusBadGateway, "cannot reach "+a.service.Host+": "+err.Error())
 }
 

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"codex-proxy/internal/unixtime"
-	"codex-proxy/remotes"
 	"codex-proxy/workers/broker"
 )
 
@@ -232,7 +231,7 @@ func reason(denied *broker.Error) (why string, until time.Time) {
 const standInAccount = "codex-proxy-remote"
 
 // Login is the login that codex gets: it names the plan and the person, and has no token but the model proxy's.
-func (b *TokenSource) Login() remotes.Login {
+func (b *TokenSource) Login() Login {
 	held, _ := b.now()
 	plan, email := cmp.Or(held.Plan, "unknown"), cmp.Or(held.Email, "no account")
 	part := func(v any) string {
@@ -243,8 +242,17 @@ func (b *TokenSource) Login() remotes.Login {
 	claims := map[string]any{"email": email, "exp": time.Now().Add(longAway).Unix(),
 		"https://api.openai.com/auth": map[string]string{
 			"chatgpt_plan_type": plan, "chatgpt_account_id": standInAccount, "chatgpt_user_id": standInAccount}}
-	return remotes.Login{
+	return Login{
 		Account: held.account, ID: standInAccount, Plan: plan, Email: email,
 		Token: part(map[string]string{"alg": "none", "typ": "JWT"}) + "." + part(claims) + "." + b.token,
 	}
+}
+
+// Login is the stand-in for an account that codex shows.
+type Login struct {
+	Account string // its name at codex-proxy; empty: none serves
+	Token   string
+	ID      string // of the account
+	Plan    string
+	Email   string
 }

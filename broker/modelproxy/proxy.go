@@ -1,6 +1,6 @@
-// Package modelproxy lends codex secrets that it must not have: the key of a remote's provider, or the login of an
-// account. It is a server, beside codex, that adds the key or the token to the requests of codex and sends them on. So
-// codex, its tools, and attached people use them and cannot read them.
+// Package modelproxy lends codex secrets that it must not have: the key of its provider, or the login of an account. It
+// is a server, beside codex, that adds the key or the token to the requests of codex and sends them on. So codex, its
+// tools, and attached people use them and cannot read them.
 package modelproxy
 
 import (
@@ -19,11 +19,13 @@ import (
 // Proxy is a server for one codex.
 type Proxy struct {
 	// Token replaces the key in codex's requests. On a network that codex shares with the machine it keeps
-	// other users from the server. A token of an account is a JWT, of which this is the last part.
+	// other users from the server. A token of an account is a JWT, of which this is the last part. Empty: codex alone
+	// reaches the server.
 	Token string
 
 	handler http.Handler
 	guard   *guard
+	flights flights
 	logger  *slog.Logger
 }
 
@@ -33,12 +35,7 @@ func newProxy(logger *slog.Logger) *Proxy {
 
 // Run serves on l until ctx is done.
 func (l *Proxy) Run(ctx context.Context, listener net.Listener) error {
-	const headerBound, idleBound, headerSize = 10 * time.Second, 2 * time.Minute, 64 << 10
-	server := &http.Server{
-		Handler: l, ReadHeaderTimeout: headerBound, IdleTimeout: idleBound, MaxHeaderBytes: headerSize,
-		ErrorLog: slog.NewLogLogger(l.logger.Handler(), slog.LevelDebug), // of single connections: no events
-	}
-	l.guard.watch(server)
+	server := l.server()
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
@@ -47,18 +44,30 @@ func (l *Proxy) Run(ctx context.Context, listener net.Listener) error {
 	return nil
 }
 
+func (l *Proxy) server() *http.Server {
+	const headerBound, idleBound, headerSize = 10 * time.Second, 2 * time.Minute, 64 << 10
+	server := &http.Server{
+		Handler: l, ReadHeaderTimeout: headerBound, IdleTimeout: idleBound, MaxHeaderBytes: headerSize,
+		ErrorLog: slog.NewLogLogger(l.logger.Handler(), slog.LevelDebug), // of single connections: no events
+	}
+	l.guard.watch(server)
+	return server
+}
+
 // ServeHTTP implements http.Handler.
 func (l *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	l.flights.add(1)
+	defer l.flights.add(-1)
 	token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	token = token[strings.LastIndexByte(token, '.')+1:]
-	if subtle.ConstantTimeCompare([]byte(token), []byte(l.Token)) != 1 {
+	if l.Token != "" && subtle.ConstantTimeCompare([]byte(token), []byte(l.Token)) != 1 {
 		w.Header().Set("Connection", "close")
-		refuse(w, http.StatusUnauthorized, "this server is for the codex of a remote alone")
+		refuse(w, http.StatusUnauthorized, "this server is for one codex alone")
 		return
 	}
 	if !l.guard.admit(r) {
 		w.Header().Set("Connection", "close")
-		refuse(w, http.StatusServiceUnavailable, "the remote has too many connections to its model")
+		refuse(w, http.StatusServiceUnavailable, "codex has too many connections to its model")
 		return
 	}
 	l.handler.ServeHTTP(w, r)

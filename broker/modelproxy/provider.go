@@ -1,21 +1,31 @@
 package modelproxy
 
 import (
-	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
 	"os"
 	"strings"
+
+	"codex-proxy/broker/upstream"
 )
 
 // longestKey bounds a key, in bytes.
 const longestKey = 8 << 10
+
+// Endpoint is the model endpoint of a provider.
+type Endpoint struct {
+	BaseURL string
+	Key     string     // empty: none is sent
+	CAFile  string     // has the certificate authorities; empty: those of the system
+	Query   url.Values // in addition to that of BaseURL
+}
 
 // provider sends requests on with a key.
 type provider struct {
@@ -24,25 +34,36 @@ type provider struct {
 	logger *slog.Logger
 }
 
-// New makes a model proxy for the provider at baseURL. caFile has the certificate authorities; empty: the
-// authorities of the system.
-func New(baseURL, key, caFile string, logger *slog.Logger) (*Proxy, error) {
-	base, err := url.Parse(baseURL)
+// New makes a model proxy for the provider of a remote.
+func New(e Endpoint, logger *slog.Logger) (*Proxy, error) {
+	base, err := url.Parse(e.BaseURL)
 	if err != nil {
 		return nil, err
 	}
-	p := &provider{url: base, key: key, logger: logger}
-	trust, err := trusted(caFile)
+	query := base.Query()
+	maps.Copy(query, e.Query)
+	base.RawQuery = query.Encode()
+	p := &provider{url: base, key: e.Key, logger: logger}
+	trust, err := trusted(e.CAFile)
 	if err != nil {
 		return nil, err
 	}
 	l := newProxy(logger)
-	l.handler = ofCodex(&httputil.ReverseProxy{
-		Rewrite: p.rewrite, Transport: newTransport(trust), FlushInterval: -1, ErrorHandler: p.fail,
+	l.handler = ofCodex(l.retriable(&httputil.ReverseProxy{
+		Rewrite: p.rewrite, Transport: upstream.New(trust), FlushInterval: -1, ErrorHandler: p.fail,
 		ModifyResponse: func(res *http.Response) error { bound(res); return nil },
 		ErrorLog:       slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
-	})
+	}))
 	return l, nil
+}
+
+// ForWorker makes a model proxy for the provider of a worker, which alone has its socket: no token keeps others away.
+func ForWorker(e Endpoint, logger *slog.Logger) (*Proxy, error) {
+	l, err := New(e, logger)
+	if err == nil {
+		l.Token = ""
+	}
+	return l, err
 }
 
 // asked are the requests that codex sends to a provider of one's own. The key is lent for no others: some endpoint of
@@ -56,7 +77,7 @@ var asked = map[string]bool{
 func ofCodex(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !asked[r.Method+" "+r.URL.Path] || r.URL.RawPath != "" || r.Header.Get("Upgrade") != "" {
-			refuse(w, http.StatusNotFound, "the key of a remote is lent for requests to the model alone")
+			refuse(w, http.StatusNotFound, "the key of the provider is lent for requests to the model alone")
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -77,13 +98,6 @@ func trusted(caFile string) (*x509.CertPool, error) {
 		return nil, fmt.Errorf("%s has no certificate: give a PEM file, with BEGIN CERTIFICATE", caFile)
 	}
 	return pool, nil
-}
-
-func newTransport(trust *x509.CertPool) *http.Transport {
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.TLSClientConfig = &tls.Config{RootCAs: trust, MinVersion: tls.VersionTLS12}
-	transport.DisableCompression = true // the bytes go on as they are
-	return transport
 }
 
 // ReadKey reads a key: one line.
@@ -120,6 +134,11 @@ func (p *provider) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Context().Err() != nil {
 		return // codex has interrupted the turn
 	}
-	p.logger.Warn("the model endpoint of a remote cannot be reached", "error", err)
+	reason := upstream.Cut
+	var failed *upstream.Error
+	if errors.As(err, &failed) {
+		reason = failed.Reason
+	}
+	p.logger.Warn("the model endpoint cannot be reached", "endpoint", p.url.Host, "reason", string(reason), "error", err)
 	refuse(w, http.StatusBadGateway, "cannot reach the provider at "+p.url.Host+": "+err.Error())
 }

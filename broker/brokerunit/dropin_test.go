@@ -1,0 +1,123 @@
+package brokerunit
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const worker = `network = "model"
+mode = "plain"
+model = "m"
+[provider]
+name = "x"
+base_url = "https://model.test/v1"
+`
+
+// generate returns the drop-ins of a worker's unit and of its broker; empty: there is none.
+func generate(t *testing.T, file string, operator map[string]string) (ofWorker, ofBroker string) {
+	t.Helper()
+	settings, units, control, dir := t.TempDir(), t.TempDir(), t.TempDir(), t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(settings, "w.toml"), []byte(file), 0o600))
+	for name, text := range operator {
+		if inControl, ok := strings.CutPrefix(name, "control/"); ok {
+			name = filepath.Join(control, inControl)
+		} else {
+			name = filepath.Join(units, name)
+		}
+		require.NoError(t, os.MkdirAll(filepath.Dir(name), 0o700))
+		require.NoError(t, os.WriteFile(name, []byte(text), 0o600))
+	}
+	require.NoError(t, Generate(settings, []string{units, control}, dir))
+	read := func(unit string) string {
+		text, err := os.ReadFile(filepath.Join(dir, unit+".d", "zz-broker.conf"))
+		if err != nil {
+			require.ErrorIs(t, err, os.ErrNotExist)
+		}
+		return string(text)
+	}
+	return read("codex-worker@w.service"), read("codex-broker@w.service")
+}
+
+// The broker gets the key, and what determines the way of requests; codex keeps its other credentials.
+func TestGenerate(t *testing.T) {
+	ofWorker, ofBroker := generate(t, worker+"credential = \"key\"\nca_file = \"/etc/ssl/a b%.pem\"\n", map[string]string{
+		"codex-worker@w.service.d/override.conf": "[Unit]\nLoadCredential=no:/x\n[Service]\nLoadCredential=key:/etc/key\n" +
+			"LoadCredential = other:/etc/other\nMemoryMax=1G\n",
+		"codex-worker@.service.d/proxy.conf": "[Service]\nEnvironment=A=1\nEnvironment=\nEnvironment=HTTPS_PROXY=http://p:1 \\\n  B=2\n",
+	})
+	assert.Contains(t, ofWorker, "Requires=codex-broker@w.socket\nWants=codex-broker@w.service\n"+
+		"After=codex-broker@w.socket codex-broker@w.service\n[Service]\nPrivateNetwork=yes\n"+
+		"NetworkNamespacePath=\nIPAddressAllow=\nIPAddressDeny=\nInaccessiblePaths=-/run/systemd/resolve/io.systemd.Resolve "+
+		"-/run/nscd -/run/avahi-daemon -/run/cups -/run/snapd.socket -/run/snapd-snap.socket\n"+
+		"UnsetEnvironment=HTTP_PROXY HTTPS_PROXY ALL_PROXY http_proxy https_proxy all_proxy\nBindReadOnlyPaths=/run/codex-broker/w.sock:/run/codex-worker/w/broker.sock\n"+
+		"Environment=CODEX_MODEL_BROKER=/run/codex-worker/w/broker.sock\nLoadCredential=\nLoadCredential=other:/etc/other\n")
+	assert.Contains(t, ofBroker, "[Service]\nUser=cb-w\nLoadCredential=key:/etc/key\nSetCredential=key:no file\n"+
+		"LoadCredential=provider-authorities:/etc/ssl/a b%%.pem\nSetCredential=provider-authorities:no file\n"+
+		"Environment=HTTPS_PROXY=http://p:1    B=2\n"+
+		`Environment="CODEX_BROKER_MADE_OF=key:/etc/ssl/a b%%.pem"`+"\n")
+	assert.NotContains(t, ofBroker, "MemoryMax")
+}
+
+// A worker has the network of the machine without the key, and in mode "demo"; a file with a fault changes no unit.
+func TestGenerateNothing(t *testing.T) {
+	for name, file := range map[string]string{
+		"login": "mode = \"plain\"\n", "demo": strings.Replace(worker, "plain", "demo", 1),
+		"default": strings.Replace(worker, "network = \"model\"\n", "", 1),
+		"host":    strings.Replace(worker, "network = \"model\"", "network = \"host\"", 1),
+		"fault":   worker + "x = 1\n", "server": worker + "[codex.mcp_servers.x]\nurl = \"http://x\"\n",
+		"lines": worker + `ca_file = "/x\n[Service]\nExecStartPre=+/bin/true"` + "\n",
+	} {
+		ofWorker, ofBroker := generate(t, file, nil)
+		assert.Empty(t, ofWorker+ofBroker, name)
+	}
+}
+
+// A file with the same name for one worker takes the place of the one for all.
+func TestDropInOfOneWorker(t *testing.T) {
+	_, ofBroker := generate(t, worker, map[string]string{
+		"codex-worker@.service.d/a.conf":  "[Service]\nEnvironment=A=all\n",
+		"codex-worker@w.service.d/a.conf": "[Service]\nEnvironment=A=one\n",
+	})
+	assert.Contains(t, ofBroker, "A=one")
+	assert.NotContains(t, ofBroker, "A=all")
+}
+
+// Without its key a worker has no network all the same.
+func TestNoKey(t *testing.T) {
+	ofWorker, ofBroker := generate(t, worker+"credential = \"key\"\n", nil)
+	assert.Contains(t, ofWorker, "PrivateNetwork=yes")
+	assert.NotContains(t, ofBroker, "LoadCredential")
+}
+
+// The broker reads the drop-ins as systemd does for the worker.
+func TestDropInsOfSystemd(t *testing.T) {
+	_, ofBroker := generate(t, worker+"credential = \"w\"\n", map[string]string{
+		"codex-worker@w.service.d/a.conf": "[Service]\n# a key, see \\\nLoadCredential=%i:/etc/%N/%n/%p/%%i\n" +
+			"Environment=A=1 \\\n; comment\nB=2\nNetworkNamespacePath=/run/netns/vpn\n",
+		"control/codex-worker@w.service.d/50-IPAddressDeny.conf": "[Service]\nIPAddressDeny=any\n",
+	})
+	assert.Contains(t, ofBroker, "LoadCredential=w:/etc/codex-worker@w/codex-worker@w.service/codex-worker/%%i\n")
+	assert.Contains(t, ofBroker, "IPAddressDeny=any\nEnvironment=A=1  B=2\nNetworkNamespacePath=/run/netns/vpn\n")
+}
+
+// A broker whose unit is of other settings than the file, or has no key, says what to do.
+func TestRefusals(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "w.toml")
+	refused := func(text string) error {
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+		_, _, err := Load("w", dir, t.TempDir(), nil)
+		return err
+	}
+	const stale = "w.toml has changed: `systemctl daemon-reload`, then `systemctl restart codex-worker@w.service`"
+	t.Setenv(MadeOf, "key:")
+	require.ErrorContains(t, refused(worker+"credential = \"other\"\n"), stale)
+	require.ErrorContains(t, refused("mode = \"plain\"\n"), stale)
+	require.ErrorContains(t, refused(worker+"credential = \"key\"\n"), "no LoadCredential=key:FILE in the drop-ins of the worker's "+
+		"unit gives the credential \"key\": mend LoadCredential= by `systemctl edit codex-worker@w.service`, then")
+}

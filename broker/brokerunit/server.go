@@ -1,0 +1,90 @@
+// Package brokerunit is the main process of codex-broker@.service: it sends the requests of a worker's codex to the
+// model endpoint, with the provider's key, which codex does not have.
+package brokerunit
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"codex-proxy/broker/modelproxy"
+	"codex-proxy/units"
+	"codex-proxy/workers/codexhome"
+)
+
+// Server serves one worker.
+type Server struct{ *modelproxy.Proxy }
+
+// Load reads the worker's file and its key, which lies in the directory of the unit's credentials. It returns the
+// server and the status of its unit.
+func Load(name, settings, credentials string, logger *slog.Logger) (s *Server, status string, err error) {
+	if err := units.ValidName(name); err != nil {
+		return nil, "", err
+	}
+	w, err := codexhome.Load(filepath.Join(settings, name+".toml"))
+	if err != nil {
+		return nil, "", err
+	}
+	if !w.Brokered || os.Getenv(MadeOf) != madeOf(w.Provider) {
+		return nil, "", fmt.Errorf("%s has changed: `systemctl daemon-reload`, then `systemctl restart %s`", w.File,
+			units.Worker(name))
+	}
+	key, err := readKey(w.Provider.Credential, credentials)
+	if err != nil {
+		return nil, "", fmt.Errorf("%s: %w: mend LoadCredential= by `systemctl edit %[3]s`, then `systemctl restart %[3]s`",
+			w.File, err, units.Worker(name))
+	}
+	ca := ""
+	if w.Provider.CAFile != "" {
+		ca = filepath.Join(credentials, Authorities)
+	}
+	proxy, err := modelproxy.ForWorker(modelproxy.Endpoint{BaseURL: w.Provider.BaseURL, Key: key, CAFile: ca,
+		Query: codexhome.Query(w)}, logger.With("worker", name))
+	if err != nil {
+		return nil, "", fmt.Errorf("%s: provider.ca_file = %q holds no certificate, or does not exist: give a PEM file, "+
+			"with BEGIN CERTIFICATE", w.File, w.Provider.CAFile)
+	}
+	return &Server{proxy}, "Ready: requests go to " + w.Provider.BaseURL, nil
+}
+
+// readKey returns the key; empty if the provider needs none.
+func readKey(credential, dir string) (string, error) {
+	if credential == "" {
+		return "", nil
+	}
+	text, err := os.ReadFile(filepath.Join(dir, credential))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "", fmt.Errorf("no LoadCredential=%[1]s:FILE in the drop-ins of the worker's unit gives the credential %[1]q", credential)
+	case err != nil:
+		return "", fmt.Errorf("cannot read the key: %w", err)
+	case string(text) == missing:
+		return "", fmt.Errorf("the file of the credential %q, by LoadCredential= of the worker's unit, does not exist",
+			credential)
+	}
+	key, err := modelproxy.ReadKey(bytes.NewReader(text))
+	if err != nil {
+		return "", fmt.Errorf("the credential %q: %w", credential, err)
+	}
+	return key, nil
+}
+
+const (
+	// A stopping broker accepts requests for drainBound, or until none is in flight, and then finishes them within
+	// cutBound. TimeoutStopSec= of the unit is longer than both.
+	drainBound = 2 * time.Minute
+	cutBound   = 3 * time.Minute
+)
+
+// Run serves until ctx ends, and finishes the requests in flight. The socket stays open in systemd: a later connection
+// waits there for the next process.
+func (s *Server) Run(ctx context.Context, l net.Listener) error {
+	return s.RunAndDrain(ctx, l, drainBound, cutBound)
+}

@@ -1,0 +1,163 @@
+// Package upstream sends requests to one model endpoint, over connections that it keeps, and names the reason if the
+// endpoint cannot be reached.
+package upstream
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// The bounds of a connection. An endpoint that does not answer is reported within 10 s: a client waits that long.
+const (
+	dialBound      = 5 * time.Second
+	handshakeBound = 4 * time.Second
+	connectBound   = 9 * time.Second // of all, with the answer of an HTTP proxy
+	// silence is how long an HTTP/2 connection may send nothing before a ping finds out whether it is alive.
+	silence   = 5 * time.Second
+	pingBound = 4 * time.Second
+	// mostConnections bounds those of an endpoint that speaks HTTP/1.1: each request in flight has one.
+	mostConnections = 256
+)
+
+// Transport is an http.RoundTripper for one endpoint. It sends all requests over one HTTP/2 connection if the endpoint
+// speaks that, and keeps idle connections as long as the endpoint does. It sends a request again only if the endpoint
+// has read nothing of it.
+type Transport struct {
+	http *http.Transport
+
+	mu    sync.Mutex
+	open  int      // connections
+	first *attempt // to connect while there is no connection; nil: none
+}
+
+// attempt is a request that makes the first connection. Others wait for it: they can use the same connection.
+type attempt struct {
+	ended chan struct{} // closed after err is set
+	err   error
+}
+
+// New makes a transport. trust has the certificate authorities; nil: the system's.
+func New(trust *x509.CertPool) *Transport {
+	t := &Transport{}
+	dialer := &net.Dialer{Timeout: dialBound}
+	t.http = &http.Transport{
+		Proxy: http.ProxyFromEnvironment,
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			conn, err := dialer.DialContext(ctx, network, address)
+			if err != nil {
+				return nil, err
+			}
+			return t.counted(conn), nil
+		},
+		TLSClientConfig:     &tls.Config{RootCAs: trust, MinVersion: tls.VersionTLS12},
+		TLSHandshakeTimeout: handshakeBound,
+		ForceAttemptHTTP2:   true,
+		HTTP2:               &http.HTTP2Config{SendPingTimeout: silence, PingTimeout: pingBound},
+		DisableCompression:  true, // the bytes go on as they are
+		MaxIdleConnsPerHost: mostConnections,
+		MaxConnsPerHost:     mostConnections,
+	}
+	return t
+}
+
+// Close closes the idle connections.
+func (t *Transport) Close() { t.http.CloseIdleConnections() }
+
+// errSlow is the cause of a request that gets no connection in time.
+var errSlow = errors.New("no connection within " + connectBound.String())
+
+// RoundTrip implements http.RoundTripper. An error without a connection is an *Error.
+func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	lead, err := t.await(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancelCause(r.Context()) // ends with its parent: the body is read under it
+	late := time.AfterFunc(connectBound, func() { cancel(errSlow) })
+	var connected atomic.Bool
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) {
+		late.Stop()
+		connected.Store(true)
+		t.end(lead, nil)
+	}})
+	res, err := t.http.RoundTrip(r.WithContext(ctx))
+	late.Stop()
+	if err != nil {
+		if cause := context.Cause(ctx); errors.Is(cause, errSlow) {
+			err = cause
+		}
+		err = named(err, connected.Load())
+		cancel(err)
+	}
+	t.end(lead, err)
+	return res, err
+}
+
+// await waits while another request makes the first connection, and returns its error if that fails. It returns an
+// attempt if the caller has to make the first connection.
+func (t *Transport) await(ctx context.Context) (*attempt, error) {
+	for {
+		t.mu.Lock()
+		a := t.first
+		if a == nil {
+			var lead *attempt
+			if t.open == 0 {
+				lead = &attempt{ended: make(chan struct{})}
+				t.first = lead
+			}
+			t.mu.Unlock()
+			return lead, nil
+		}
+		t.mu.Unlock()
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-a.ended:
+		}
+		var failed *Error
+		if errors.As(a.err, &failed) && failed.Unsent {
+			return nil, a.err
+		}
+	}
+}
+
+// end ends an attempt, once.
+func (t *Transport) end(a *attempt, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if a != nil && t.first == a {
+		a.err, t.first = err, nil
+		close(a.ended)
+	}
+}
+
+// counted is a connection that counts as open until it is closed.
+func (t *Transport) counted(conn net.Conn) net.Conn {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.open++
+	return &countedConn{Conn: conn, closed: sync.OnceFunc(func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.open--
+	})}
+}
+
+type countedConn struct {
+	net.Conn
+	closed func()
+}
+
+// Close implements net.Conn.
+func (c *countedConn) Close() error {
+	c.closed()
+	return c.Conn.Close()
+}
