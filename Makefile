@@ -20,6 +20,7 @@ UV := $(CACHE)/uv-$(call hash,test/uv/requirements.txt)
 MICROMAMBA := $(CACHE)/micromamba-$(call hash,test/micromamba/requirements.txt test/micromamba/micromamba.py)
 PROJECT_TOOLS := $(CACHE)/projects-$(call hash,test/projects/tools/*)
 NGINX := $(CACHE)/nginx
+MIRROR := $(CACHE)/mirror
 SCHEMA := $(CACHE)/schema-$(call hash,test/contract/generate/package-lock.json)
 
 # The release before this version: the tests upgrade from its packages.
@@ -62,18 +63,30 @@ TEST_NEEDS  := $(BUILD_NEEDS) $(RUN_NEEDS) /usr/lib/python3/dist-packages/pip:py
                aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu /usr/aarch64-linux-gnu/include/pthread.h:libc6-dev-arm64-cross
 
 # Of every `go test` of a target: lint has vet, and a stack trace needs neither the symbols nor what a debugger reads, without
-# which linking takes half the time.
-GO_TEST     = -vet=off -ldflags='-s -w'
+# which linking takes half the time. Without the path of the tree in them, another clone finds the packages in Go's cache.
+GO_TEST     = -vet=off -trimpath -ldflags='-s -w'
 # The unit tests of what runs in parts at once have the race detector, those of what reads sources and documents need none.
+# LISTERS have other programs read them, so Go does not see when a result is of the past.
 # SQLite's translation from C works on pointers, all of which -race would have checked, in a quarter of its tests' time.
-READERS = $(addprefix codex-proxy/,packaging/manual test/manual test/measure test/packages test/rooms)
-UNIT    = $$(go list ./... | grep -v /test/integration | grep -vxF "$$(printf '%s\n' $(READERS))")
-# Without the path of the tree in them, another clone of it finds them in Go's cache.
-RACE    = -trimpath -race -gcflags='modernc.org/...=-d=checkptr=0'
+LISTERS = $(addprefix codex-proxy/,packaging/etc packaging/manual test/measure test/rooms)
+READERS = $(addprefix codex-proxy/,test/manual test/packages)
+UNIT    = $$(go list ./... | grep -v /test/integration | grep -vxF "$$(printf '%s\n' $(READERS) $(LISTERS))")
+RACE    = -race -gcflags='modernc.org/...=-d=checkptr=0'
+# Unit tests and lint look at a copy of the tree that stays where it is, and at packages in a directory that has their hash
+# in its name: what has not changed since an earlier run, in whichever clone, has its result in the caches. While another
+# run has the copy, or if git does not list the tree, they look at the tree itself. The race detector waits a second at
+# the end of each program if nobody says less.
+MIRRORED = mkdir -p $(MIRROR) build; go build -o build/mirror ./test/mirror; tree=$(CURDIR) made=$(CURDIR)/build; exec 9>$(MIRROR)/lock; \
+	if flock -n 9 && build/mirror -to $(MIRROR)/tree; then \
+		tree=$(MIRROR)/tree; \
+		made=$(MIRROR)/made-$$(cat $(DEBS) $(RPMS) | sha256sum | cut -c1-12); rm -rf $(MIRROR)/made-*; mkdir $$made; cp $(DEBS) $(RPMS) $$made/; \
+	fi
+MADE     = $(foreach v,DEB RPM RUNNER_DEB RUNNER_RPM,CODEX_PROXY_TEST_$(v)=$$made/$(notdir $(CODEX_PROXY_TEST_$(v))))
+UNITS    = nice $(TOOLS)/gotestsum --format pkgname-and-test-fails -- $(GO_TEST) -timeout 30m
 INTEGRATION = $(TOOLS)/gotestsum --format testname --jsonfile build/integration-$(1).json -- $(GO_TEST) -count=1 -timeout 60m
-# The packages of the tests in booted machines, those that take longest first: each of four at once runs two tests at once.
-LONGEST     = $(addprefix ./test/integration/,limits proxy remotes runner accounts api)
-TOGETHER    = -p 4 -parallel 2 $(LONGEST) $(filter-out $(LONGEST),$(shell go list -f '{{with .Dir}}./{{end}}{{slice .ImportPath 12}}' ./test/integration/...))
+# The packages of the tests in booted machines, those that take longest first: each of five at once runs two tests at once.
+LONGEST     = $(addprefix ./test/integration/,limits proxy workers runner accounts daemon dependencies api)
+TOGETHER    = -p 5 -parallel 2 $(LONGEST) $(filter-out $(LONGEST),$(shell go list -f '{{with .Dir}}./{{end}}{{slice .ImportPath 12}}' ./test/integration/...))
 ALONE       = $$(test/integration/calling.sh Alone BothSuitesAlone)
 
 export CODEX_PROXY_TEST_CODEX := $(NPM_CODEX)/codex
@@ -190,17 +203,17 @@ shell: ## look into a machine: a shell in a booted Debian with both packages and
 .PHONY: test
 test: ## run every check: unit tests, the real thing in booted machines, and lint
 	@$(MAKE) --no-print-directory needs NEEDS="$(TEST_NEEDS)"
-	@$(MAKE) --no-print-directory $(DEBS) $(RPMS) $(RELEASED)/made $(NPM_CODEX)/codex $(OLDEST_CODEX)/codex $(BETWEEN_CODEX)/made $(CLIENTS)/node $(PYTHON_CLIENTS)/made $(TEMPORAL)/temporal $(UV)/uv $(MICROMAMBA)/micromamba $(PROJECT_TOOLS)/made $(TOOLS)/gotestsum $(TOOLS)/golangci-lint
+	@$(MAKE) --no-print-directory -j2 $(DEBS) $(RPMS) $(RELEASED)/made $(NPM_CODEX)/codex $(OLDEST_CODEX)/codex $(BETWEEN_CODEX)/made $(CLIENTS)/node $(PYTHON_CLIENTS)/made $(TEMPORAL)/temporal $(UV)/uv $(MICROMAMBA)/micromamba $(PROJECT_TOOLS)/made $(TOOLS)/gotestsum $(TOOLS)/golangci-lint
 	@# What measures runs beside nothing but the compiler, which takes no processor from it. The other booted machines
 	@# mostly wait, so lint and the unit tests run beside them, and yield to them.
-	@mkdir -p build
-	@chrt --idle 0 go list -test -export $(RACE) $(UNIT) >/dev/null 2>&1 & compiled=$$!; \
-	status=0; $(call INTEGRATION,alone) -p 1 $$(test/integration/packages.sh "$(ALONE)") -run "$(ALONE)" || status=$$?; \
-	nice $(MAKE) --no-print-directory lint >build/lint.log 2>&1 & lint=$$!; \
+	@$(MIRRORED); \
+	(cd $$tree && exec chrt --idle 0 go list -test -export -trimpath $(RACE) $(UNIT)) >/dev/null 2>&1 9>&- & compiled=$$!; \
+	status=0; $(call INTEGRATION,alone) -p 1 $$(test/integration/packages.sh "$(ALONE)") -run "$(ALONE)" 9>&- || status=$$?; \
+	nice $(MAKE) --no-print-directory -C $$tree lint >build/lint.log 2>&1 9>&- & lint=$$!; \
 	wait $$compiled || :; \
-	{ races=0; nice $(TOOLS)/gotestsum --format pkgname-and-test-fails -- $(GO_TEST) $(RACE) -timeout 30m $(UNIT) || races=$$?; \
-	nice $(TOOLS)/gotestsum --format pkgname-and-test-fails -- $(GO_TEST) -timeout 30m $(READERS) && exit $$races; } >build/unit.log 2>&1 & unit=$$!; \
-	$(call INTEGRATION,together) $(TOGETHER) -skip "$(ALONE)" || status=$$?; \
+	{ failed=0; export $(MADE); cd $$tree; GORACE=atexit_sleep_ms=100 $(UNITS) $(RACE) $(UNIT) || failed=$$?; $(UNITS) $(READERS) || failed=$$?; \
+	cd $(CURDIR); $(UNITS) -count=1 $(LISTERS) && exit $$failed; } >build/unit.log 2>&1 9>&- & unit=$$!; \
+	$(call INTEGRATION,together) $(TOGETHER) -skip "$(ALONE)" 9>&- || status=$$?; \
 	wait $$unit || status=$$?; cat build/unit.log; \
 	wait $$lint || status=$$?; cat build/lint.log; \
 	echo "the slowest tests in booted machines:"; \
@@ -280,7 +293,7 @@ codex: ## take another codex for the tests: VERSION=0.172.0; it prints what the 
 	@go run ./test/codexes/take -version "$(VERSION)"
 	@go test -count=1 ./remotes/authz -run '^TestDocument$$' -update
 	@eval "$$($(MAKE) --silent codex-variables)"; \
-		go test -count=1 ./codex/... ./remotes/authz ./workers/codexhome -run '^(TestSchema|TestMethods.*|TestRange.*|TestDocument|TestRealCodex.*)$$'
+		CODEX_PROXY_TEST_NIGHTLY=1 go test -count=1 ./codex/... ./remotes/authz ./workers/codexhome -run '^(TestSchema|TestMethods.*|TestRange.*|TestDocument|TestRealCodex.*)$$'
 
 codex-latest: ## say whether npm has a newer codex than that of the tests
 	@latest=$$(npm view @openai/codex version) && pinned=$$(sed -n 's/.*"@openai\/codex": "\(.*\)".*/\1/p' test/codex/package.json) && \
@@ -303,9 +316,9 @@ schema: ## write test/contract/openai.json and anthropic.json anew, from the typ
 	@$(MAKE) --no-print-directory schemas FROM=$(SCHEMA) TO=$(CURDIR)/test/contract
 
 # What takes long, or looks at the world outside: a fault of it is no fault of a change.
-.PHONY: nightly nightly-drift nightly-kills nightly-rounds nightly-sessions nightly-suites
+.PHONY: nightly nightly-drift nightly-kills nightly-units nightly-rounds nightly-sessions nightly-suites
 nightly: ## what takes long, or compares with what others released since: one line each
-	@failed=; for form in nightly-suites nightly-kills nightly-rounds nightly-sessions chaos fuzz soak soak-turns nightly-drift projects; do \
+	@failed=; for form in nightly-suites nightly-units nightly-kills nightly-rounds nightly-sessions chaos fuzz soak soak-turns nightly-drift projects; do \
 		$(MAKE) --no-print-directory $$form || failed+=" $$form"; \
 	done; test -z "$$failed" || { echo "failed:$$failed" >&2; exit 1; }
 
@@ -316,18 +329,24 @@ nightly-suites:
 	@tests=$$(test/integration/calling.sh EitherSuite); \
 	CODEX_PROXY_TEST_NIGHTLY=1 CODEX_PROXY_TEST_REQUIRE=1 go test -count=1 -timeout 0 -v -p 2 $$(test/integration/packages.sh "$$tests") -run "$$tests"
 
+# All unit tests anew, whatever the caches have: with all their rounds, and with the codexes between the oldest and the pinned one.
+nightly-units:
+	@$(MAKE) --no-print-directory needs NEEDS="$(TEST_NEEDS)"
+	@$(MAKE) --no-print-directory $(DEBS) $(RPMS) $(RELEASED)/made $(NPM_CODEX)/codex $(OLDEST_CODEX)/codex $(BETWEEN_CODEX)/made $(CLIENTS)/node $(UV)/uv $(MICROMAMBA)/micromamba
+	failed=0; CODEX_PROXY_TEST_NIGHTLY=1 CODEX_PROXY_TEST_REQUIRE=1 go test $(GO_TEST) $(RACE) -count=1 -timeout 2h $(UNIT) || failed=$$?; \
+	CODEX_PROXY_TEST_REQUIRE=1 go test $(GO_TEST) -count=1 -timeout 2h $(READERS) $(LISTERS) && exit $$failed
+
 # Fifty turns for each kind of fault of a remote.
 nightly-kills:
 	@$(MAKE) --no-print-directory needs NEEDS="$(TEST_NEEDS)"
 	@$(MAKE) --no-print-directory $(DEBS) $(NPM_CODEX)/codex
 	CODEX_PROXY_TEST_REQUIRE=1 CODEX_PROXY_TEST_REMOTE_KILLS=50 go test -count=1 -timeout 0 -v ./test/integration/remotes -run '^TestRemoteKills$$'
 
-# All rounds of the tests that have many, which are those with nightly.Or and nightly.Is.
-ROUNDS_OF = ^Test(HugeImages|Limits|Panic|Resets|RunnerChaos|TemporalTimes|UnderLoad)$$
+# All rounds of the booted tests that have many, which are those with nightly.Or, nightly.Is and startLoad.
+ROUNDS_OF = ^Test(ANewCodexIsTriedFirst|HugeImages|Limits|Package|Panic|Release|ReloadFails|ReloadOnOldSystemd|Resets|ReverseProxies|RunnerPackage|RunnerBus|RunnerChaos|TemporalTimes|ThousandUnits|UnderLoad)$$
 nightly-rounds:
 	@$(MAKE) --no-print-directory needs NEEDS="$(TEST_NEEDS)"
-	@$(MAKE) --no-print-directory $(DEBS) $(NPM_CODEX)/codex $(TEMPORAL)/temporal
-	CODEX_PROXY_TEST_NIGHTLY=1 go test -count=1 -timeout 2h -race ./proxy/... ./runner ./runner/outcome
+	@$(MAKE) --no-print-directory $(DEBS) $(RPMS) $(RELEASED)/made $(NPM_CODEX)/codex $(OLDEST_CODEX)/codex $(BETWEEN_CODEX)/made $(TEMPORAL)/temporal
 	CODEX_PROXY_TEST_NIGHTLY=1 CODEX_PROXY_TEST_REQUIRE=1 go test -count=1 -timeout 0 -v -p 1 $$(test/integration/packages.sh '$(ROUNDS_OF)') -run '$(ROUNDS_OF)'
 
 # A thousand sessions that try to outlive their timeout, and two hundred at once.

@@ -3,6 +3,8 @@ package daemon
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"time"
 
 	"codex-proxy/codex/copies"
@@ -26,7 +28,14 @@ func (d *Daemon) newFollower(cfg *config.Config) *follow.Follower {
 		Root:      upgrade.Client{Socket: paths.CopiesSocket},
 		Pool:      renewing{d.pool, workers.RenewalsOf(d.pool)},
 		Installed: func() (follow.Installed, error) { return installedCodex(store) },
-		Remotes:   d.remotes.Report,
+		Edited: func(worker string) time.Time {
+			info, err := os.Stat(filepath.Join(paths.Settings, "workers", worker+".toml"))
+			if err != nil {
+				return time.Time{}
+			}
+			return info.ModTime()
+		},
+		Remotes: d.remotes.Report,
 		RenewRemote: func(ctx context.Context, name string) (done bool, err error) {
 			ctx, cancel := context.WithTimeout(ctx, renewBound)
 			defer cancel()

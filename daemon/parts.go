@@ -137,8 +137,9 @@ func (d *Daemon) plan(registry prometheus.Registerer) {
 func (d *Daemon) succeed(registry prometheus.Registerer, process *handoff.Predecessor, program []string) {
 	m := reload.NewMetrics(registry, d.predecessor)
 	d.state = &daemonState{
-		pool: d.pool, accountStore: d.accountStore, server: d.server, counter: d.counter, keys: d.operators.Keys, metrics: m,
-		textfile: d.textfile, dependencies: d.dependencyStates.watch, remotes: d.remotes,
+		pool: d.pool, accountStore: d.accountStore, server: d.server, counter: d.counter, keys: d.operators.Keys,
+		metrics:  m,
+		textfile: d.textfile, dependencies: d.dependencyStates.watch, remotes: d.remotes, codexes: d.follower,
 	}
 	d.reloader = &reloader{
 		program: program, startTimeout: d.cfg.StartTimeout, notifier: d.notifier, sockets: d.sockets,

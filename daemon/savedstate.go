@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"codex-proxy/daemon/follow"
 	"codex-proxy/daemon/inflight"
 	"codex-proxy/daemon/operators"
 	"codex-proxy/daemon/reload"
@@ -34,6 +35,8 @@ type savedState struct {
 	Dependencies dependencies.Saved `json:"dependencies,omitempty"`
 	// Remotes are the counts of the remotes.
 	Remotes remotewatch.Saved `json:"remotes,omitempty"`
+	// Codexes are the turns on each copy of codex.
+	Codexes map[string]follow.Count `json:"codexes,omitempty"`
 }
 
 // maxSavedState leaves room for the rest of the packet, in bytes.
@@ -51,6 +54,7 @@ type daemonState struct {
 
 	dependencies *dependencies.Watch
 	remotes      *remotewatch.Watch
+	codexes      *follow.Follower
 
 	withoutLoad bool // the predecessor reports none; set before this process has started
 }
@@ -63,7 +67,7 @@ func (e *daemonState) save(began time.Time) savedState {
 		Workers: e.pool.Save(), KeyState: e.keys.State(), Textfile: e.textfile.Path(),
 		Reloads: e.metrics.Save(began),
 		Load:    &load, KeyLevels: e.server.Limiter.KeyLevels(),
-		Dependencies: e.dependencies.Save(), Remotes: e.remotes.Save(),
+		Dependencies: e.dependencies.Save(), Remotes: e.remotes.Save(), Codexes: e.codexes.Save(),
 	}
 	if i.tooLarge() {
 		i.Remotes = nil // of hundreds: their counts begin anew, and the reload succeeds
@@ -90,6 +94,7 @@ func (e *daemonState) restore(i savedState) error {
 	e.pool.Restore(i.Workers)
 	e.dependencies.Restore(i.Dependencies)
 	e.remotes.Restore(i.Remotes)
+	e.codexes.Restore(i.Codexes)
 	if i.Accounts != nil { // 0.1.0 knows none
 		e.accountStore.Restore(*i.Accounts, time.Now())
 	}

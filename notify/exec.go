@@ -51,8 +51,9 @@ type Command struct {
 	// ProbeInterval and ProbeTimeout together must be less than the watchdog interval.
 	ProbeInterval time.Duration
 	// ProbeTimeout bounds one probe. 0 means ProbeInterval or a third of the watchdog
-	// interval, the lesser one, and five seconds without both. Without ProbeInterval
-	// the third is always a bound after start-up.
+	// interval, the lesser one, and five seconds without both, but ten seconds at least
+	// until Ready has passed. Without ProbeInterval the third is always a bound after
+	// start-up.
 	ProbeTimeout time.Duration
 
 	// StopTimeout bounds the time from a stop signal to the end of the command; then

@@ -25,6 +25,11 @@ const (
 // defaultProbeTimeout applies where neither the command nor a watchdog sets one.
 const defaultProbeTimeout = 5 * time.Second
 
+// startingProbeTimeout is the least time of a probe before READY=1, if the command sets
+// none. Programs answer late while they start, and on a busy machine later. codex 0.140
+// takes no further handshake, and ignores SIGTERM, after a client has given one up.
+const startingProbeTimeout = 10 * time.Second
+
 // supervisor turns probe results into notifications while a command runs. All of
 // its methods but stopping and drain belong to the goroutine of supervise.
 type supervisor struct {
@@ -125,7 +130,7 @@ func (s *supervisor) awaitReady(ctx context.Context) (detail string, ready bool)
 func (s *supervisor) probeReady(ctx context.Context) (detail string, err error) {
 	var details []string
 	for _, probe := range s.command.Ready {
-		detail, err := s.probe(ctx, probe)
+		detail, err := probeWithin(ctx, s.startingTimeout(), probe)
 		if err != nil {
 			return "", err
 		}
@@ -146,7 +151,7 @@ func (s *supervisor) starting(reason string) {
 // alive is the watchdog's check. It sends its result as STATUS=.
 func (s *supervisor) alive(ctx context.Context) error {
 	began, kills := time.Now(), s.oom.count()
-	detail, err := s.probe(ctx, s.command.Alive)
+	detail, err := probeWithin(ctx, s.probeTimeout(), s.command.Alive)
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled): // the probing has ended, not the command
 	case err != nil:
@@ -192,8 +197,8 @@ func (s *supervisor) endLate() {
 
 func tenths(d time.Duration) time.Duration { return d.Round(100 * time.Millisecond) }
 
-func (s *supervisor) probe(ctx context.Context, probe Probe) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.probeTimeout())
+func probeWithin(ctx context.Context, timeout time.Duration, probe Probe) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	return probe(ctx)
 }
@@ -204,6 +209,10 @@ func (s *supervisor) watchdog() *watchdog {
 	w.pace = cmp.Or(s.command.ProbeInterval, watchdogPace(w.interval))
 	w.bound = min(s.probeTimeout(), w.pace)
 	return w
+}
+
+func (s *supervisor) startingTimeout() time.Duration {
+	return cmp.Or(s.command.ProbeTimeout, max(s.probeTimeout(), startingProbeTimeout))
 }
 
 func (s *supervisor) probeTimeout() time.Duration {

@@ -119,24 +119,25 @@ func TestProbeHang(t *testing.T) {
 	})
 }
 
-// The defaults are a third of the watchdog's interval; a given interval bounds a probe, too.
+// The defaults are a third of the watchdog's interval; a given interval bounds a probe, too, but not before READY=1.
 func TestProbeBounds(t *testing.T) {
 	for _, c := range []struct{ watchdog, interval, timeout, pace, bound, starting time.Duration }{
+		{60, 0, 0, 20, 20, 20},
 		{30, 0, 0, 10, 10, 10},
 		{30, 0, 20, 10, 10, 20},
 		{30, 0, 2, 10, 2, 2},
-		{30, 5, 0, 5, 5, 5},
+		{30, 5, 0, 5, 5, 10},
 		{30, 14, 0, 14, 10, 10},
 		{30, 14, 12, 14, 12, 12},
-		{0, 7, 0, 7, 7, 7},
-		{0, 0, 0, 0, 0, defaultProbeTimeout / time.Second},
+		{0, 7, 0, 7, 7, 10},
+		{0, 0, 0, 0, 0, 10},
 	} {
 		command := Command{ProbeInterval: c.interval * time.Second, ProbeTimeout: c.timeout * time.Second}
 		s := newSupervisor(&Notifier{watchdog: c.watchdog * time.Second}, nil, command)
 		w := s.watchdog()
 		assert.Equal(t, c.pace*time.Second, w.pace, "%+v", c)
 		assert.Equal(t, c.bound*time.Second, w.bound, "%+v", c)
-		assert.Equal(t, c.starting*time.Second, s.probeTimeout(), "%+v", c)
+		assert.Equal(t, c.starting*time.Second, s.startingTimeout(), "%+v", c)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"codex-proxy/remotes"
 	"codex-proxy/remotes/remoteapi"
 	"codex-proxy/test/codexes"
+	"codex-proxy/test/nightly"
 )
 
 // The manager keeps each codex that remotes take.
@@ -25,10 +26,10 @@ func TestOlderCodexes(t *testing.T) {
 }
 
 // The first message of a thread asks the model once, whoever starts the thread and sends the message: an item that codex
-// gets while the first turn runs makes it ask once more. 100 are sent here, and 100 to workers in package appserver.
+// gets while the first turn runs makes it ask once more. 100 are sent here in `make nightly`, and 100 to workers in package appserver.
 func TestFirstMessagesAskOnce(t *testing.T) {
 	u := startUnit(t)
-	perWay := 20
+	perWay := nightly.Or(20, 6)
 	if version, _ := codexes.Version(os.Getenv("CODEX_PROXY_TEST_CODEX")); versions.Older(version, versions.Tested) {
 		perWay = 4
 	}

@@ -450,7 +450,7 @@ func TestIdleStop(t *testing.T) {
 	<-time.After(2500 * time.Millisecond)
 	assert.NoFileExists(t, u.dir+"/rests", "a turn runs")
 	u.models.Release("open")
-	require.Eventually(t, func() bool { _, err := os.Stat(u.dir + "/rests"); return err == nil }, 20*time.Second,
+	require.Eventually(t, func() bool { _, err := os.Stat(u.dir + "/rests"); return err == nil }, 5*time.Minute,
 		10*time.Millisecond)
 }
 

@@ -32,7 +32,7 @@ type Options struct {
 	Limit               int                   // how often one turn goes on after a cut; 0 means 3
 	Accounts            Accounts              // nil: codex needs no login
 	IdleStop            time.Duration         // without users and turns, until Resting closes; 0: never
-	Restart             func() error          // ends codex and this process, which systemd starts again; nil: nothing does
+	Restart             func() error          // asks this process to end; nil: nothing does
 	Notify              func(Event)           // must not block; may be nil
 	Logger              *slog.Logger          // nil discards
 }

@@ -59,6 +59,7 @@ func (m *Manager) RecordRequest(request, method string, params json.RawMessage) 
 			s.other(p.ThreadID, kinds[method], now)
 		}
 	})
+	m.while(renewal, renewing)
 }
 
 // RecordRefusal records that codex has answered a request with an error.

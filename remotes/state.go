@@ -21,6 +21,7 @@ type state struct {
 	nextID  int
 	left    time.Time // when the last owner detached, or the manager began
 	rested  bool
+	renewed bool // it is about to end, by Renew
 }
 
 // records are the records of threads: in the turn journal, and of this codex process.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"codex-proxy/codex/turnerror"
@@ -340,19 +341,43 @@ func TestTurnJournalFromTheFuture(t *testing.T) {
 	assert.Equal(t, []string{"T"}, s.stale(now.Add(settle+1)))
 }
 
-// A remote starts again for another codex if it is connected and no turn runs, attached clients or not.
+// A remote starts again for another codex if it is connected and no turn runs, attached clients or not. No turn begins
+// between that look and its end: codex does not get its message.
 func TestRenew(t *testing.T) {
-	restarted := 0
-	m, err := New(Options{State: filepath.Join(t.TempDir(), "keeper"), Restart: func() error { restarted++; return nil }})
-	require.NoError(t, err)
-	require.ErrorIs(t, m.Renew(), ErrBusy, "codex is not connected yet")
-	m.update(func(s *state) {
-		s.link = &codexConn{}
-		s.clients[1] = Client{}
-		s.asked("a", turnjournal.Input{}, time.Now())
+	synctest.Test(t, func(t *testing.T) {
+		var m *Manager
+		restarted := 0
+		m, err := New(Options{State: filepath.Join(t.TempDir(), "keeper"), Restart: func() error {
+			assert.False(t, m.mu.TryLock(), "no request is recorded meanwhile")
+			restarted++
+			return nil
+		}})
+		require.NoError(t, err)
+		require.ErrorIs(t, m.Renew(), ErrBusy, "codex is not connected yet")
+		m.update(func(s *state) {
+			s.link = &codexConn{}
+			s.clients[1] = Client{}
+			s.asked("a", turnjournal.Input{}, time.Now())
+		})
+		require.ErrorIs(t, m.Renew(), ErrBusy, "a turn runs")
+		m.update(func(s *state) { s.drop("a", time.Now()) })
+		require.NoError(t, m.Renew())
+		require.ErrorIs(t, m.Renew(), ErrBusy, "it is about to end")
+		assert.Equal(t, 1, restarted)
+
+		sent := make(chan struct{})
+		go func() {
+			m.RecordRequest("1", "turn/start", []byte(`{"threadId":"b","input":[]}`))
+			close(sent)
+		}()
+		synctest.Wait()
+		select {
+		case <-sent:
+			assert.Fail(t, "the message goes to a codex that is about to end")
+		default:
+		}
+		m.update(func(s *state) { assert.Contains(t, s.journal.Threads, "b", "the next process sends it") })
+		m.update(func(s *state) { s.disconnected(nil) })
+		<-sent
 	})
-	require.ErrorIs(t, m.Renew(), ErrBusy, "a turn runs")
-	m.update(func(s *state) { s.drop("a", time.Now()) })
-	require.NoError(t, m.Renew())
-	assert.Equal(t, 1, restarted)
 }

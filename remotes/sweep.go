@@ -72,15 +72,24 @@ func (m *Manager) rest() {
 var ErrBusy = errors.New("a turn runs, or the remote is just starting")
 
 // Renew has the remote start again, with the codex that is in use by then, if no turn runs. Clients that are attached
-// attach again.
+// attach again. A message from then on waits for the next process, which sends it.
 func (m *Manager) Renew() error {
-	busy := true
-	m.update(func(s *state) { busy = s.link == nil || s.busy() || s.rested })
-	if busy || m.opts.Restart == nil {
-		return ErrBusy
-	}
-	return m.opts.Restart()
+	err := ErrBusy
+	m.update(func(s *state) {
+		if s.link == nil || s.busy() || s.rested || s.renewed || m.opts.Restart == nil {
+			return
+		}
+		err = m.opts.Restart()
+		s.renewed = err == nil
+	})
+	return err
 }
+
+// renewal bounds the end of this process after Renew.
+const renewal = 10 * time.Second
+
+// renewing keeps a message that is recorded from a codex that is about to end, until its connection has ended.
+func renewing(s *state) bool { return s.renewed && s.link != nil }
 
 // idle reports whether a remote has been without users and turns for bound; 0 bounds nothing.
 func idle(s *state, bound time.Duration, now time.Time) bool {

@@ -343,7 +343,7 @@ func (u *unit) connect(ctx context.Context) (*client, error) {
 
 func bound(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -464,7 +464,7 @@ func (u *unit) status(what string, wanted func(remotes.Status) bool) remotes.Sta
 	u.t.Helper()
 	ctx := bound(u.t)
 	for {
-		short, cancel := context.WithTimeout(ctx, 5*time.Second)
+		short, cancel := context.WithTimeout(ctx, 20*time.Second)
 		st, err := remoteapi.AskStatus(short, u.socket)
 		cancel()
 		if err == nil && wanted(st) {

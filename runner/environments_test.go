@@ -3,6 +3,7 @@ package runner_test
 import (
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -208,13 +209,16 @@ func TestOneBuildForAll(t *testing.T) {
 }
 
 func TestBuildsThatFail(t *testing.T) {
-	b := newBuilder(t)
+	var journal strings.Builder
+	b := newBuilder(t, func(s *runner.Settings) { s.Logger = slog.New(slog.NewTextHandler(&journal, nil)) })
 	n := need("a")
 	u := b.awaits(n)
 	b.end <- job.Built{Version: job.Version, Failure: &job.Failure{Code: job.Failed, Text: "pip: exit status 1"}}
 	assert.Equal(t, "cannot build the environment conda: pip: exit status 1; its output ends with:\n[31mthe tool\nsays why",
 		b.provided(u).Fault)
 	assert.EqualValues(t, 1, b.sweeps.Load(), "nothing half is left")
+	assert.Contains(t, journal.String(), `error="cannot build the environment conda: pip: exit status 1"`)
+	assert.NotContains(t, journal.String(), "says why", "what foreign programs write may be secret")
 	u = b.awaits(n)
 	close(b.end)
 	assert.Contains(t, b.provided(u).Fault, "was killed or did not start: `journalctl -u codex-environment@"+n.Key[:28]+".service` has the reason")

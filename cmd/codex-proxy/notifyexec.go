@@ -73,7 +73,7 @@ A probe that fails is repeated after a quarter of the interval. The default is a
 of WatchdogSec=; without WatchdogSec=, READY=1 ends the probes`)
 	flags.Var(cli.Duration(&s.Command.ProbeTimeout), "probe-timeout", `how long one probe may take, such as 500ms or 3s.
 At most --probe-interval. The default is a third of WatchdogSec=, or the interval if that
-is shorter; 5s without both`)
+is shorter; 5s without both; 10s at least until READY=1`)
 	flags.Var(cli.Parsed("NUMBER", "", s.SetPasses), "probe-passes", `how often the probes must pass for READY=1.
 In succession, 250ms apart; the default is 1`)
 	flags.Var(cli.Parsed("LIST", "", s.SetStatuses), "probe-status", `the statuses that pass http:, such as 200,204.

@@ -239,10 +239,8 @@ func TestNotifyExecProbes(t *testing.T) {
 	}
 }
 
-// late are the statuses of a probe that came too late on a busy machine, and of the next.
-var late = []string{"STATUS=Not answering ", "STATUS=Ready: "}
-
-// The whole way with the real codex: ready, probed as its watchdog wants, stopped.
+// The whole way with the real codex: ready, probed as its watchdog wants, stopped. The interval, which bounds a probe, too,
+// has room for a busy machine: codex 0.140 does not end after a handshake that was given up.
 func TestNotifyExecCodex(t *testing.T) { codexes.Each(t, versions.Oldest, testNotifyExecCodex) }
 
 func testNotifyExecCodex(t *testing.T, _ int, codex string) {
@@ -255,13 +253,12 @@ func testNotifyExecCodex(t *testing.T, _ int, codex string) {
 	go func() {
 		defer cancel()
 		assert.Regexp(t, `^READY=1\nSTATUS=Ready: codex \d+\.\d+\.\d+, [1-9]\d* models, started in [0-9.]+m?s$`, next("STATUS=Starting: "))
-		assert.Equal(t, "WATCHDOG=1", next(late...))
-		assert.Equal(t, "WATCHDOG=1", next(late...))
+		assert.Equal(t, "WATCHDOG=1", next())
 	}()
-	status, _, stderr := runNotifyExec(t, ctx, "--probe", "appserver:unix:"+socket, "--probe-interval", "200ms",
+	status, _, stderr := runNotifyExec(t, ctx, "--probe", "appserver:unix:"+socket, "--probe-interval", "5s", "--stop-timeout", "1m",
 		"--", codex, "app-server", "--listen", "unix://"+socket)
 	assert.Zero(t, status, stderr)
-	assert.Regexp(t, `^STOPPING=1\n`, next(append(late, "WATCHDOG=1")...))
+	assert.Regexp(t, `^STOPPING=1\n`, next("WATCHDOG=1"))
 	assert.Regexp(t, `^STATUS=Ended: exit status 0 after `, next())
 }
 

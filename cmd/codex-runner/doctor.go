@@ -55,13 +55,10 @@ level is ok, warn or fail`)
 	return c
 }
 
-// unitPath is PATH of units, unless systemd was built with another one (systemd.exec(5)).
-const unitPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin"
-
 // thisHost is the machine on which the program runs.
 func thisHost(daemon *client.Client) runnerdoctor.Host {
 	settings, _ := sandbox.Read(config.Path) // another check has the error
-	tools := environment.Host{Path: settings.OnHost(unitPath)}
+	tools := environment.Host{Path: settings.OnHost(sandbox.UnitPath)}
 	caller := "uid " + strconv.Itoa(os.Getuid())
 	if u, err := user.Current(); err == nil {
 		caller = u.Username

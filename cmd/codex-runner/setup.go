@@ -14,8 +14,8 @@ func setupCommand() *cobra.Command {
 		Long: `
 Shows the set-up by which run makes the repository ready: the script of the repository's
 own .codex-runner.toml, or one by the manifests of its packages, in any directory, with
-the files that decided. run leaves out the parts of several whose programs the host
-lacks. If nothing fits, the exit status is 1.`,
+the files that decided. run leaves out the parts whose programs the host lacks, and
+comments name them. If nothing fits, the exit status is 1.`,
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) > 0 || !printed {
 				return cli.Misuse(c, "want --print and no argument: `codex-runner run --repo .` runs the set-up")
@@ -30,7 +30,7 @@ lacks. If nothing fits, the exit status is 1.`,
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		given, err := sessions.ReadSetup(file)
 		if err == nil {
-			err = sessions.PrintSetup(c.OutOrStdout(), dir, given)
+			err = sessions.PrintSetup(c.Context(), c.OutOrStdout(), dir, given)
 		}
 		return sessions.Status(err, 1)
 	}

@@ -2,6 +2,7 @@ package appserver
 
 import (
 	"context"
+	"sync"
 
 	"codex-proxy/codex/rpc"
 	"codex-proxy/codex/wire"
@@ -37,16 +38,21 @@ func (t *Turn) closeAsync(then func(rpc.Reply)) bool {
 		}
 	}
 	first, running := false, false
+	var ended func() // of a running turn
 	t.conn.update(func(*state) {
 		if first = !t.box.closed; first {
 			t.box.closed = true
 			t.box.queue.Shut(ErrTurnClosed)
 			running = !t.box.completed && t.box.turnID != ""
 		}
+		if running {
+			ended = sync.OnceFunc(func() { t.unsubscribe(unsubscribed) })
+			t.box.onEnd = ended
+		}
 	})
 	switch {
 	case first && running:
-		t.interrupt(maxInterrupts, func() { t.unsubscribe(unsubscribed) })
+		t.interrupt(maxInterrupts, ended)
 	case first:
 		t.unsubscribe(unsubscribed)
 	}
@@ -64,7 +70,8 @@ func (t *Turn) unsubscribe(then func(rpc.Reply)) {
 // maxInterrupts is how often a turn is interrupted that codex reports as not active before it has reported its end.
 const maxInterrupts = 5
 
-// interrupt posts turn/interrupt; then runs once the turn has been stopped, or the connection is closed. Measured:
+// interrupt posts turn/interrupt; then runs once the turn has been stopped, or the connection is closed. codex 0.140 and
+// 0.153 do not always answer, but report the end of the turn. Measured:
 // codex takes 1 to 3 ms, and now and then 105 ms, after which it aborts its own task. Between its reply to turn/start
 // and turn/started, codex 0.169 answers "no active turn to interrupt" and then runs the turn all the same, so an early
 // interrupt is sent again at turn/started.

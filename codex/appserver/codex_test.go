@@ -48,7 +48,7 @@ requires_openai_auth = false
 supports_websockets = false
 request_max_retries = {{.Retries}}
 stream_max_retries = {{.Retries}}
-stream_idle_timeout_ms = 1500
+stream_idle_timeout_ms = 5000
 `
 
 // plain is the configuration of a worker without tools. An older codex passes over the settings that it does not know.

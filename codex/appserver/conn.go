@@ -99,7 +99,7 @@ func (c *Conn) route(m rpc.Message) {
 
 // deliver never waits for the consumer: a turn that cannot keep up is ended.
 func (c *Conn) deliver(m *rpc.Message, to delivery.Address) {
-	var due func()
+	var due []func()
 	overflown, crowded, turnID := false, false, ""
 	c.update(func(s *state) {
 		if box := s.threads[string(to.ThreadID)]; box != nil {
@@ -108,8 +108,8 @@ func (c *Conn) deliver(m *rpc.Message, to delivery.Address) {
 			crowded = box.queue.Crowded()
 		}
 	})
-	if due != nil {
-		due()
+	for _, f := range due {
+		f()
 	}
 	if crowded {
 		runtime.Gosched() // a consumer that is not held up by its client catches up

@@ -24,6 +24,7 @@ import (
 	"codex-proxy/codex/rpc"
 	"codex-proxy/codex/turnerror"
 	"codex-proxy/codex/versions"
+	"codex-proxy/test/nightly"
 )
 
 // live is a real codex that runs, and the connection to it, for many tests one after the other: a start of codex takes
@@ -92,15 +93,15 @@ func TestLiveNative(t *testing.T) {
 	})
 }
 
-// The first message of a thread asks the model once, in a thread that was started for it and in one from before: 100 of
-// them, and 100 in package remotes. An item that reached codex after its turn began would make it ask once more.
+// The first message of a thread asks the model once, in a thread that was started for it and in one from before: in
+// `make nightly` 100 of them, and 100 in package remotes. An item that reached codex after its turn began would make it ask once more.
 func testFirstMessages(t *testing.T, l *live) {
 	for _, prestart := range []int{0, 16} {
 		u := l.plays(helloWorld)
 		c := l.connect(t, appserver.Options{Prestart: prestart})
 		messages := 10
 		if l.minor == versions.Tested {
-			messages = 50
+			messages = nightly.Or(50, 20)
 		}
 		var all errgroup.Group
 		all.SetLimit(4)

@@ -21,6 +21,7 @@ type mailbox struct {
 	openCalls []json.RawMessage // ids of the requests item/tool/call
 	received  time.Time         // when the last notification arrived
 	onStart   func()            // runs at turn/started, or at turn/completed if that never arrived
+	onEnd     func()            // runs at turn/completed
 }
 
 func newMailbox(turn *Turn) *mailbox {
@@ -65,12 +66,15 @@ func (m *mailbox) afterStart(f func()) {
 	}
 }
 
-// dueAt removes and returns the function that waits for such a notification, if there is one.
-func (m *mailbox) dueAt(method string) (f func()) {
-	if method == "turn/started" || method == "turn/completed" {
-		f, m.onStart = m.onStart, nil
+// dueAt removes and returns the functions that wait for such a notification.
+func (m *mailbox) dueAt(method string) (all []func()) {
+	if (method == "turn/started" || method == "turn/completed") && m.onStart != nil {
+		all, m.onStart = append(all, m.onStart), nil
 	}
-	return f
+	if method == "turn/completed" && m.onEnd != nil {
+		all, m.onEnd = append(all, m.onEnd), nil
+	}
+	return all
 }
 
 // EndSlow ends a turn that is not read. It must not be called inside Conn.update.

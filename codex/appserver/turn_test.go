@@ -292,6 +292,29 @@ func TestEarlyInterruptIsSentAgain(t *testing.T) {
 	assert.Greater(t, interrupts(), 2, "again at turn/started, and until codex accepts it")
 }
 
+// Codex 0.140 and 0.153 do not always answer an interrupt, whose turn they report as ended.
+func TestInterruptWithoutAnAnswer(t *testing.T) {
+	end := func(*appservertest.Peer) {}
+	srv := &appservertest.Server{Faults: map[string]appservertest.Fault{
+		"turn/start": func(_ context.Context, p *appservertest.Peer, id json.RawMessage) bool {
+			p.Reply(id, map[string]any{"turn": map[string]any{"id": "t"}})
+			return true
+		},
+		"turn/interrupt": func(_ context.Context, p *appservertest.Peer, _ json.RawMessage) bool {
+			end(p)
+			return true
+		},
+	}}
+	turn, err := connect(t, srv).StartTurn(bound(t), hello())
+	require.NoError(t, err)
+	end = func(p *appservertest.Peer) {
+		p.Notify("turn/completed", map[string]any{"threadId": turn.ThreadID(),
+			"turn": map[string]any{"id": "t", "status": "interrupted", "items": []any{}}})
+	}
+	require.NoError(t, turn.Close(bound(t)))
+	assert.Contains(t, srv.Requests(), "thread/unsubscribe")
+}
+
 // Codex continues a turn and keeps a thread whose end it was too busy to accept.
 func TestClosingIsTriedAgainWhileOverloaded(t *testing.T) {
 	busy := func() map[string]appservertest.Fault {

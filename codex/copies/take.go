@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -106,6 +107,12 @@ func (s *Store) take(ctx context.Context, program string) (Copy, error) {
 	}
 	c.Version = versionOf(ctx, dir, program, s.Version)
 	c.Name = nameOf(c.Version, c.Hash)
+	if c.Version == unknown { // Rename may have given it one
+		list, _ := s.List()
+		if i := slices.IndexFunc(list, func(o Copy) bool { return o.Hash == c.Hash }); i >= 0 {
+			c.Name = list[i].Name
+		}
+	}
 	if old, err := s.Get(c.Name); err == nil && old.Hash == c.Hash {
 		old.Source, old.File = c.Source, c.File
 		return old, writeFile(filepath.Join(s.Dir, c.Name, recordFile), old)

@@ -132,7 +132,7 @@ func TestAnswersAreBounded(t *testing.T) {
 	})
 	var c *rpc.Conn
 	c = dial(t, srv,
-		rpc.Options{OnRequest: func(m rpc.Message) error { return c.Refuse(m.ID, &rpc.Error{Code: -32601}) }})
+		rpc.Options{WriteTimeout: 5 * time.Minute, OnRequest: func(m rpc.Message) error { return c.Refuse(m.ID, &rpc.Error{Code: -32601}) }})
 	err := c.Call(bound(t), "model/list", struct{}{}, nil)
 	require.ErrorIs(t, err, rpc.ErrLost)
 	assert.ErrorContains(t, err, "does not read")

@@ -58,6 +58,8 @@ type Settings struct {
 	Installed func() (Installed, error)
 	Root      Root
 	Pool      Pool
+	// Edited is the time of the last change of a worker's file; zero: it is unknown.
+	Edited func(worker string) time.Time
 	// Remotes are the remotes, and RenewRemote has one without turns start again; false: it has turns.
 	Remotes     func() []probes.Remote
 	RenewRemote func(ctx context.Context, name string) (done bool, err error)
@@ -147,6 +149,11 @@ func (f *Follower) step(ctx context.Context, now time.Time) (soon bool) {
 		f.back(ctx, bad, reason)
 		return true
 	}
+	if name, is := f.probation.again(); is && name != state.InUse {
+		// If root does not, it stays held back.
+		_ = f.Root.Back(ctx, upgrade.Back{Copy: name, Undo: true})
+		return true
+	}
 	switch {
 	case f.change != nil:
 		f.proceed(ctx, now)
@@ -159,7 +166,7 @@ func (f *Follower) step(ctx context.Context, now time.Time) (soon bool) {
 
 // look asks root to look at the installed codex if that is another one. It does not wait.
 func (f *Follower) look(ctx context.Context, now time.Time) {
-	if !f.Follow || f.state.Pinned != "" || f.state.InUse == "" || now.Before(f.lookAt) { // the first start takes the first one
+	if !f.Follow || f.state.Pinned != "" || f.state.InUse == "" || now.Before(f.lookAt) { // a start takes the first one
 		return
 	}
 	f.lookAt = now.Add(lookEvery)

@@ -32,7 +32,8 @@ type bed struct {
 	installed Installed
 	looks     int
 	look      func() (upgrade.Outcome, error)
-	busy      bool   // remotes
+	busy      bool // remotes
+	edited    time.Time
 	deaf      string // a worker whose shim does not read
 }
 
@@ -52,6 +53,7 @@ func newBed(t *testing.T, names ...string) *bed {
 		Remotes:     func() []probes.Remote { return b.remotes },
 		RenewRemote: func(_ context.Context, name string) (bool, error) { return b.renewRemote(name) },
 		Predecessor: func() bool { return false },
+		Edited:      func(string) time.Time { return b.edited },
 	})
 	return b
 }
@@ -102,6 +104,9 @@ func (b *bed) renewRemote(name string) (bool, error) {
 func (b *bed) Look(context.Context) (upgrade.Outcome, error) { b.looks++; return b.look() }
 
 func (b *bed) Back(ctx context.Context, back upgrade.Back) error {
+	if back.Undo {
+		return b.Store.Use(ctx, back.Copy)
+	}
 	return b.Store.Hold(ctx, back.Copy, back.Reason)
 }
 
@@ -290,12 +295,18 @@ func TestLook(t *testing.T) {
 	looked(4)
 }
 
-// A worker that an operator stops or drains during its change is no fault of the new codex.
+// A worker that an operator stops or drains during its change is no fault of the new codex. Nor is one whose file has been
+// edited since it was ready, if another worker is ready on that codex.
 func TestAWorkerThatIsKeptFromTurnsLeadsNotBack(t *testing.T) {
-	for name, keep := range map[string]func(w *probes.Worker){
-		"stopped":    func(w *probes.Worker) { w.ActiveState = "inactive" },
-		"drained":    func(w *probes.Worker) { w.Drained = true },
-		"dependency": func(w *probes.Worker) { w.Unmet = []string{"vllm"} },
+	for name, keep := range map[string]func(b *bed, w *probes.Worker){
+		"stopped":    func(_ *bed, w *probes.Worker) { w.ActiveState = "inactive" },
+		"drained":    func(_ *bed, w *probes.Worker) { w.Drained = true },
+		"dependency": func(_ *bed, w *probes.Worker) { w.Unmet = []string{"vllm"} },
+		"edited": func(b *bed, w *probes.Worker) {
+			w.LastReadyAt = new(time.Time)
+			b.runs(b.name("0.172.0"), units.Worker("b"))
+		},
+		"edited, and no other one is ready": func(_ *bed, w *probes.Worker) { w.LastReadyAt = new(time.Time) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBed(t, "a", "b")
@@ -307,12 +318,13 @@ func TestAWorkerThatIsKeptFromTurnsLeadsNotBack(t *testing.T) {
 			b.steps(2)
 			b.runs(next, units.Worker("a"))
 			b.worker("a").InvocationID = "another"
-			keep(b.worker("a"))
+			keep(b, b.worker("a"))
+			b.edited = time.Now()
 			b.now = b.now.Add(readyBound)
 			b.steps(1)
 			state, err := b.Store.State()
 			require.NoError(t, err)
-			assert.Equal(t, next, state.InUse)
+			assert.Equal(t, name == "edited, and no other one is ready", state.InUse == old)
 		})
 	}
 }
@@ -336,7 +348,7 @@ func TestWhatDoesNotChange(t *testing.T) {
 	require.NoError(t, err)
 	b.runs(state.InUse, units.Worker("a"))
 	for range 3 {
-		b.Ended("a", "the worker exited")
+		b.Ended("a", 1, "the worker exited", nil)
 	}
 	b.steps(2)
 	after, err := b.Store.State()

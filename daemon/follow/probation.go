@@ -2,6 +2,7 @@ package follow
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -27,16 +28,68 @@ type probation struct {
 	name   string // of the copy on probation; empty: none is
 	before string
 	until  time.Time
-	counts map[string]*count
-	last   []bool // whether the last turns on it had a fault, the newest last
-	bad    string // name, once it has failed
+	counts map[string]*Count
+	crash  map[string]any // by unit: the last one that was counted
+	last   []turn         // on it, the newest last
+	bad    string         // name, once it has failed
 	reason string
+
+	suspect request // that alone has failed a copy
+	cleared string  // the copy of which that was no fault
+	undo    bool    // it is to be in use again
 }
 
-type count struct{ turns, faults int }
+// turn is one that has ended. fault is that of codex itself; empty: none.
+type turn struct {
+	request int64
+	fault   string
+}
+
+// request is one that has failed a copy: by codex, or because the endpoint refuses it in plain words.
+type request struct {
+	id   int64
+	copy string
+}
+
+// Count is the turns of a copy that have ended, and those of them with a fault of codex.
+type Count struct {
+	Turns  int `json:"turns"`
+	Faults int `json:"faults,omitempty"`
+}
+
+// save returns the counts, which a successor of this process judges by.
+func (p *probation) save() map[string]Count {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	saved := map[string]Count{}
+	for name, c := range p.counts {
+		saved[name] = *c
+	}
+	return saved
+}
+
+// restore adds the counts of a predecessor.
+func (p *probation) restore(saved map[string]Count) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for name, before := range saved {
+		c := p.countOf(name)
+		c.Turns, c.Faults = c.Turns+before.Turns, c.Faults+before.Faults
+	}
+}
+
+// countOf is the count of a copy.
+func (p *probation) countOf(name string) *Count {
+	c := p.counts[name]
+	if c == nil {
+		c = &Count{}
+		p.counts[name] = c
+	}
+	return c
+}
 
 func newProbation(of func(unit string) (string, bool)) *probation {
-	return &probation{of: of, wake: nudge.New(), counts: map[string]*count{}}
+	return &probation{of: of, wake: nudge.New(), counts: map[string]*Count{}, crash: map[string]any{}}
 }
 
 // begin puts the copy in use on probation, if another one was in use before.
@@ -61,34 +114,61 @@ func (p *probation) on(name string, now time.Time) bool {
 	return name != "" && name == p.name && now.Before(p.until)
 }
 
-// ended counts a turn. It returns the copy that has failed by it, if one has.
-func (p *probation) ended(unit, fault string, now time.Time) (bad string) {
+// ended counts a turn; one crash is one fault, however many turns were lost in it. It returns the copy that has failed
+// by it, if one has.
+func (p *probation) ended(unit string, t turn, crash any, now time.Time) (bad string) {
 	name, ok := p.of(unit)
 	if !ok {
 		return ""
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	c := p.counts[name]
-	if c == nil {
-		c = &count{}
-		p.counts[name] = c
+	if crash != nil && p.crash[unit] == crash {
+		return ""
 	}
-	c.turns++
-	if fault != "" {
-		c.faults++
+	if p.crash[unit] = crash; crash == nil {
+		delete(p.crash, unit)
+	}
+	c := p.countOf(name)
+	c.Turns++
+	if t.fault != "" {
+		c.Faults++
+		p.clear(name, t)
 	}
 	if name != p.name || !now.Before(p.until) || p.bad != "" {
 		return ""
 	}
-	p.last = append(p.last, fault != "")
-	p.last = p.last[max(0, len(p.last)-window):]
-	if fault == "" || !p.fails() {
+	if t.fault != "" && name == p.cleared && slices.Contains(p.last, t) { // the request again
 		return ""
 	}
-	p.bad = name
-	p.reason = fmt.Sprintf("%d of its last %d turns failed: %s", faults(p.last), len(p.last), fault)
+	p.last = append(p.last, t)
+	p.last = p.last[max(0, len(p.last)-window):]
+	if t.fault == "" || !p.fails() {
+		return ""
+	}
+	p.bad, p.suspect = name, request{t.request, name}
+	if slices.ContainsFunc(p.last, func(o turn) bool { return o.fault != "" && o.request != t.request }) {
+		p.suspect = request{}
+	}
+	p.reason = fmt.Sprintf("%d of its last %d turns failed: %s", faults(p.last), len(p.last), t.fault)
 	return name
+}
+
+// clear has a copy used again that one request alone has failed, if that fails on another copy, too.
+func (p *probation) clear(name string, t turn) {
+	if p.suspect.id != t.request || p.suspect.id == 0 || p.suspect.copy == name {
+		return
+	}
+	p.cleared, p.undo, p.suspect = p.suspect.copy, true, request{}
+	p.wake.Touch()
+}
+
+// again returns the copy that is to be in use again, once.
+func (p *probation) again() (name string, is bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	is, p.undo = p.undo, false
+	return p.cleared, is
 }
 
 // fails compares the last turns with those on the copy before.
@@ -99,12 +179,12 @@ func (p *probation) fails() bool {
 		return false
 	}
 	b := p.counts[p.before]
-	return b == nil || b.turns == 0 || faults(p.last)*b.turns > timesBefore*b.faults*n
+	return b == nil || b.Turns == 0 || faults(p.last)*b.Turns > timesBefore*b.Faults*n
 }
 
-func faults(turns []bool) (n int) {
-	for _, fault := range turns {
-		if fault {
+func faults(turns []turn) (n int) {
+	for _, t := range turns {
+		if t.fault != "" {
 			n++
 		}
 	}

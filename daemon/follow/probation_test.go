@@ -32,18 +32,18 @@ func TestProbation(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			runs := map[string]string{"new": "0.172.0-2", "old": "0.171.0-1"}
 			p := newProbation(func(unit string) (string, bool) { return runs[unit], runs[unit] != "" })
-			for _, turn := range tc.before {
-				p.ended("old", strings.Trim(string(turn), "."), now)
+			for _, x := range tc.before {
+				p.ended("old", turn{fault: strings.Trim(string(x), ".")}, nil, now)
 			}
 			p.begin(copies.State{InUse: "0.172.0-2", Before: "0.171.0-1", Changed: now})
 			failed := 0
-			for i, turn := range tc.turns {
-				if p.ended("new", strings.Trim(string(turn), "."), now.Add(tc.after)) != "" {
+			for i, x := range tc.turns {
+				if p.ended("new", turn{fault: strings.Trim(string(x), ".")}, nil, now.Add(tc.after)) != "" {
 					require.Zero(t, failed, "it fails once")
 					failed = i + 1
 				}
-				assert.Empty(t, p.ended("old", "x", now.Add(-time.Minute)), "a turn of the copy before")
-				p.counts["0.171.0-1"] = &count{len(tc.before), strings.Count(tc.before, "x")}
+				assert.Empty(t, p.ended("old", turn{fault: "x"}, nil, now.Add(-time.Minute)), "a turn of the copy before")
+				p.counts["0.171.0-1"] = &Count{len(tc.before), strings.Count(tc.before, "x")}
 			}
 			assert.Equal(t, tc.fails, failed)
 			bad, reason := p.verdict()
@@ -57,8 +57,8 @@ func TestNoProbation(t *testing.T) {
 	p := newProbation(func(unit string) (string, bool) { return "0.172.0-2", unit == "new" })
 	p.begin(copies.State{InUse: "0.172.0-2", Changed: time.Now()})
 	for range 10 {
-		assert.Empty(t, p.ended("new", "x", time.Now()))
-		assert.Empty(t, p.ended("in place", "x", time.Now()))
+		assert.Empty(t, p.ended("new", turn{fault: "x"}, nil, time.Now()))
+		assert.Empty(t, p.ended("in place", turn{fault: "x"}, nil, time.Now()))
 	}
 }
 
@@ -78,7 +78,7 @@ func TestTurnsThatFailLeadBack(t *testing.T) {
 	b.worker("a").Inflight = 1
 	b.change = &change{name: "a", unit: units.Worker("a"), to: next, invocation: "before", ordered: b.now} // just ready again
 	for range 3 {
-		b.Ended("a", "the worker exited")
+		b.Ended("a", 1, "the worker exited", nil)
 	}
 	assert.True(t, b.drained["a"], "at once")
 	assert.False(t, b.drained["b"])
@@ -97,4 +97,83 @@ func TestTurnsThatFailLeadBack(t *testing.T) {
 	b.started("a")
 	b.steps(2)
 	assert.False(t, b.OnProbation("a"))
+}
+
+// The turns that are lost in one crash of codex are one fault.
+func TestACrashIsOneFault(t *testing.T) {
+	p := newProbation(func(string) (string, bool) { return "0.172.0-2", true })
+	p.begin(copies.State{InUse: "0.172.0-2", Before: "0.171.0-1", Changed: time.Now()})
+	crashes := func(crash, turns int) (bad string) {
+		for range turns {
+			bad += p.ended("a", turn{fault: "the worker exited"}, crash, time.Now())
+		}
+		return bad
+	}
+	assert.Empty(t, crashes(1, 8))
+	assert.Equal(t, &Count{1, 1}, p.counts["0.172.0-2"])
+	assert.Empty(t, crashes(2, 8))
+	assert.Equal(t, "0.172.0-2", crashes(3, 8), "three in a row")
+}
+
+// A successor of the process judges by the turns that its predecessor has counted.
+func TestAReloadKeepsTheTurnsBefore(t *testing.T) {
+	const before, now = "0.171.0-1", "0.172.0-2"
+	state := copies.State{InUse: now, Before: before, Changed: time.Now()}
+	runs := map[string]string{"old": before, "new": now}
+	of := func(unit string) (string, bool) { return runs[unit], true }
+	old := newProbation(of)
+	old.begin(state)
+	for range 4 {
+		old.ended("old", turn{fault: "x"}, nil, time.Now())
+		old.ended("old", turn{fault: ""}, nil, time.Now())
+	}
+	next := newProbation(of)
+	next.ended("old", turn{fault: "x"}, nil, time.Now()) // it serves already
+	next.restore(old.save())
+	next.begin(state)
+	assert.Equal(t, &Count{9, 5}, next.counts[before])
+	for range 3 {
+		assert.Empty(t, next.ended("new", turn{fault: "x"}, nil, time.Now()), "the one before was as bad")
+	}
+}
+
+// A request that alone has led back from a codex, and fails on the one before as well, was no fault of codex: that is in
+// use again, and fails by such a request no more.
+func TestARequestThatFailsAnywhereIsNoFault(t *testing.T) {
+	b := newBed(t, "a", "b")
+	old := b.name("0.171.0")
+	b.use(old)
+	next := b.name("0.172.0")
+	b.use(next)
+	b.runs(next, units.Worker("a"))
+	b.runs(old, units.Worker("b"))
+	b.steps(1)
+	inUse := func(name, why string) {
+		t.Helper()
+		b.steps(3)
+		state, err := b.Store.State()
+		require.NoError(t, err)
+		assert.Equal(t, name, state.InUse, why)
+	}
+	refused := func(worker string, request int64, times int) {
+		for range times {
+			b.Ended(worker, request, "your prompt was flagged", nil)
+		}
+	}
+	for range 20 {
+		b.Ended("b", 9, "", nil)
+	}
+	refused("a", 1, 3)
+	inUse(old, "codex may be the reason")
+	refused("b", 2, 1)
+	inUse(old, "another request")
+	refused("b", 1, 1)
+	inUse(next, "it is not")
+	refused("a", 3, 6)
+	inUse(next, "one request more")
+	refused("a", 4, 1)
+	refused("a", 5, 1)
+	inUse(old, "three requests")
+	refused("b", 5, 1)
+	inUse(old, "of several")
 }

@@ -42,7 +42,9 @@ func (f *Follower) alone(w probes.Worker, workers []probes.Worker, now time.Time
 	if slices.ContainsFunc(workers, func(o probes.Worker) bool { return o.Name != w.Name && o.Ready && o.Out == "" }) {
 		return false
 	}
-	standby := slices.IndexFunc(workers, func(o probes.Worker) bool { return o.Reason == probes.Standby && o.Out == "" })
+	standby := slices.IndexFunc(workers, func(o probes.Worker) bool {
+		return o.Reason == probes.Standby && o.Out == ""
+	})
 	if standby >= 0 && now.Sub(f.wanted) > readyBound {
 		f.wanted = now
 		_ = f.Pool.Want(workers[standby].Name) // it is a name of the pool
@@ -99,6 +101,9 @@ func (f *Follower) failed(ctx context.Context, w probes.Worker) {
 	if w.Drained || len(w.Unmet) > 0 || w.ActiveState == "inactive" || w.ActiveState == "deactivating" {
 		return // an operator or another service keeps it from turns
 	}
+	if w.LastReadyAt != nil && f.Edited(w.Name).After(*w.LastReadyAt) && f.serves(c.to) {
+		return // its file is the fault, and the unit's status says so
+	}
 	if name, ok := f.Store.Of(c.unit); ok && name == c.to && f.state.Before != "" && f.probation.on(c.to, time.Now()) {
 		reason := fmt.Sprintf("worker %s is not ready %s after its change: %s", c.name, readyBound, w.Reason)
 		if w.StatusText != "" {
@@ -106,6 +111,14 @@ func (f *Follower) failed(ctx context.Context, w probes.Worker) {
 		}
 		f.back(ctx, c.to, reason)
 	}
+}
+
+// serves reports whether a worker is ready on the copy.
+func (f *Follower) serves(name string) bool {
+	return slices.ContainsFunc(f.Pool.Snapshot().Workers, func(w probes.Worker) bool {
+		of, ok := f.Store.Of(w.Unit)
+		return ok && of == name && w.Ready
+	})
 }
 
 // drain forbids or allows new turns on all workers that run the copy.
@@ -136,10 +149,16 @@ func (f *Follower) nextRemote(ctx context.Context, now time.Time) {
 	}
 }
 
-// Ended takes over the end of a turn on a worker. fault is that of codex itself; empty: none. It returns once
-// no worker takes new turns on a copy that fails.
-func (f *Follower) Ended(worker, fault string) {
-	if bad := f.probation.ended(units.Worker(worker), fault, time.Now()); bad != "" {
+// Save returns the turns on each copy for Restore of the next process.
+func (f *Follower) Save() map[string]Count { return f.probation.save() }
+
+// Restore takes over the turns that a predecessor has counted.
+func (f *Follower) Restore(saved map[string]Count) { f.probation.restore(saved) }
+
+// Ended takes over the end of a turn of a request on a worker. fault is that of codex itself; empty: none. crash is the
+// same for all turns that were lost in one end of codex. It returns once no worker takes new turns on a failing copy.
+func (f *Follower) Ended(worker string, request int64, fault string, crash any) {
+	if bad := f.probation.ended(units.Worker(worker), turn{request, fault}, crash, time.Now()); bad != "" {
 		f.drain(bad, true)
 		f.probation.wake.Touch()
 	}

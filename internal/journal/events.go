@@ -73,6 +73,8 @@ var proxyEvents = []event{
 	{"codex-no-sandbox", "0ff59e81e3af4f60ba735d464be9d541", "the codex in use cannot run native workers here either"},
 	{"codex-back", "59bd9f6831164304b5eac2e59f212bd4",
 		"codex is held back: turns on it fail, and the one before is in use again"},
+	{"codex-again", "b40c52be8d0f4b0f9d3be0f27a51c6d8",
+		"codex is in use again: the request that failed on it fails on the one before, too"},
 	{"codex-no-way-back", "0dc262e9f2bd44d5b6f6b3f06f4ca2f3", "cannot go back to the codex before"},
 	{"codex-not-looked-at", "f63a5b11ed8748eb809487fc1b8c7dd6", "cannot look at the codex that is installed"},
 	{"worker-renewed", "ffe60158a3cd48b5ad2963de1bd12bca", "worker starts again, for another codex"},

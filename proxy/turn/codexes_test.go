@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -15,9 +16,15 @@ import (
 )
 
 // onTrial judges the codex of the worker as new until it has failed three turns.
-type onTrial struct{ ended, faults atomic.Int64 }
+type onTrial struct {
+	ended, faults atomic.Int64
+	crashes       sync.Map
+}
 
-func (o *onTrial) Ended(_, fault string) {
+func (o *onTrial) Ended(_ string, _ int64, fault string, crash any) {
+	if crash != nil {
+		o.crashes.Store(crash, true)
+	}
 	o.ended.Add(1)
 	if fault != "" {
 		o.faults.Add(1)
@@ -72,4 +79,34 @@ func TestFaultsOfANewCodexRunAgain(t *testing.T) {
 			assert.GreaterOrEqual(t, trial.ended.Load(), tc.faults)
 		})
 	}
+}
+
+// Turns that are lost in one end of codex name the same crash.
+func TestTurnsOfACrashNameIt(t *testing.T) {
+	t.Parallel()
+	trial := &onTrial{}
+	var begun atomic.Int64
+	var both sync.WaitGroup
+	both.Add(2)
+	worker := &appservertest.Server{Handler: func(ctx context.Context, turn *appservertest.Turn) error {
+		if begun.Add(1) <= 2 {
+			both.Done()
+			both.Wait() // for the other turn
+			turn.Peer().Disconnect()
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		turn.Text("fine")
+		return nil
+	}}
+	r := apitest.NewRig(t, worker, func(o *apitest.Options) { o.Codexes = trial })
+	var clients sync.WaitGroup
+	for range 2 {
+		clients.Go(func() { r.Chatting(t, apitest.Hello("")) })
+	}
+	clients.Wait()
+	crashes := 0
+	trial.crashes.Range(func(any, any) bool { crashes++; return true })
+	assert.Equal(t, 1, crashes)
+	assert.EqualValues(t, 2, trial.faults.Load())
 }

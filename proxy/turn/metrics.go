@@ -93,7 +93,12 @@ func (t *run) observe(ctx context.Context, err error, end ending) {
 	outcome := outcome(ctx, err, end)
 	t.metrics.turns.WithLabelValues(outcome).Inc()
 	if t.Codexes != nil && outcome != "cancelled" {
-		t.Codexes.Ended(t.lease.Worker, codexFault(err))
+		var crash any
+		if end.lost == lostWorker {
+			crash = t.lease.Conn
+		}
+		// Several requests may have one id of the client, and several turns are of one request.
+		t.Codexes.Ended(t.lease.Worker, t.Arrived.UnixNano(), codexFault(err), crash)
 	}
 	t.endSpan(outcome)
 }

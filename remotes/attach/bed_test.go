@@ -25,7 +25,7 @@ import (
 	"codex-proxy/test/pty"
 )
 
-const bound = 40 * time.Second
+const bound = 5 * time.Minute
 
 // bed is a remote called build, of the real proxy, and a status in place of the manager's.
 type bed struct {

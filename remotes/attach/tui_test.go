@@ -48,7 +48,7 @@ func (s *screen) quit(ended <-chan ending) {
 	}
 }
 
-// The TUI of each codex from 0.169 on attaches to its app-server. That of 0.153 wants a login by its own configuration,
+// The TUI of older codexes from 0.169 on attaches to its app-server. That of 0.153 wants a login by its own configuration,
 // and drops what is typed before it knows the model: a person waits, and these tests do not.
 func TestOlderCodexes(t *testing.T) {
 	codexes.Older(t, 169, map[string]func(*testing.T){

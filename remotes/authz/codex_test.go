@@ -68,7 +68,7 @@ func appServer(t testing.TB, binary string, model *modelserver.Server) (socket s
 			t.Log(stderr.String())
 		}
 	})
-	require.Eventually(t, func() bool { _, err := os.Stat(socket); return err == nil }, time.Minute, 5*time.Millisecond)
+	require.Eventually(t, func() bool { _, err := os.Stat(socket); return err == nil }, patience, 5*time.Millisecond)
 	return socket
 }
 

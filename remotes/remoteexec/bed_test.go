@@ -31,7 +31,7 @@ import (
 
 const (
 	// patience bounds all waits.
-	patience = time.Minute
+	patience = 5 * time.Minute
 	// someone is a user without privileges: that of the remote, and of all that the tests look for.
 	someone = 45679
 	secret  = "sk-SECRET-key"

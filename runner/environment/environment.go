@@ -1,5 +1,5 @@
-// Package environment makes the environments of conda for sessions: packages that are installed once for all sessions of
-// an owner that need the same ones. It also has the tools and stores of packages that set-ups use (package setup).
+// Package environment makes the environments of conda for sessions: packages that are installed once for all sessions
+// of an owner that need the same ones. It also has the tools and stores of packages that set-ups use (package setup).
 //
 // A session's unit decides on its environment: Plan finds the manifest in its workspace and makes an Order with all
 // inputs of the build. The key of the order names the environment. Another unit runs Build, which does not see the

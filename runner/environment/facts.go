@@ -9,8 +9,8 @@ import (
 
 // Facts has the reports of tools about themselves, by the paths of their programs, with the names of tools that share
 // one. To start an interpreter takes longer than all else that Plan does, so the facts are kept between sessions, and
-// each counts while its files are the same. Times of files decide here whether a tool is asked again; they are no part of
-// a key.
+// each counts while its files are the same. Times of files decide here whether a tool is asked again; they are no part
+// of a key.
 type Facts map[string]Fact
 
 // Fact is the report of one program.

@@ -8,8 +8,8 @@ func (h Host) Has(tool string) error {
 	return err
 }
 
-// Missing returns, for each kind of set-up that needs tools of the host in a usual project, why it cannot be made here, or
-// nil.
+// Missing returns, for each kind of set-up that needs tools of the host in a usual project, why it cannot be made here,
+// or nil.
 func (h Host) Missing(ctx context.Context) map[string]error {
 	_, pip := h.Tool(ctx, "pip")
 	node := h.Has("node")

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -29,14 +30,15 @@ func (e *MissingToolError) Error() string {
 	return fmt.Sprintf("this host has no %s: install %s", e.Tool, e.Package)
 }
 
-// MissingIn returns the tool that a text with the error misses, or "".
-func MissingIn(text string) string {
-	for tool, from := range packages {
-		if strings.Contains(text, (&MissingToolError{tool, from}).Error()) {
-			return tool
+// MissingIn returns the tools that a text with the errors misses, in the order of their names.
+func MissingIn(text string) []string {
+	return slices.Sorted(func(yield func(string) bool) {
+		for tool, from := range packages {
+			if strings.Contains(text, (&MissingToolError{tool, from}).Error()) && !yield(tool) {
+				return
+			}
 		}
-	}
-	return ""
+	})
 }
 
 // packages names where an administrator finds each tool.
@@ -45,6 +47,7 @@ var packages = map[string]string{
 	"node": "the package nodejs", "npm": "the package npm", "go": "Go (https://go.dev/dl) into /usr/local/go",
 	"cargo": "the package cargo", "java": "the package default-jdk", "php": "the package php-cli",
 	"composer": "the package composer", "ruby": "the package ruby", "bundle": "the package bundler",
+	"mvn": "the package maven", "gradle": "the package gradle", "poetry": "poetry from PyPI into /usr/local/bin",
 	"uv":         "uv from PyPI (pip install uv) into /usr/local/bin",
 	"micromamba": "micromamba of conda-forge (https://mamba.readthedocs.io) into /usr/local/bin",
 }

@@ -28,46 +28,57 @@ type builder struct {
 	state   string // the directory of the daemon's state
 }
 
-// build builds an environment, or waits for a build that an earlier daemon has started.
+// build builds an environment, or waits for a build that an earlier daemon has started. A set-up may have two units,
+// the second one with the files of a snapshot: both together have the time of one.
 func (b builder) build(ctx context.Context, t *task) error {
-	if t.order != nil || t.setUp != nil {
-		if err := errors.Join(b.store.Begin(ctx, t.key, t.provider, time.Now()), b.writeOrder(t)); err != nil {
+	bounded, cancel := context.WithTimeout(ctx, b.config.Timeout)
+	defer cancel()
+	for {
+		if again, err := b.run(ctx, bounded, t); !again || err != nil {
 			return err
 		}
 	}
-	bounded, cancel := context.WithTimeout(ctx, b.config.Timeout)
-	defer cancel()
+}
+
+// run has a unit build until bounded ends. It reports whether the task needs another one.
+func (b builder) run(ctx, bounded context.Context, t *task) (again bool, err error) {
+	if t.order != nil || t.setUp != nil {
+		if err := errors.Join(b.store.Begin(ctx, t.key, t.provider, time.Now()), b.writeOrder(t)); err != nil {
+			return false, err
+		}
+	}
 	started := b.systemd.RunJob(bounded, t.unit)
 	switch {
 	case ctx.Err() != nil:
-		return ctx.Err()
+		return false, ctx.Err()
 	case bounded.Err() != nil:
-		return errors.Join(b.systemd.InsistOnStop(ctx, t.unit), fmt.Errorf("the build of the environment %s took longer than %v: "+
-			"mend what hangs, need fewer packages, or raise timeout of [environments] in runner.toml%s", t.provider, b.config.Timeout,
-			b.lastOutput(t.key)))
+		return false, errors.Join(b.systemd.InsistOnStop(ctx, t.unit), fmt.Errorf("the build of the environment %s took "+
+			"longer than %v: mend what hangs, need fewer packages, or raise timeout of [environments] in runner.toml%s",
+			t.provider, b.config.Timeout, b.lastOutput(t.key)))
 	}
 	built, err := b.built(t.key)
 	switch {
 	case err != nil:
-		return err
+		return false, err
 	case built == nil:
-		return fmt.Errorf("the build of the environment %s was killed or did not start: `journalctl -u %s` has the reason (%w)%s",
-			t.provider, t.unit, errors.Join(started, errNoResult), b.lastOutput(t.key))
+		return false, fmt.Errorf("the build of the environment %s was killed or did not start: `journalctl -u %s` has "+
+			"the reason (%w)%s", t.provider, t.unit, errors.Join(started, errNoResult), b.lastOutput(t.key))
 	case built.Failure != nil:
 		without := ""
 		if t.provider == environment.Setup {
 			without = " (--env none leaves the set-up out)"
 		}
-		return fmt.Errorf("cannot build the environment %s: %s%s%s", t.provider, built.Failure.Text, without, b.lastOutput(t.key))
+		return false, fmt.Errorf("cannot build the environment %s: %s%s%s", t.provider, built.Failure.Text, without,
+			b.lastOutput(t.key))
 	}
 	t.built = *built
 	if built.From != "" && t.setUp != nil {
 		from := *t.setUp
 		from.From, from.As = built.From, built.Snapshot
 		t.setUp = &from
-		return b.build(ctx, t)
+		return true, nil
 	}
-	return b.ready(ctx, t)
+	return false, b.ready(ctx, t)
 }
 
 // ready records that a build has succeeded.
@@ -109,7 +120,17 @@ func (b builder) lastOutput(key string) string {
 	if shown == "" {
 		return ""
 	}
-	return "; its output ends with:\n" + shown
+	return outputMark + shown
+}
+
+// outputMark stands before the output of a build in the reason for its failure.
+const outputMark = "; its output ends with:\n"
+
+// WithoutOutput is a reason as the journal has it, which more people read than the user alone: without the output of a
+// build.
+func WithoutOutput(reason string) string {
+	reason, _, _ = strings.Cut(reason, outputMark)
+	return reason
 }
 
 // dir has the files of the last build of an environment.

@@ -61,17 +61,15 @@ func Check(n wire.NewSession) error {
 		return wire.Refuse(wire.InvalidRequest, "leave one of the two out", "a set-up and the environment %s exclude each other",
 			name)
 	}
-	if len(n.SetUp) > maxSetUp {
-		return wire.Refuse(wire.TooLarge, "call a script of the repository in it", "the set-up has more than %d bytes", maxSetUp)
+	if len(n.SetUp) > setup.MaxGiven {
+		return wire.Refuse(wire.TooLarge, "call a script of the repository in it", "the set-up has more than %d bytes",
+			setup.MaxGiven)
 	}
 	if _, err := setup.Parse("the set-up", []byte(n.SetUp)); err != nil {
 		return wire.RefuseAs(wire.InvalidRequest, err)
 	}
 	return nil
 }
-
-// maxSetUp bounds the text of a set-up, in bytes. The specification of each command has it.
-const maxSetUp = 64 << 10
 
 // ownerOf returns the owner of the environments that the sessions of a user use.
 func (c Config) ownerOf(user uint32) string {

@@ -67,7 +67,7 @@ func (e *Environments) record(t *task, took time.Duration, failure error) {
 	if failure != nil {
 		e.metrics.builds.WithLabelValues("failed").Inc()
 		e.Logger.Warn("an environment could not be built", "environment", t.key, "provider", t.provider, "took", took,
-			"error", failure)
+			"error", WithoutOutput(failure.Error()))
 		return
 	}
 	e.metrics.builds.WithLabelValues("ok").Inc()

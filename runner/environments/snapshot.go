@@ -5,12 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strconv"
 	"time"
 
 	"codex-proxy/runner/environment"
 	"codex-proxy/runner/paths"
+	"codex-proxy/runner/sandbox"
 	"codex-proxy/runner/session"
 	"codex-proxy/runner/setup"
 	"codex-proxy/runner/store"
@@ -24,15 +26,21 @@ func (e *BuildError) Unwrap() error { return e.error }
 
 // snapshots has what is known about the snapshots of set-ups.
 type snapshots struct {
-	keys    map[string]string // of snapshots, by those of their builds; "" if the commit has no set-up that does anything
-	missing map[string]bool   // keys of those that sessions have not found whole
+	known   map[string]known // by the keys of builds
+	missing map[string]bool  // keys of those that sessions have not found whole
+}
+
+// known is the result of a build.
+type known struct {
+	key   string   // of the snapshot; "" if the commit has no set-up that does anything
+	lacks []string // programs, as job.Built has them
 }
 
 // maxKnown bounds both maps. A build that is known no more finds out its key again.
 const maxKnown = 10_000
 
 func newSnapshots() snapshots {
-	return snapshots{keys: map[string]string{}, missing: map[string]bool{}}
+	return snapshots{known: map[string]known{}, missing: map[string]bool{}}
 }
 
 // setups are the environments that set-ups of commits have left.
@@ -156,10 +164,10 @@ func (e setups) joinSetUp(ctx context.Context, b setup.Build) (key string, t *ta
 	}
 	e.mu.Lock()
 	t = e.tasks[b.Key()]
-	key, known := e.snapshots.keys[b.Key()]
-	if known {
+	found, ok := e.snapshots.known[b.Key()]
+	if ok && !setup.Meets(e.programs(), found.lacks) {
 		e.mu.Unlock()
-		return key, nil, nil
+		return found.key, nil, nil
 	}
 	joined := t != nil
 	if !joined {
@@ -187,17 +195,28 @@ func unitOf(b setup.Build) string {
 
 // remember keeps the key of a snapshot for later sessions of the commit. e.mu is locked.
 func (e setups) remember(t *task) {
-	if len(e.snapshots.keys) > maxKnown {
+	if len(e.snapshots.known) > maxKnown {
 		e.snapshots = newSnapshots()
 	}
-	e.snapshots.keys[t.key] = t.built.Key
+	// What is here and fails, or is nowhere but in PATH of the set-up, is no reason for another build.
+	lacks := slices.DeleteFunc(t.built.Lacks, func(need string) bool { return setup.Meets(e.programs(), []string{need}) })
+	e.snapshots.known[t.key] = known{t.built.Key, lacks}
 	delete(e.snapshots.missing, t.built.Key)
 }
 
 func (e setups) forget(b setup.Build) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	delete(e.snapshots.keys, b.Key())
+	delete(e.snapshots.known, b.Key())
+}
+
+// programs is where builds find programs, but for toolchains in homes: the daemon does not see these.
+func (e setups) programs() environment.Host {
+	p := sandbox.Programs{Usual: os.Getenv("PATH")} // of units, as the daemon is one
+	if e.Config.Sandbox != nil {
+		p.First = e.Config.Sandbox.Path
+	}
+	return environment.Host{Path: p.Path()}
 }
 
 // Distrust has the next session of the commit not rely on what is known about its snapshot, as the set-up had to run in

@@ -22,6 +22,7 @@ import (
 	"codex-proxy/runner/job"
 	"codex-proxy/runner/paths"
 	"codex-proxy/runner/runnertest"
+	"codex-proxy/runner/sandbox"
 	"codex-proxy/runner/session"
 	"codex-proxy/runner/setup"
 	"codex-proxy/runner/store"
@@ -41,6 +42,7 @@ type setUpBed struct {
 	units  []string
 	fail   bool
 	idle   bool // the set-up does nothing
+	lacks  []string
 }
 
 func newSetUpBed(t *testing.T) *setUpBed {
@@ -90,7 +92,7 @@ func (b *setUpBed) play(unit string) error {
 		}
 	}
 	if b.idle {
-		built = job.Built{Version: job.Version}
+		built = job.Built{Version: job.Version, Lacks: b.lacks}
 	}
 	if b.fail {
 		built = job.Built{Version: job.Version, Failure: &job.Failure{Code: job.Failed, Text: "the set-up failed"}}
@@ -308,6 +310,31 @@ func TestDistrust(t *testing.T) {
 	assert.Empty(t, b.orders[2].Ready)
 	assert.Equal(t, first, b.snapshot(b.session(1000, "r", "a1")))
 	assert.Len(t, b.orders, 3)
+}
+
+// A commit without a set-up that does anything, for the lack of a program, has another build when the program is there.
+func TestProgramsThatTheHostLacked(t *testing.T) {
+	b := newSetUpBed(t)
+	tools := t.TempDir()
+	b.Config.Sandbox = &sandbox.Given{Path: []string{tools}}
+	b.begin <- struct{}{}
+	b.begin <- struct{}{}
+	b.idle, b.lacks = true, []string{"no-such-program or other"}
+	for range 2 {
+		assert.Nil(t, b.snapshot(b.session(1000, "r", "a1")))
+	}
+	require.Len(t, b.orders, 1)
+	require.NoError(t, os.WriteFile(filepath.Join(tools, "no-such-program"), nil, 0o700))
+	b.idle = false
+	assert.NotNil(t, b.snapshot(b.session(1000, "r", "a1")))
+	require.Len(t, b.orders, 2)
+
+	b.begin <- struct{}{}
+	b.idle = true // the program is there now, and fails
+	for range 2 {
+		assert.Nil(t, b.snapshot(b.session(1000, "r", "b1")))
+	}
+	require.Len(t, b.orders, 3)
 }
 
 // A build runs code of its user: it has the network where sessions may have it.

@@ -47,8 +47,8 @@ func (s *Shim) setUp(ctx context.Context, r *run) error {
 	return &stageError{session.EnvTask, err}
 }
 
-// lenient reports whether a command runs though its set-up fails: one of the session has changed the script or an input,
-// and the next one may have to change it again.
+// lenient reports whether a command runs though its set-up fails: one of the session has changed the script or an
+// input, and the next one may have to change it again.
 func lenient(spec *session.Spec) bool {
 	return spec.Environment.Name == environment.Auto && spec.Workspace == nil
 }
@@ -109,12 +109,17 @@ func (s *Shim) order(ctx context.Context, r *run, want *session.Environment) (se
 		return order, r.launch.untooled(err)
 	case order.Script == nil && want.Name == environment.Setup:
 		return order, errNoSetup
+	case order.LeftOut.All != nil && want.Name == environment.Setup:
+		return order, r.launch.untooled(order.LeftOut.All)
 	case r.spec.Workspace == nil:
 		return order, nil
 	case order.Script == nil:
 		remark(r, noSetup)
 	}
-	remark(r, order.LeftOut...)
+	remark(r, order.LeftOut.Notes...)
+	if faults := r.launch.Programs.Faults(); len(order.LeftOut.Notes) > 0 && faults != "" {
+		remark(r, "Toolchains: "+faults+".")
+	}
 	return order, nil
 }
 
@@ -124,15 +129,14 @@ func (r *run) hasSnapshot(key string, patched bool) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	want := r.spec.Environment.Snapshot
-	if want == nil || r.spec.Workspace == nil {
-		return false
-	}
 	switch {
-	case r.launch.Snapshot == key:
+	case r.spec.Workspace == nil:
+		return false
+	case want != nil && r.launch.Snapshot == key:
 		return true
-	case r.launch.Snapshot == "":
+	case want != nil && r.launch.Snapshot == "":
 		r.snapshot = session.SnapshotMissing
-	case !patched:
+	case !patched: // without a snapshot, the host may have lacked all programs before
 		r.snapshot = session.SnapshotStale
 	}
 	return false

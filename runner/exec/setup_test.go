@@ -82,8 +82,9 @@ func TestSetup(t *testing.T) {
 	r.write("input", "2")
 	_, output = r.command("tool", nil)
 	assert.Contains(t, output, "ran in a b\n")
-	_, output = r.command("tool", func(s *session.Spec) { s.Workspace = &session.Workspace{} })
+	result, output := r.bed("tool", func(s *session.Spec) { s.Workspace = &session.Workspace{} }).run(t.Context())
 	assert.Contains(t, output, "ran in a b\n")
+	assert.Equal(t, session.SnapshotStale, result.Snapshot, "the next session is to ask for one")
 	_, output = r.command("tool", func(s *session.Spec) { s.Environment = nil })
 	assert.Contains(t, output, "not found", "nothing of it is in other commands")
 }
@@ -148,6 +149,24 @@ func TestNoSetup(t *testing.T) {
 	result, _ = r.bed("true", auto).run(t.Context())
 	require.Nil(t, result.Failure)
 	assert.Empty(t, result.Note, "make needs nothing beforehand")
+}
+
+// With auto, the command runs without what the host has no programs for, and a note says so.
+func TestSetupThatTheHostCannotDo(t *testing.T) {
+	r := newReadied(t, "")
+	require.NoError(t, os.Remove(filepath.Join(r.workspace, setup.File)))
+	r.write("environment.yml", "")
+	anew := func(name string) func(*session.Spec) {
+		return func(s *session.Spec) { s.Environment.Name, s.Workspace = name, &session.Workspace{} }
+	}
+	result, output := r.bed("echo command", anew(environment.Auto)).run(t.Context())
+	require.Nil(t, result.Failure)
+	assert.Equal(t, "command\n", output)
+	assert.Equal(t, "The set-up left environment.yml out: this host has no micromamba: install micromamba of conda-forge "+
+		"(https://mamba.readthedocs.io) into /usr/local/bin. In runner.toml, path and toolchains of [sandbox] show sessions "+
+		"what the host has elsewhere; --env none leaves the set-up out.", result.Note)
+	failure, _ := r.command("true", anew(environment.Setup))
+	assert.Contains(t, failure.Text, "environment.yml needs what is not there: this host has no micromamba: ")
 }
 
 // With auto, the next command of a session runs though the set-up of its changes fails, once.

@@ -31,12 +31,14 @@ type Built struct {
 	Version int      `json:"version"`
 	Failure *Failure `json:"failure,omitempty"`
 	Bytes   int64    `json:"bytes,omitempty"` // that the environment takes on the disk
-	// Snapshot is the one that the commit needs; its key is "" if it has no set-up that does anything. Made reports that
-	// it was made.
+	// Snapshot is the one that the commit needs; its key is "" if it has no set-up that does anything. Made reports
+	// that it was made.
 	setup.Snapshot
 	Made bool `json:"made,omitempty"`
 	// From is the key of the snapshot that the build has to begin with, if it is not ""; nothing was made then.
 	From string `json:"from,omitempty"`
+	// Lacks are programs that the host has to have for the rest of the set-up, as setup.LeftOut has them.
+	Lacks []string `json:"lacks,omitempty"`
 	// Facts are the reports of the host's tools.
 	Facts environment.Facts `json:"facts,omitempty"`
 }

@@ -51,6 +51,7 @@ func (b Build) setUp(ctx context.Context, place Place, output *os.File, built *B
 			order, err = plan()
 		}
 	}
+	built.Lacks = order.LeftOut.Programs
 	if err != nil || order.Script == nil || order.Script.Idle() {
 		return err
 	}
@@ -96,8 +97,8 @@ func (b Build) fill(
 	})
 }
 
-// begin checks the commit out, and reports whether the place has the files of a snapshot besides: root has noted its key
-// then.
+// begin checks the commit out, and reports whether the place has the files of a snapshot besides: root has noted its
+// key then.
 func (p Place) begin(ctx context.Context, b setup.Build) (warm bool, err error) {
 	left, err := os.ReadFile(filepath.Join(p.State, paths.Left))
 	if warm = len(left) > 0; err == nil && warm {

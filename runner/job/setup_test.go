@@ -188,4 +188,7 @@ func TestSetUpThatFails(t *testing.T) {
 	b.write("Makefile", "")
 	built = b.build(nil)
 	assert.Equal(t, Built{Version: Version}, built, "the session needs nothing beforehand")
+	b.write("environment.yml", "")
+	built = b.build(nil)
+	assert.Equal(t, Built{Version: Version, Lacks: []string{"micromamba"}}, built)
 }

@@ -184,7 +184,7 @@ func (s sessionUnit) lease(files inheritance, spec *session.Spec) error {
 		files[paths.PreviousFile], err = renew(slot, s.id, spec.Repository)
 	}
 	if err == nil {
-		err = os.MkdirAll(tree, 0o700)
+		err = makeTree(slot, s.id)
 	}
 	if err != nil {
 		return err

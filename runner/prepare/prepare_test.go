@@ -158,6 +158,18 @@ func TestPrepare(t *testing.T) {
 	tree := filepath.Join(b.Workspaces, "3", paths.Tree)
 	assert.Equal(t, user, b.owner(tree))
 	assert.Equal(t, owner{}, b.owner(filepath.Dir(tree)))
+	assert.NoDirExists(t, filepath.Join(filepath.Dir(tree), id), "it was the tree's")
+	var system unix.Statfs_t
+	require.NoError(t, unix.Statfs(tree, &system))
+	if system.Type == unix.EXT4_SUPER_MAGIC {
+		for _, dir := range []string{filepath.Dir(tree), b.Workspaces} {
+			opened, err := os.Open(dir)
+			require.NoError(t, err)
+			flags, err := unix.IoctlGetUint32(int(opened.Fd()), unix.FS_IOC_GETFLAGS)
+			require.NoError(t, errors.Join(err, opened.Close()))
+			assert.NotZero(t, flags&topDir, "what is below %s is apart", dir)
+		}
+	}
 	link, err := os.Readlink(filepath.Join(b.Sessions, id, paths.WorkspaceLink))
 	require.NoError(t, err)
 	assert.Equal(t, tree, link)

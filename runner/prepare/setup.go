@@ -56,8 +56,8 @@ func (u buildUnit) lendPlace(b setup.Build) error {
 	return u.addAccounts(u.links(), paths.BuildUser(u.instance), "set-up of codex-runner", user)
 }
 
-// fillPlace has a set-up begin with the files of a snapshot of its user. One that is not whole, or is removed meanwhile,
-// leaves the place empty.
+// fillPlace has a set-up begin with the files of a snapshot of its user. One that is not whole, or is removed
+// meanwhile, leaves the place empty.
 func (u buildUnit) fillPlace(part dir, b setup.Build, user owner) error {
 	if err := errors.Join(paths.CheckOwner(b.Scope.User), paths.CheckEnvironment(b.From)); err != nil {
 		return err

@@ -66,7 +66,7 @@ func (s sessionFiles) homeWork() string { return filepath.Join(s.Workspaces, pat
 
 // makeHome makes the home of the session, or gives it to another user: systemd gives its dynamic users anew.
 func (s sessionFiles) makeHome(user owner) error {
-	if err := os.MkdirAll(s.home(), 0o700); err != nil {
+	if err := makeApart(s.home()); err != nil {
 		return err
 	}
 	home, err := openDir(s.home())

@@ -79,6 +79,9 @@ func newBed(t *testing.T) *bed {
 	for _, key := range []string{"user/max_user_namespaces", "fs/inotify/max_user_instances", "fs/inotify/max_user_watches", "kernel/pid_max"} {
 		b.file("/proc/sys/"+key, "65536\n", 0o644)
 	}
+	for _, node := range []string{"reg", "dir", "sock"} {
+		b.file("/run/systemd/inaccessible/"+node, "", 0)
+	}
 	b.file(config.Path, "max_sessions = 8\n", 0o644)
 	b.file(paths.Socket, "", 0o660)
 	b.chmod(paths.StateDir, 0o700)
@@ -210,11 +213,13 @@ func TestFaults(t *testing.T) {
 			"warn tools", "set-ups of Python: cannot be made: this host has no pip", "install python3-pip"},
 		"open logs":         {func(b *bed) { b.chmod(paths.StateDir, 0o755) }, "fail directories", "has mode 0755, not 0700", "chmod 0700"},
 		"open environments": {func(b *bed) { b.chmod(paths.EnvironmentStates, 0o711) }, "fail directories", "not 0700", "chmod 0700"},
-		"no environments":   {func(b *bed) { os.RemoveAll(b.path(paths.EnvironmentStates)) }, "fail directories", "no such file", "systemd-tmpfiles"},
-		"other owner":       {func(b *bed) { b.uid["root"] = daemonUID + 1 }, "fail directories", "belongs to the user", "chown root:"},
-		"no database":       {func(b *bed) { b.file(paths.StateDir+"/"+store.FileName, strings.Repeat("x", 1<<13), 0o600) }, "fail store", "runner.db", "begins a new one"},
-		"low disk":          {func(b *bed) { b.free = 1 << 30 }, "warn disk", "1024 of 204800 MiB are free", "codex-runner prune"},
-		"full disk":         {func(b *bed) { b.free = 1 << 20 }, "fail disk", "commands fail", "make room"},
+		"nothing to hide with": {func(b *bed) { os.Remove(b.path("/run/systemd/inaccessible/sock")) }, "fail systemd",
+			"is not there: units of sessions need it", "systemctl daemon-reexec"},
+		"no environments": {func(b *bed) { os.RemoveAll(b.path(paths.EnvironmentStates)) }, "fail directories", "no such file", "systemd-tmpfiles"},
+		"other owner":     {func(b *bed) { b.uid["root"] = daemonUID + 1 }, "fail directories", "belongs to the user", "chown root:"},
+		"no database":     {func(b *bed) { b.file(paths.StateDir+"/"+store.FileName, strings.Repeat("x", 1<<13), 0o600) }, "fail store", "runner.db", "begins a new one"},
+		"low disk":        {func(b *bed) { b.free = 1 << 30 }, "warn disk", "1024 of 204800 MiB are free", "codex-runner prune"},
+		"full disk":       {func(b *bed) { b.free = 1 << 20 }, "fail disk", "commands fail", "make room"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBed(t)

@@ -2,7 +2,10 @@ package runnerdoctor
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"strings"
 
 	"codex-proxy/internal/checkup"
@@ -19,7 +22,15 @@ func checkSystemd(_ context.Context, s *facts) []checkup.Finding {
 	if f, bad := survey.JudgeVersion(s.version, "codex-runner"); bad {
 		return f.Alone()
 	}
-	return checkup.Passed("", "version "+s.version).Alone()
+	var found []checkup.Finding
+	for _, node := range []string{"reg", "dir", "sock"} {
+		path := "/run/systemd/inaccessible/" + node
+		if _, err := os.Lstat(s.Path(path)); errors.Is(err, fs.ErrNotExist) {
+			found = append(found, checkup.Failure(path, "is not there: units of sessions need it to hide files, and do not start",
+				"systemctl daemon-reexec, by which systemd makes it, or else a reboot"))
+		}
+	}
+	return checkup.OrPassed(found, "version "+s.version)
 }
 
 // checkUnits checks that the units are installed, and that the socket and the service are up now and after a boot.

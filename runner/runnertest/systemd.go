@@ -93,8 +93,8 @@ func (s *Systemd) answer() error {
 	return fmt.Errorf("%w: the bus was restarted", units.ErrUnanswered)
 }
 
-// Play sets what the units do that are no sessions: play returns at the end of one, with the result of its job. It is called
-// in a goroutine of each unit.
+// Play sets what the units do that are no sessions: play returns at the end of one, with the result of its job. It is
+// called in a goroutine of each unit.
 func (s *Systemd) Play(play func(unit string) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -149,8 +149,8 @@ func (s *Systemd) Stop(_ context.Context, unit string) error {
 	return s.refuse
 }
 
-// StartWith starts the unit of a session, as root's step does: it reads the specification and makes the files of the command.
-// The command then runs.
+// StartWith starts the unit of a session, as root's step does: it reads the specification and makes the files of the
+// command. The command then runs.
 func (s *Systemd) StartWith(_ context.Context, unit string, properties ...units.Property) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

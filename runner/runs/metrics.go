@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"codex-proxy/internal/metric"
+	"codex-proxy/runner/environments"
 	"codex-proxy/runner/outcome"
 	"codex-proxy/runner/queue"
 	"codex-proxy/runner/store"
@@ -52,5 +53,5 @@ func (r *Runs) recordEnded(k queue.Key, unit string, e store.Ending) {
 	r.metrics.ended.WithLabelValues(string(e.Outcome.Word)).Inc()
 	r.metrics.output.Add(float64(e.Usage.Output))
 	r.Logger.Info("a command has ended", "session", k.Session, "command", k.Number, "unit", unit,
-		"outcome", string(e.Outcome.Word), "text", e.Outcome.Text, "invocation", e.Invocation)
+		"outcome", string(e.Outcome.Word), "text", environments.WithoutOutput(e.Outcome.Text), "invocation", e.Invocation)
 }

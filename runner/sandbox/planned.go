@@ -11,6 +11,9 @@ import (
 type Planned struct {
 	Path       string   // PATH
 	Toolchains []string // a line for each
+
+	OnHost string // PATH, by which a program of the host finds the same programs
+	Closed bool   // the user cannot look at all of them
 }
 
 // Planned returns the contents of the future sandboxes of a user. home is the user's, if the user's own toolchains are
@@ -34,6 +37,7 @@ func (s Settings) Planned(usual []string, home string) Planned {
 		case t.User && errors.Is(err, fs.ErrNotExist):
 			continue
 		case t.Hidden() && errors.Is(err, fs.ErrPermission):
+			p.Closed = true
 			line += " (its programs are in PATH, too: only its owner and root can look there)"
 		case t.Hidden() || errors.Is(err, fs.ErrNotExist):
 			line = "not shown: " + err.Error()
@@ -43,7 +47,8 @@ func (s Settings) Planned(usual []string, home string) Planned {
 	host := Programs{First: s.Path, Usual: strings.Join(usual, ":"), Toolchains: onHost(there)}
 	seen := Programs{Toolchains: there}
 	var path []string
-	for _, dir := range filepath.SplitList(host.Path()) {
+	p.OnHost = host.Path()
+	for _, dir := range filepath.SplitList(p.OnHost) {
 		path = append(path, seen.Seen(dir))
 	}
 	p.Path = strings.Join(path, ":")

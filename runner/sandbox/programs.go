@@ -12,6 +12,9 @@ import (
 // goTools is where Go says that it is to be installed (https://go.dev/doc/install). It is last in PATH, as there.
 const goTools = "/usr/local/go/bin"
 
+// UnitPath is PATH of units, unless systemd was built with another one (systemd.exec(5)).
+const UnitPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin"
+
 // Programs is where a sandbox looks for programs.
 type Programs struct {
 	First      []string // path of [sandbox]

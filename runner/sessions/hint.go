@@ -13,7 +13,7 @@ import (
 )
 
 // OwnProgram is a hint at the program that this user has where no session finds it, for a command that did not run for
-// the lack of it; "" without one.
+// the lack of it, or without its set-up; "" without one.
 func OwnProgram(c wire.Command) string {
 	if c.Outcome == nil {
 		return ""
@@ -35,19 +35,16 @@ func OwnProgram(c wire.Command) string {
 
 // missing are the programs that a command may have missed.
 func missing(c wire.Command) []string {
+	missed := environment.MissingIn(c.Outcome.Text + c.Outcome.Note)
 	switch c.Outcome.Word {
 	case outcome.CommandNotFound:
-		return c.Args[:1]
-	case outcome.EnvironmentFailed:
-		if tool := environment.MissingIn(c.Outcome.Text); tool != "" {
-			return []string{tool}
-		}
+		return append(c.Args[:1:1], missed...)
 	case outcome.Failed:
 		if c.Outcome.Status == notFound && len(c.Args) > 2 && shells[filepath.Base(c.Args[0])] {
-			return words(c.Args[len(c.Args)-1])
+			return append(words(c.Args[len(c.Args)-1]), missed...)
 		}
 	}
-	return nil
+	return missed
 }
 
 // notFound is the exit status of a shell that does not find a program.

@@ -30,6 +30,7 @@ func TestOwnProgram(t *testing.T) {
 		"other line":    {[]string{"sh", "-c", "ls; nosuch"}, outcome.Outcome{Word: outcome.Failed, Status: 127}, false},
 		"other status":  {[]string{"sh", "-c", "uv sync"}, outcome.Outcome{Word: outcome.Failed, Status: 1}, false},
 		"environment":   {[]string{"x"}, outcome.Outcome{Word: outcome.EnvironmentFailed, Text: "this host has no uv: install uv from PyPI (pip install uv) into /usr/local/bin."}, true},
+		"set-up":        {[]string{"x"}, outcome.Outcome{Word: outcome.Succeeded, Note: "The set-up left uv.lock out: this host has no uv: install uv from PyPI (pip install uv) into /usr/local/bin."}, true},
 		"other failure": {uv, outcome.Outcome{Word: outcome.EnvironmentFailed, Text: "no disk"}, false},
 		"success":       {uv, outcome.Outcome{Word: outcome.Succeeded}, false},
 	} {

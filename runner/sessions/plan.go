@@ -12,7 +12,6 @@ import (
 	"codex-proxy/runner/api/wire"
 	"codex-proxy/runner/environment"
 	"codex-proxy/runner/sandbox"
-	"codex-proxy/runner/setup"
 )
 
 // plan shows how the session would run.
@@ -21,13 +20,13 @@ func (r *Run) plan(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	source := r.planned()
+	source := r.planned(ctx)
 	return show(r.view(), plan, nil, func(w io.Writer, p wire.Plan, _ time.Time) { writePlan(w, p, source) })
 }
 
-// planned is the script of the session's set-up, line by line. The files of a local repository decide, which the service
-// cannot read.
-func (r *Run) planned() []string {
+// planned is the script of the session's set-up, line by line. The files of a local repository decide, which the
+// service cannot read.
+func (r *Run) planned(ctx context.Context) []string {
 	name, err := environment.Find(cmp.Or(r.New.Environment, environment.Auto))
 	switch {
 	case err != nil || !environment.IsSetup(name): // the service has the error
@@ -37,16 +36,16 @@ func (r *Run) planned() []string {
 	case r.top == "" && r.New.SetUp == "":
 		return []string{"the script follows from the files of the commit"}
 	}
-	script, parts, err := setup.Find(os.DirFS(r.top), r.New.SetUp)
+	script, err := explained(ctx, r.top, r.New.SetUp)
 	switch {
 	case err != nil:
 		return []string{err.Error()}
-	case script == nil && name == environment.Setup:
+	case script == "" && name == environment.Setup:
 		return []string{"no set-up fits " + r.top + ": the command would not run"}
-	case script == nil:
+	case script == "":
 		return []string{"no set-up fits " + r.top + ": the programs of the host alone"}
 	}
-	return strings.Split(strings.TrimRight(explained(script, parts, r.New.SetUp), "\n"), "\n")
+	return strings.Split(strings.TrimRight(script, "\n"), "\n")
 }
 
 // writePlan writes how a session would run.

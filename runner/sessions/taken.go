@@ -28,8 +28,8 @@ const maxDiff = 128 << 20
 type taken struct {
 	begin []byte // the patch from the commit of the repository to the state in which the session began, if asked for
 	patch []byte // from there to the state after the last command
-	// base is the commit of the repository, "" if it had none yet, and tree is the tree in which the session began, "" if
-	// a patch changed it. These are not the session's word.
+	// base is the commit of the repository, "" if it had none yet, and tree is the tree in which the session began, ""
+	// if a patch changed it. These are not the session's word.
 	base, tree string
 	nested     []string
 }

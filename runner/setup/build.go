@@ -17,8 +17,8 @@ type Build struct {
 	// Ready are snapshots that are there, the last used first: of those, none is made, and a new one begins with one of
 	// the same family.
 	Ready []Snapshot `json:"ready,omitempty"`
-	// From is the key of the snapshot that the build begins with, or "". It is one of the same user. As names the result
-	// then: the place has more than the commit.
+	// From is the key of the snapshot that the build begins with, or "". It is one of the same user. As names the
+	// result then: the place has more than the commit.
 	From string   `json:"from,omitempty"`
 	As   Snapshot `json:"as,omitzero"`
 }
@@ -50,11 +50,10 @@ func (b Build) Key() string {
 // SnapshotKey names the snapshot of a script in a scope: by the scope's sum, and the key of the order.
 func SnapshotKey(scope, order string) string { return sum([]string{scope, order}) }
 
-// Named returns the snapshot of an order. Variables of the command make no family of their own.
+// Named returns the snapshot of an order. Its family has the same variables of the command: files may have their
+// values, such as a token.
 func (s Scope) Named(o Order) Snapshot {
-	key := SnapshotKey(s.Sum(), o.Key())
-	s.Env = nil
-	return Snapshot{Key: key, Family: SnapshotKey(s.Sum(), o.Family())}
+	return Snapshot{Key: SnapshotKey(s.Sum(), o.Key()), Family: SnapshotKey(s.Sum(), o.Family())}
 }
 
 func sum(v any) string {

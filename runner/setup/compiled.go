@@ -31,6 +31,9 @@ func native(repository fs.FS) ([]Part, error) {
 
 // goModule downloads the modules and compiles the tests into Go's cache. Packages that do not compile are left to the
 // command, which names them.
+//
+// Go sets the time of a file that it uses if that is an hour old, and so each session would get a copy of the cache.
+// Times to come keep it from that. Files get them when they were used for this commit, so that Go removes the others some day.
 func goModule(_ fs.FS, names map[string]bool) (*Part, error) {
 	manifest := "go.mod"
 	if names["go.work"] {
@@ -42,7 +45,8 @@ func goModule(_ fs.FS, names map[string]bool) (*Part, error) {
 	return &Part{
 		Manifest: manifest,
 		Run: `go mod download
-go test -run '^$' ./... >/dev/null || echo "some tests do not compile"`,
+go test -run '^$' ./... >/dev/null || echo "some tests do not compile"
+find "$(go env GOCACHE)" -type f -newermt '1 day ago' ! -newermt now -exec touch -d '30 days' {} + || :`,
 		Inputs: []string{"go.work", "go.work.sum", "**/go.mod", "**/go.sum"},
 		Needs:  []string{"go"}, Tools: []string{"cc"},
 	}, nil
@@ -67,14 +71,14 @@ func maven(_ fs.FS, names map[string]bool) (*Part, error) {
 	if !names["pom.xml"] {
 		return nil, nil
 	}
-	program := wrapper(names, "mvnw", "mvn")
+	program, needs := wrapper(names, "mvnw", "mvn")
 	return &Part{
 		Manifest: "pom.xml",
 		Run: program + " --batch-mode --no-transfer-progress test -Dtest=NoSuchTest -DfailIfNoTests=false " +
 			"-Dsurefire.failIfNoSpecifiedTests=false",
 		// Its script downloads its program into .mvn/wrapper.
 		Inputs: []string{"**/pom.xml", ".mvn/*",
-			".mvn/wrapper/*.properties"}, Needs: []string{"java"}, Tools: []string{"mvn"},
+			".mvn/wrapper/*.properties"}, Needs: needs, Tools: []string{"mvn"},
 	}, nil
 }
 
@@ -82,24 +86,25 @@ func maven(_ fs.FS, names map[string]bool) (*Part, error) {
 func gradle(_ fs.FS, names map[string]bool) (*Part, error) {
 	for _, manifest := range []string{"build.gradle", "build.gradle.kts", "settings.gradle", "settings.gradle.kts"} {
 		if names[manifest] {
-			program := wrapper(names, "gradlew", "gradle")
+			program, needs := wrapper(names, "gradlew", "gradle")
 			return &Part{
 				Manifest: manifest,
 				Run:      program + " --no-daemon test --test-dry-run || " + program + " --no-daemon testClasses",
 				Inputs:   []string{"**/*.gradle", "**/*.gradle.kts", "**/gradle.properties", "gradle/**"},
-				Needs:    []string{"java"}, Tools: []string{"gradle"},
+				Needs:    needs, Tools: []string{"gradle"},
 			}, nil
 		}
 	}
 	return nil, nil
 }
 
-// wrapper prefers the script of the repository, which brings the version that it needs.
-func wrapper(names map[string]bool, script, program string) string {
+// wrapper prefers the script of the repository, which brings the version that it needs. It returns what the host must
+// have for it, too.
+func wrapper(names map[string]bool, script, program string) (command string, needs []string) {
 	if names[script] {
-		return "sh ./" + script
+		return "sh ./" + script, []string{"java"}
 	}
-	return program
+	return program, []string{"java", program}
 }
 
 // composer installs the packages of a PHP project.

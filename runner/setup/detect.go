@@ -19,7 +19,8 @@ type Part struct {
 	Inputs []string
 	Path   []string
 	Env    map[string]string
-	// Needs are the programs that the host must have, and Tools others with a version that matters.
+	// Needs are the programs that the host must have, "a or b" one of the two, and Tools others with a version that
+	// matters.
 	Needs, Tools []string
 	without      string // why Run is empty, or ""
 }

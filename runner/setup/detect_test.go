@@ -117,6 +117,15 @@ func TestNamesAreData(t *testing.T) {
 	assert.Equal(t, []string{dir + "/go.mod"}, paths(inputs))
 }
 
+// Go sets the times of old files that it uses, which would copy them into each session.
+func TestTimesOfTheCacheOfGo(t *testing.T) {
+	script, _, err := setup.Find(tree("go.mod"), "")
+	require.NoError(t, err)
+	assert.Equal(t, "cache/used\n", inShell(t, "-e", `go() { test "$1" != env || echo cache; }
+mkdir cache; touch cache/used; touch -d '2 days ago' cache/unused
+`+script.Run+"find cache -type f -newermt '20 days'"))
+}
+
 // What a set-up installs is none of its inputs, or each command would have it run again.
 func TestInstalledIsNoInput(t *testing.T) {
 	repository := tree("package.json: {}", "package-lock.json", "packages/a/package.json", "node_modules/b/package.json",

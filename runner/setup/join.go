@@ -2,13 +2,10 @@ package setup
 
 import (
 	"cmp"
-	"context"
 	"maps"
 	"path"
 	"slices"
 	"strings"
-
-	"codex-proxy/runner/environment"
 )
 
 // Join returns one script that makes all parts ready, in their order, or nil if there are none.
@@ -50,21 +47,6 @@ func (p Part) script() string {
 		return "# " + oneLine(p.Manifest) + "\n" + p.Run
 	}
 	return "# " + oneLine(p.Manifest) + "\n(\ncd " + quote(p.Dir) + "\n" + p.Run + "\n)"
-}
-
-// lacks returns an error about the first program that the part needs and the host does not have, or nil.
-func (p Part) lacks(ctx context.Context, host environment.Host) error {
-	for _, name := range p.Needs {
-		if _, err := host.Tool(ctx, name); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// leaveOut has nothing of the part but a comment in the script.
-func (p *Part) leaveOut(reason error) {
-	*p = Part{Way: p.Way, Language: p.Language, Dir: p.Dir, Manifest: p.Manifest, without: "left out, as " + reason.Error()}
 }
 
 // oneLine keeps the name of a file from ending a comment.

@@ -2,11 +2,9 @@ package setup
 
 import (
 	"context"
-	"fmt"
 	"io/fs"
 	"os"
 	"runtime"
-	"slices"
 
 	"codex-proxy/runner/environment"
 )
@@ -19,8 +17,8 @@ type Order struct {
 	Architecture string             `json:"architecture"`
 	Store        environment.Store  `json:"store"`
 
-	// LeftOut has a sentence for each manifest without a part in the script, as the host lacks its programs.
-	LeftOut []string `json:"-"`
+	// LeftOut is what the script does not do, as the host lacks the programs.
+	LeftOut LeftOut `json:"-"`
 	given   string
 	host    environment.Host
 }
@@ -56,7 +54,7 @@ func Find(repository fs.FS, given string) (*Script, []Part, error) {
 }
 
 // Plan makes the order for a checkout, and trusts no file there. An order without a script means that nothing fits. The
-// errors name the file, the tool or the store and the remedy.
+// errors name the file or the store and the remedy.
 func Plan(ctx context.Context, host environment.Host, checkout string, from Source) (Order, error) {
 	root, err := os.OpenRoot(checkout)
 	if err != nil {
@@ -73,32 +71,16 @@ func Plan(ctx context.Context, host environment.Host, checkout string, from Sour
 	if o.Inputs, err = o.Script.ReadInputs(root.FS()); err == nil {
 		o.Tools, err = o.Script.tools(ctx, host)
 	}
-	if err == nil && from.Store != "" {
+	if err == nil && from.Store != "" && !o.Script.Idle() {
 		o.Store, err = environment.OpenStore(from.Store)
 	}
 	return o, err
 }
 
-// find finds the script, less the parts whose programs the host lacks. If it lacks programs of all, none is left out: the
-// error names a program then.
+// find finds the script, less the parts that lack programs.
 func (o *Order) find(ctx context.Context, repository fs.FS) (err error) {
-	var parts []Part
-	if o.Script, parts, err = Find(repository, o.given); err != nil {
-		return err
-	}
-	possible, all := slices.Clone(parts), len(parts)
-	var leftOut []string
-	for i := range possible {
-		if err := possible[i].lacks(ctx, o.host); err != nil {
-			leftOut = append(leftOut, fmt.Sprintf("The set-up left %s out: %v.", oneLine(possible[i].Manifest), err))
-			possible[i].leaveOut(err)
-			all--
-		}
-	}
-	if len(leftOut) > 0 && all > 0 {
-		o.Script, o.LeftOut = Join(possible), leftOut
-	}
-	return nil
+	o.Script, _, o.LeftOut, err = FindOn(ctx, o.host, repository, o.given)
+	return err
 }
 
 // After returns the order as it is when its script has run there. The script may have written inputs itself, such as a
@@ -119,7 +101,7 @@ func (o Order) After(ctx context.Context, checkout string) (Order, error) {
 // tools returns the tools of the script that the host has. A missing one that the script needs is an error.
 func (s *Script) tools(ctx context.Context, host environment.Host) (all []environment.Tool, err error) {
 	for _, name := range s.Needs {
-		t, err := host.Tool(ctx, name)
+		t, err := oneOf(ctx, host, name)
 		if err != nil {
 			return nil, err
 		}

@@ -29,7 +29,7 @@ sync() {
 }
 sync --all-extras --all-groups || sync`,
 		Inputs: []string{"uv.lock", "uv.toml", ".python-version", "**/pyproject.toml"},
-		Path:   []string{".venv/bin", installed}, Needs: []string{"python3"}, Tools: []string{"uv"},
+		Path:   []string{".venv/bin", installed}, Needs: []string{"python3", "uv or pip"}, Tools: []string{"uv"},
 		Env: map[string]string{"UV_LINK_MODE": "copy", "UV_NO_PROGRESS": "1"},
 	}, nil
 }
@@ -50,8 +50,8 @@ func poetry(dir fs.FS, names map[string]bool) (*Part, error) {
 rm -rf .venv
 poetry install --no-interaction --all-extras`,
 		Inputs: []string{"pyproject.toml", "poetry.lock", "poetry.toml"},
-		Path:   []string{".venv/bin", installed}, Needs: []string{"python3"}, Tools: []string{"poetry"},
-		Env: map[string]string{"POETRY_VIRTUALENVS_IN_PROJECT": "true"},
+		Path:   []string{".venv/bin", installed}, Needs: []string{"python3", "poetry or pip"},
+		Tools: []string{"poetry"}, Env: map[string]string{"POETRY_VIRTUALENVS_IN_PROJECT": "true"},
 	}, nil
 }
 

@@ -162,7 +162,7 @@ func TestOwnScript(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
-// A part whose programs the host lacks does nothing, unless there is no other one.
+// A part whose programs the host lacks does nothing.
 func TestPartsThatTheHostCannotDo(t *testing.T) {
 	checkout := environmenttest.Write(t, map[string]string{"requirements.txt": "", "web/Gemfile": "", "web/go.mod": ""})
 	tools := t.TempDir()
@@ -178,16 +178,21 @@ func TestPartsThatTheHostCannotDo(t *testing.T) {
 	assert.Equal(t, []string{
 		"The set-up left requirements.txt out: this host has no python3: install the package python3.",
 		"The set-up left web/Gemfile out: this host has no ruby: install the package ruby.",
-	}, first.LeftOut)
+		"In runner.toml, path and toolchains of [sandbox] show sessions what the host has elsewhere; --env none leaves the set-up out.",
+	}, first.LeftOut.Notes)
+	assert.Equal(t, []string{"python3", "ruby"}, first.LeftOut.Programs)
+	assert.False(t, Meets(environment.Host{Path: tools}, first.LeftOut.Programs))
 	for _, name := range []string{"ruby", "bundle"} {
 		require.NoError(t, os.WriteFile(tools+"/"+name, []byte("#!/bin/sh\necho 1\n"), 0o700))
 	}
-	assert.Len(t, plan().LeftOut, 1)
+	assert.True(t, Meets(environment.Host{Path: tools}, first.LeftOut.Programs))
+	assert.Equal(t, []string{"python3"}, plan().LeftOut.Programs)
 	assert.NotEqual(t, first.Key(), plan().Key())
 	require.NoError(t, os.Remove(tools+"/go"))
 	require.NoError(t, os.Remove(tools+"/ruby"))
-	_, err := Plan(t.Context(), environment.Host{Path: tools}, checkout, Source{})
-	require.ErrorContains(t, err, "this host has no go: ")
+	none := plan()
+	assert.True(t, none.Script.Idle())
+	require.EqualError(t, none.LeftOut.All, "web/Gemfile needs what is not there: this host has no ruby: install the package ruby")
 }
 
 // A set-up that is given counts in place of the repository's own, and one with the same script has the same key.
@@ -220,13 +225,14 @@ func TestPlanErrors(t *testing.T) {
 	empty := environment.Host{Path: t.TempDir()}
 	plan := func(files map[string]string) error {
 		t.Helper()
-		_, err := Plan(t.Context(), empty, environmenttest.Write(t, files), Source{})
-		return err
+		o, err := Plan(t.Context(), empty, environmenttest.Write(t, files), Source{})
+		require.NoError(t, err)
+		return o.LeftOut.All
 	}
 	require.NoError(t, plan(nil), "no manifest is no script")
 	for manifest, want := range map[string]string{
 		"requirements.txt": "this host has no python3: install the package python3", "environment.yml": "this host has no micromamba: ",
-		"go.mod": "this host has no go: install Go (https://go.dev/dl) into /usr/local/go",
+		"go.mod": "this host has no go: install Go (https://go.dev/dl) into /usr/local/go", "pom.xml": "this host has no java: ",
 	} {
 		require.ErrorContains(t, plan(map[string]string{manifest: ""}), want)
 	}
@@ -238,14 +244,15 @@ func TestPlanErrors(t *testing.T) {
 	require.ErrorContains(t, err, "sha256sum")
 }
 
-// A build begins with a snapshot of the same user and repository alone, whatever the variables of the command are.
+// A build begins with a snapshot of the same user, repository and variables of the command alone: a script may have
+// written their values into files.
 func TestFamily(t *testing.T) {
 	of := func(s Scope) Snapshot { return s.Named(Order{Architecture: "x"}) }
 	base := of(Scope{User: "1", Repository: "r"})
-	env := of(Scope{User: "1", Repository: "r", Env: map[string]string{"A": "a"}})
-	assert.NotEqual(t, base.Key, env.Key)
-	assert.Equal(t, base.Family, env.Family)
-	for _, other := range []Scope{{User: "2", Repository: "r"}, {User: "1", Repository: "q"}, {User: "1", Repository: "r", Online: true}} {
+	for _, other := range []Scope{
+		{User: "2", Repository: "r"}, {User: "1", Repository: "q"}, {User: "1", Repository: "r", Online: true},
+		{User: "1", Repository: "r", Env: map[string]string{"TOKEN": "a"}},
+	} {
 		assert.NotEqual(t, base.Family, of(other).Family)
 	}
 }

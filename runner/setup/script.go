@@ -50,8 +50,12 @@ type raw struct {
 	Dir    string            `toml:"dir"`
 }
 
-// maxFile bounds a file with a script, in bytes.
-const maxFile = 256 << 10
+// The bounds of a file with a script, in bytes.
+const (
+	maxFile = 256 << 10
+	// MaxGiven is that of a set-up that a session gives: the specification of each command has it.
+	MaxGiven = 64 << 10
+)
 
 // Read returns the script that a repository has in File, or nil if it has none.
 func Read(repository fs.FS) (*Script, error) {

@@ -24,8 +24,8 @@ const (
 )
 
 // Files copies each file of the snapshot into Target, as the owner's: by a reference where the file system has them
-// (FICLONE), else byte by byte. The copy takes no more of the disk than the snapshot, which foreign code has made: holes
-// and hard links stay what they are.
+// (FICLONE), else byte by byte. The copy takes no more of the disk than the snapshot, which foreign code has made:
+// holes and hard links stay what they are.
 func (c Copy) Files() error { return c.files(runtime.GOMAXPROCS(0)) }
 
 // files has so many workers at most.

@@ -13,8 +13,8 @@ import (
 	"codex-proxy/runner/workspace"
 )
 
-// CheckApply returns an error if no patch can be applied: there is no work tree, or it is one of another user, who could
-// have a link lead out of it meanwhile.
+// CheckApply returns an error if no patch can be applied: there is no work tree, or it is one of another user, who
+// could have a link lead out of it meanwhile.
 func (t Tree) CheckApply(ctx context.Context) error {
 	bare, err := t.line(ctx, nil, "rev-parse", "--is-bare-repository")
 	if err == nil && bare == "true" {

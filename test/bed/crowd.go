@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"codex-proxy/test/nightly"
 )
 
 const (
@@ -52,7 +54,8 @@ func StartCrowd(b *Bed, seed uint64, longest time.Duration) *Crowd {
 	return c
 }
 
-// client sends requests until ctx ends, and reads each answer to its end.
+// client sends requests until ctx ends, and reads each answer to its end. By day it thinks longer: what its requests take
+// is what the whole machine computes.
 func (c *Crowd) client(ctx context.Context, i int, random *rand.Rand) {
 	transport := &http.Transport{DialContext: c.bed.DialContext}
 	defer transport.CloseIdleConnections()
@@ -60,10 +63,10 @@ func (c *Crowd) client(ctx context.Context, i int, random *rand.Rand) {
 	for n := 0; ctx.Err() == nil; n++ {
 		e := &Entry{ID: fmt.Sprintf("q%02d-%04d", i, n), Stream: i%2 == 0, Anew: i%4 < 2,
 			Messages: i%8 >= 4}
-		think := 500 + random.IntN(1000)
+		think := nightly.Or(1, 2) * (500 + random.IntN(1000))
 		e.Lasts = time.Duration(random.IntN(500)) * time.Millisecond
 		if e.Stream {
-			think = 100 + random.IntN(200)
+			think = nightly.Or(1, 5) * (100 + random.IntN(200))
 			e.Lasts = LogUniform(random, Shortest, time.Duration(c.Longest.Load()))
 		}
 		c.Begin(e)

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"codex-proxy/codex/versions"
+	"codex-proxy/test/nightly"
 
 	"github.com/stretchr/testify/require"
 )
@@ -48,21 +49,27 @@ func All(t *testing.T) map[string]string {
 	return all
 }
 
-// Each runs a test with each of them from 0.oldest on, with the minor version and the program.
+// Each runs a test with the first of them from 0.oldest on and with the pinned one, in `make nightly` also with those
+// between these two, with the minor version and the program.
 func Each(t *testing.T, oldest int, test func(t *testing.T, minor int, program string)) {
 	t.Helper()
-	all := All(t)
-	for _, version := range slices.Sorted(maps.Keys(all)) {
+	all, minors := All(t), map[int]string{}
+	for version := range all {
 		minor := 0
 		_, err := fmt.Sscanf(version, "0.%d.", &minor)
 		require.NoError(t, err)
 		if minor >= oldest {
+			minors[minor] = version
+		}
+	}
+	for i, minor := range slices.Sorted(maps.Keys(minors)) {
+		if version := minors[minor]; i == 0 || minor >= versions.Tested || nightly.Is() {
 			t.Run(version, func(t *testing.T) { test(t, minor, all[version]) })
 		}
 	}
 }
 
-// Older runs tests of a package, which run the pinned codex by themselves, with each other one from 0.oldest on.
+// Older runs tests of a package, which run the pinned codex by themselves, with the others of Each.
 func Older(t *testing.T, oldest int, tests map[string]func(*testing.T)) {
 	t.Helper()
 	Each(t, oldest, func(t *testing.T, minor int, program string) {

@@ -44,7 +44,8 @@ func (b *bench) snapshots(ctx context.Context, t *bed) error {
 	if err := b.snapshot(ctx, t, "each file copied", 1500, max(b.rounds/5, 3)); err != nil {
 		return err
 	}
-	const move = `systemctl stop codex-runner.socket codex-runner.service; rm -rf /var/lib/codex-runner /var/lib/private/codex-* /var/lib/codex-environment /var/lib/codex-workspace/*
+	move := "systemctl stop codex-runner.socket codex-runner.service\n" + quiet[2] + `
+rm -rf /var/lib/codex-runner /var/lib/private/codex-* /var/lib/codex-environment /var/lib/codex-workspace/*
 mount -t tmpfs -o size=8g tmpfs /mnt; cp -a /var/lib/. /mnt; mount --bind /mnt /var/lib; systemctl start codex-runner.socket`
 	if err := t.script(ctx, move); err != nil {
 		return err

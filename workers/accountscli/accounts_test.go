@@ -20,7 +20,7 @@ import (
 )
 
 // bound is for what is done at once.
-const bound = 20 * time.Second
+const bound = time.Minute
 
 // received returns the next value of c.
 func received[T any](t *testing.T, c <-chan T) (value T) {

@@ -3,7 +3,6 @@
 package canaryunit
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,7 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"time"
 
 	"codex-proxy/codex/canary"
 	"codex-proxy/codex/versions"
@@ -27,14 +25,34 @@ type Trial struct {
 	Dir     string // for its files; the caller removes them
 	Version string // of codex-proxy
 	Logger  *slog.Logger
-	Limit   time.Duration // of each step; 0: canary.StepLimit
 
-	url  string // of the model
-	home *codexhome.Home
+	found string // the version that codex says of itself
+	url   string // of the model
+	home  *codexhome.Home
 }
 
+// Found is the version that codex has said of itself; empty if it did not.
+func (t *Trial) Found() string { return t.found }
+
 // Run tries the codex. An error is a *canary.Failure, or a fault of the machine.
-func (t *Trial) Run(ctx context.Context) error {
+func (t *Trial) Run(ctx context.Context) error { return t.run(ctx, canary.Limits(), t.settings()) }
+
+// settings are the steps before codex serves.
+func (t *Trial) settings() []canary.Step {
+	return []canary.Step{
+		{Name: "its settings as a remote", Run: t.asRemote},
+		{Name: "its settings as a native worker", Run: t.asNative},
+		{Name: "its settings as a plain worker", Run: func(ctx context.Context) (err error) {
+			t.home, err = t.worker(ctx, codexhome.Plain, t.Program)
+			return err
+		}},
+		{Name: "its protocol", Run: t.protocol},
+	}
+}
+
+// run tries the codex by these settings, and then as the server of a plain worker. A step that is late is tried again,
+// and the steps after it have the time of that try at once.
+func (t *Trial) run(ctx context.Context, limits []canary.Limit, settings []canary.Step) error {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return fmt.Errorf("cannot listen for the requests of codex: %w", err)
@@ -46,19 +64,15 @@ func (t *Trial) Run(ctx context.Context) error {
 	defer serving.Wait()
 	defer func() { _ = model.Close() }()
 	t.url = "http://" + l.Addr().String() + "/v1"
-	t.Limit = cmp.Or(t.Limit, canary.StepLimit)
-	if err := canary.Run(ctx, t.Limit,
-		canary.Step{Name: "its settings as a remote", Run: t.asRemote},
-		canary.Step{Name: "its settings as a native worker", Run: t.asNative},
-		canary.Step{Name: "its settings as a plain worker", Run: func(ctx context.Context) (err error) {
-			t.home, err = t.worker(ctx, codexhome.Plain, t.Program)
+	for _, step := range settings {
+		tries := 0
+		err := canary.Try(limits, func(limit canary.Limit) error { tries++; return canary.Run(ctx, limit, step) })
+		if err != nil {
 			return err
-		}},
-		canary.Step{Name: "its protocol", Run: t.protocol},
-	); err != nil {
-		return err
+		}
+		limits = limits[tries-1:]
 	}
-	return t.serve(ctx, endpoint)
+	return canary.Try(limits, func(limit canary.Limit) error { return t.serve(ctx, limit, endpoint) })
 }
 
 // newHome makes the directories of a home.
@@ -105,8 +119,8 @@ func (t *Trial) asRemote(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	version, err := codexhome.VersionOf(ctx, t.Program, h.Dir)
-	if err != nil || versions.Older(version, versions.OldestForRemotes) {
+	t.found, err = codexhome.VersionOf(ctx, t.Program, h.Dir)
+	if err != nil || versions.Older(t.found, versions.OldestForRemotes) {
 		return err
 	}
 	return h.PrepareRemote(ctx, codexhome.Remote{

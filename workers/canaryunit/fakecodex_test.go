@@ -51,11 +51,9 @@ func fakeCodex(t *testing.T, fault string) string {
 	}
 	self, err := os.Executable()
 	require.NoError(t, err)
-	text, err := os.ReadFile(self)
-	require.NoError(t, err)
 	program := filepath.Join(t.TempDir(), fault, "codex")
 	require.NoError(t, os.Mkdir(filepath.Dir(program), 0o755))
-	require.NoError(t, os.WriteFile(program, text, 0o755))
+	require.NoError(t, os.Link(self, program))
 	return program
 }
 
@@ -109,10 +107,16 @@ func serve(fault, socket string) error {
 	}
 	m := &model{fault: fault, config: c}
 	s := &appservertest.Server{Models: []appservertest.Model{{ID: c.Model}}, Handler: m.turn}
-	switch fault {
-	case "hangs":
+	hung := filepath.Join(os.Getenv("CODEX_HOME"), "hung")
+	_, before := os.Stat(hung)
+	switch {
+	case fault == "hangs once" && before == nil:
+	case fault == "hangs", fault == "hangs once":
+		if err := os.WriteFile(hung, nil, 0o600); err != nil {
+			return err
+		}
 		s.Faults = map[string]appservertest.Fault{"initialize": appservertest.Silent}
-	case "no models":
+	case fault == "no models":
 		s.Models = nil
 	}
 	return s.Serve(context.Background(), l)

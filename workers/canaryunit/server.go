@@ -35,17 +35,17 @@ type server struct {
 }
 
 // serve tries the codex as the server of a plain worker.
-func (t *Trial) serve(ctx context.Context, endpoint *canary.Endpoint) error {
+func (t *Trial) serve(ctx context.Context, limit canary.Limit, endpoint *canary.Endpoint) error {
 	s := t.start(ctx)
 	trial := canary.New(s.socket, t.Version, endpoint)
 	steps := append([]canary.Step{{Name: "its start", Run: s.listening}}, trial.Steps()...)
-	err := canary.Run(ctx, t.Limit, steps...)
+	err := canary.Run(ctx, limit, steps...)
 	trial.Close()
 	var failed *canary.Failure
 	if errors.As(err, &failed) {
 		select {
 		case <-s.ended:
-			failed.Reason = s.end.Error()
+			failed.Reason, failed.Late = s.end.Error(), false
 		case <-time.After(endPause):
 		}
 	}
@@ -65,6 +65,7 @@ func (t *Trial) start(ctx context.Context) *server {
 	if file := filepath.Join(t.home.Runtime, "certificates.pem"); exists(file) {
 		args = append([]string{args[0], "SSL_CERT_FILE=" + file}, args[1:]...)
 	}
+	_ = os.Remove(socket) // of a run that was late
 	running, stop := context.WithCancel(ctx)
 	s := &server{socket: socket, stop: stop, ended: make(chan struct{})}
 	go func() {

@@ -29,8 +29,9 @@ const (
 
 // verdict is the result of a trial.
 type verdict struct {
-	Passed bool   `json:"passed"`
-	Reason string `json:"reason"` // why it has not passed
+	Passed  bool   `json:"passed"`
+	Reason  string `json:"reason"`            // why it has not passed
+	Version string `json:"version,omitempty"` // that codex has said of itself
 }
 
 // Main is the main process of codex-canary@NAME.service, `codex-proxy codex-canary NAME`: it tries the copy of that
@@ -39,7 +40,8 @@ func Main(ctx context.Context, name, version string, stderr io.Writer) error {
 	logger := slog.New(journal.NewHandler(journal.Proxy, stderr, slog.LevelInfo))
 	dir := os.Getenv("RUNTIME_DIRECTORY")
 	if dir == "" {
-		return cli.Exit(cli.Usage, errors.New("RUNTIME_DIRECTORY is not set: `systemctl start codex-canary@"+name+"` runs this"))
+		return cli.Exit(cli.Usage,
+			errors.New("RUNTIME_DIRECTORY is not set: `systemctl start codex-canary@"+name+"` runs this"))
 	}
 	store := copies.Open()
 	c, err := store.Get(name)
@@ -54,15 +56,16 @@ func Main(ctx context.Context, name, version string, stderr io.Writer) error {
 	}
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM) // codex gets it, too
 	defer stop()
-	return leave(ctx, dir, trial.Run(ctx))
+	err = trial.Run(ctx)
+	return leave(ctx, dir, trial.Found(), err)
 }
 
 // leave leaves the verdict by the result of the trial; none if the trial was stopped, of which that is no fault.
-func leave(ctx context.Context, dir string, err error) error {
+func leave(ctx context.Context, dir, version string, err error) error {
 	if ctx.Err() != nil {
 		return nil
 	}
-	v := verdict{Passed: err == nil}
+	v := verdict{Passed: err == nil, Version: version}
 	if err != nil {
 		v.Reason = strings.ToValidUTF8(err.Error()[:min(len(err.Error()), maxReason)], "")
 	}
@@ -75,6 +78,9 @@ func leave(ctx context.Context, dir string, err error) error {
 func End(ctx context.Context, store *copies.Store, name string, stderr io.Writer) error {
 	logger := slog.New(journal.NewHandler(journal.Proxy, stderr, slog.LevelInfo))
 	v, err := readVerdict(os.Getenv("RUNTIME_DIRECTORY"))
+	if renamed, fault := copies.Rename(ctx, store, name, v.Version); fault == nil { // no file of a bare program names it
+		name = renamed
+	}
 	result := os.Getenv("SERVICE_RESULT") // systemd.exec(5)
 	switch {
 	case err == nil && v.Passed && result == "success":

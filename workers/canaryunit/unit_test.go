@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -74,10 +75,64 @@ func TestAStoppedTrialHasNoVerdict(t *testing.T) {
 	dir := t.TempDir()
 	ctx, stop := context.WithCancel(t.Context())
 	failed := &canary.Failure{Step: "a plain turn", Reason: "it has ended with signal terminated"}
-	require.ErrorIs(t, leave(ctx, dir, failed), failed)
+	require.ErrorIs(t, leave(ctx, dir, "0.171.0", failed), failed)
 	require.FileExists(t, filepath.Join(dir, verdictFile))
 	require.NoError(t, os.Remove(filepath.Join(dir, verdictFile)))
 	stop()
-	require.NoError(t, leave(ctx, dir, failed))
+	require.NoError(t, leave(ctx, dir, "0.171.0", failed))
 	assert.NoFileExists(t, filepath.Join(dir, verdictFile))
+}
+
+// A bare program has the version that it has said in its trial.
+func TestABareProgramGetsItsVersion(t *testing.T) {
+	for text, inUse := range map[string]bool{
+		`{"passed":true,"version":"0.172.0"}`:               true,
+		`{"passed":false,"reason":"x","version":"0.172.0"}`: false,
+		`{"passed":true,"version":"../../0.172.0"}`:         true,
+	} {
+		dir := t.TempDir()
+		t.Setenv("RUNTIME_DIRECTORY", dir)
+		t.Setenv("SERVICE_RESULT", "success")
+		require.NoError(t, os.WriteFile(filepath.Join(dir, verdictFile), []byte(text), 0o600))
+		store := copies.At(filepath.Join(t.TempDir(), "copies"), filepath.Join(t.TempDir(), "runs"))
+		require.NoError(t, store.Use(t.Context(), taken(t, store, "0.171.0")))
+		program := filepath.Join(t.TempDir(), "codex")
+		require.NoError(t, os.Chmod(filepath.Dir(filepath.Dir(program)), 0o755)) //nolint:gosec // all users read programs
+		require.NoError(t, os.WriteFile(program, []byte("bare"), 0o755))         //nolint:gosec // a program
+		bare, err := store.Take(t.Context(), program)
+		require.NoError(t, err)
+		require.NoError(t, store.Assign(t.Context(), "codex-canary@"+bare.Name+".service", bare.Name))
+		require.Equal(t, "unknown", bare.Version)
+		require.NoError(t, End(t.Context(), store, bare.Name, io.Discard))
+		version := "0.172.0"
+		if strings.Contains(text, "..") {
+			version = "unknown"
+		}
+		c := store.Installed(program)
+		assert.Equal(t, version, c.Version)
+		state, err := store.State()
+		require.NoError(t, err)
+		assert.Equal(t, inUse, state.InUse == c.Copy)
+		assert.Equal(t, !inUse, c.Held != nil)
+		assert.True(t, copies.Was(c.Copy, bare.Name))
+
+		require.NoError(t, os.Remove(program))                           // the same bytes are installed anew
+		require.NoError(t, os.WriteFile(program, []byte("bare"), 0o755)) //nolint:gosec // a program
+		again, err := store.Take(t.Context(), program)
+		require.NoError(t, err)
+		assert.Equal(t, c.Copy, again.Name, "it is not tried again")
+	}
+}
+
+// A copy that was held by the name that it had without a version is in use once it has passed.
+func TestTheFateOfARenamedCopy(t *testing.T) {
+	const bare, named = "unknown-0123456789ab", "0.172.0-0123456789ab"
+	state := copies.State{InUse: named, Held: []copies.Held{{Copy: bare, Reason: "timeout"}}}
+	_, held, inUse := state.FateOf(bare)
+	assert.False(t, held)
+	assert.True(t, inUse)
+	state.InUse = "0.171.0-0123456789ab"[:8] + "ba9876543210"
+	_, held, inUse = state.FateOf(bare)
+	assert.True(t, held)
+	assert.False(t, inUse)
 }

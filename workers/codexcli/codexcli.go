@@ -90,11 +90,13 @@ func (o *Orders) Try(ctx context.Context, version string) error {
 	if state, err = o.Store.State(); err != nil {
 		return err
 	}
-	switch held, ok := state.HeldBack(c.Name); {
+	switch held, ok, inUse := state.FateOf(c.Name); {
 	case ok:
 		return fmt.Errorf("codex %s is held back: %s", c.Version, held.Reason)
 	case failed != nil:
 		return fmt.Errorf("codex %s was not tried: %w", c.Version, failed)
+	case inUse:
+		c, _ = o.Store.Get(state.InUse)
 	}
 	return o.print("codex %s has passed all tries, and is in use", c.Version)
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -89,6 +90,12 @@ codex 0.171.0 is in use, `+versions.Place("0.171.0")+`
 	assert.Equal(t, b.old.Name, r.State.InUse)
 	assert.Equal(t, b.old.Program, r.Copies[0].Program)
 	assert.Equal(t, []string{"codex-worker@default.service"}, r.Units[b.old.Name])
+}
+
+func TestListWithoutACodex(t *testing.T) {
+	var page strings.Builder
+	require.NoError(t, write(&page, copies.Report{}))
+	assert.Equal(t, "there is no copy of codex yet: the next start of a worker or remote that needs codex makes one\n", page.String())
 }
 
 // What is installed and not in use is named with the reason and the way to use it.

@@ -33,6 +33,9 @@ func write(w io.Writer, r copies.Report) error {
 	if text := r.Standing(); text != "" {
 		lines = append([]string{text}, lines...)
 	}
+	if len(r.Copies)+len(lines) == 0 {
+		lines = []string{"there is no copy of codex yet: the next start of a worker or remote that needs codex makes one"}
+	}
 	for _, line := range lines {
 		if _, err := fmt.Fprintln(w, line); err != nil {
 			return err

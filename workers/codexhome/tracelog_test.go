@@ -91,7 +91,7 @@ func nothing() {}
 // logged waits until codex, which writes its log at intervals, has written some.
 func (h *Home) logged(t *testing.T) {
 	t.Helper()
-	require.Eventually(t, func() bool { return h.entries(t) > 20 }, time.Minute, 50*time.Millisecond,
+	require.Eventually(t, func() bool { return h.entries(t) > 20 }, 5*time.Minute, 50*time.Millisecond,
 		"without the trigger codex logs, else these tests show nothing")
 }
 

@@ -72,12 +72,12 @@ func startLender(t *testing.T, edit func(login []byte) []byte, config string) *l
 	require.Eventually(t, func() bool {
 		_, err := handshake.With(t.Context(), b.socket, "test", func(*appserver.Conn) error { return nil })
 		return err == nil
-	}, time.Minute, 5*time.Millisecond)
+	}, 5*time.Minute, 5*time.Millisecond)
 	return b
 }
 
 func within(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }

@@ -26,7 +26,7 @@ const (
 
 const (
 	// TrialBound is longer than a trial and the taking of a copy.
-	TrialBound = 90 * time.Second
+	TrialBound = 180 * time.Second
 	// maxRequest and maxReason bound a request and the reason in it, in bytes.
 	maxRequest = 16 << 10
 	maxReason  = 1 << 10
@@ -46,6 +46,8 @@ type Outcome struct {
 type Back struct {
 	Copy   string `json:"copy"`   // which is in use, and fails
 	Reason string `json:"reason"` // of the failure
+	// Undo puts the copy that the last way back has left into use again: it was no fault of codex.
+	Undo bool `json:"undo,omitempty"`
 }
 
 // Steps are the steps of root.
@@ -139,11 +141,12 @@ func (s *Steps) try(ctx context.Context, o Outcome) (Outcome, error) {
 	if err != nil {
 		return o, err
 	}
-	held, is := state.HeldBack(o.Copy)
+	held, is, inUse := state.FateOf(o.Copy)
 	switch {
 	case is:
-		o.Reason = held.Reason
-	case state.InUse == o.Copy:
+		o.Copy, o.Reason = held.Copy, held.Reason
+	case inUse:
+		o.Copy = state.InUse
 	case failed != nil:
 		return o, fmt.Errorf("cannot try codex: %w", failed)
 	default:
@@ -160,6 +163,9 @@ func (s *Steps) Back(ctx context.Context, b Back) error {
 	if err != nil {
 		return err
 	}
+	if b.Undo {
+		return s.undo(ctx, state, b.Copy)
+	}
 	if state.InUse != b.Copy || state.Before == "" {
 		return fmt.Errorf("%s is not in use any more, or there was none before", b.Copy)
 	}
@@ -170,5 +176,19 @@ func (s *Steps) Back(ctx context.Context, b Back) error {
 	}
 	s.Logger.Error("codex is held back: turns on it fail, and the one before is in use again", "copy", b.Copy,
 		"before", state.Before, "reason", reason)
+	return nil
+}
+
+func (s *Steps) undo(ctx context.Context, state copies.State, name string) error {
+	held, is := state.HeldBack(name)
+	// A way back changes the copy in use and holds the other one at once; a trial does not.
+	if !is || held.Time.Before(state.Changed) || held.Time.Sub(state.Changed) > time.Second {
+		return fmt.Errorf("the last change was no way back from %s", name)
+	}
+	if err := s.Store.Use(ctx, name); err != nil {
+		return err
+	}
+	s.Logger.Info("codex is in use again: the request that failed on it fails on the one before, too", "copy", name,
+		"before", state.InUse)
 	return nil
 }

@@ -115,4 +115,15 @@ func TestBack(t *testing.T) {
 	assert.True(t, is)
 	assert.Equal(t, "5 of 20 turns failed: no such table", held.Reason)
 	assert.Equal(t, Outcome{Copy: two.Copy, Reason: held.Reason}, b.look(t), "it stays back")
+
+	undo := Back{Copy: two.Copy, Undo: true}
+	require.NoError(t, b.Client.Back(t.Context(), undo))
+	state, err = b.Store.State()
+	require.NoError(t, err)
+	assert.Equal(t, two.Copy, state.InUse)
+	require.ErrorContains(t, b.Client.Back(t.Context(), undo), "no way back")
+	three := "0.173.0-0123456789ab" // which has failed its trial
+	require.NoError(t, b.Store.Hold(t.Context(), three, "it fails at a plain turn"))
+	require.NoError(t, b.Store.Change(t.Context(), func(s *copies.State) error { s.Changed = s.Changed.Add(-time.Minute); return nil }))
+	require.ErrorContains(t, b.Client.Back(t.Context(), Back{Copy: three, Undo: true}), "no way back")
 }

@@ -1,5 +1,5 @@
-// Package apitest plays the daemon of codex-runner for tests of its clients, over a real socket, and judges requests and
-// answers by the OpenAPI document, for tests of clients and of the server.
+// Package apitest plays the daemon of codex-runner for tests of its clients, over a real socket, and judges requests
+// and answers by the OpenAPI document, for tests of clients and of the server.
 package apitest
 
 import (

@@ -76,8 +76,8 @@ type Status struct {
 	EnvironmentBytes int64 `json:"environment_bytes"`
 	Snapshots        int   `json:"snapshots"` // of set-ups
 	SnapshotBytes    int64 `json:"snapshot_bytes"`
-	// SnapshotHits, SnapshotMisses and SnapshotsRemoved count since the start: sessions whose snapshot was there, sessions
-	// for which a set-up ran, and snapshots that were removed to make room.
+	// SnapshotHits, SnapshotMisses and SnapshotsRemoved count since the start: sessions whose snapshot was there,
+	// sessions for which a set-up ran, and snapshots that were removed to make room.
 	SnapshotHits     int64 `json:"snapshot_hits"`
 	SnapshotMisses   int64 `json:"snapshot_misses"`
 	SnapshotsRemoved int64 `json:"snapshots_removed"`

@@ -19,7 +19,7 @@ const (
 
 // Starts, restarts and stops of the real Temporal with a database file. A start is compared with the time that Temporal
 // takes itself, without systemd, in the same minute.
-func TestTemporalTimes(t *testing.T) { bed.BothSuites(t, testTemporalTimes) }
+func TestTemporalTimes(t *testing.T) { bed.EitherSuite(t, testTemporalTimes) }
 
 func testTemporalTimes(t *testing.T, suite string) {
 	s := newTemporal(t, suite, "")

@@ -249,7 +249,7 @@ func connecting(b *bed.Bed, ctx context.Context) <-chan int {
 			if assert.NoError(b.T, err) {
 				_ = conn.Close()
 			}
-			bed.Pause(ctx, time.Millisecond) // a restart takes many of them
+			bed.Pause(ctx, 5*time.Millisecond) // a restart takes many of them
 		}
 		opened <- n
 	}()

@@ -15,9 +15,10 @@ import (
 
 	"codex-proxy/test/await"
 	"codex-proxy/test/bed"
+	"codex-proxy/test/nightly"
 )
 
-// load is clients that send requests without a pause, every other client on a new
+// load is clients that send requests one after the other, every other client on a new
 // connection each time.
 type load struct {
 	stop func()
@@ -31,6 +32,10 @@ type load struct {
 
 const answer = "hello from the model server"
 
+// breath is between two requests of a client of a load. Without it, as in `make nightly`, a load takes a processor for as
+// long as a test waits for something else.
+var breath = time.Duration(nightly.Or(0, 100)) * time.Millisecond
+
 func startLoad(b *bed.Bed, clients int) *load {
 	b.T.Helper()
 	ctx, stop := context.WithCancel(b.T.Context())
@@ -42,6 +47,7 @@ func startLoad(b *bed.Bed, clients int) *load {
 			defer client.CloseIdleConnections()
 			for ctx.Err() == nil {
 				l.ask(client, i%2 == 0, i%4 < 2)
+				bed.Pause(ctx, breath)
 			}
 		})
 	}

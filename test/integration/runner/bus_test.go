@@ -12,6 +12,7 @@ import (
 	ends "codex-proxy/runner/outcome"
 	"codex-proxy/test/await"
 	"codex-proxy/test/bed"
+	"codex-proxy/test/nightly"
 )
 
 // busSeed is the seed of the order of the faults of TestRunnerBus.
@@ -32,7 +33,7 @@ func busFaults(b *daemonBed) []func() {
 // TestRunnerBus restarts the bus and executes systemd anew while commands start. Each command runs once, and none fails for
 // that.
 func TestRunnerBus(t *testing.T) {
-	const commands, faults = 60, 20
+	commands, faults := nightly.Or(60, 24), nightly.Or(20, 8)
 	bed.BothSuites(t, func(t *testing.T, suite string) {
 		b := newDaemonBed(t, suite)
 		var ids []string

@@ -58,6 +58,10 @@ func TestRunnerOperations(t *testing.T) {
 				"access: bob is not in the group codex-runner")
 			b.MustRun(t, "usermod", "--append", "--groups=codex-runner", "bob")
 			assert.Empty(t, b.faults("runuser", "-u", "bob", "--", "codex-runner", "doctor", "--json"))
+			b.MustRun(t, "rm", "/run/systemd/inaccessible/sock")
+			assert.Contains(t, b.faults("codex-runner", "doctor", "--json"), "systemd: /run/systemd/inaccessible/sock: is not there")
+			b.MustRun(t, "systemctl", "daemon-reexec")
+			assert.Empty(t, b.faults("codex-runner", "doctor", "--json"))
 		})
 		t.Run("without permission", func(t *testing.T) {
 			const rules = "/usr/share/polkit-1/rules.d/codex-runner.rules"

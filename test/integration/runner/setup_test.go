@@ -196,8 +196,17 @@ func (b environmentsBed) badSetups(t *testing.T) {
 	assert.Equal(t, "", b.MustRun(t, "sh", "-c", "ls -A /var/lib/private/codex-environment-build; ls /run/codex-session /var/lib/codex-environment | grep build- || :"))
 }
 
-// failedSetup keeps commands from running, with the reason.
+// failedSetup keeps commands from running, with the reason. What the host has no programs for is left out.
 func (b environmentsBed) failedSetup(t *testing.T) {
+	const leftOut = "The set-up left Gemfile out: this host has no ruby: install the package ruby."
+	b.alice(`cp -r plain lacking; touch lacking/Gemfile; git -C lacking add .; git -C lacking -c user.name=t -c user.email=t@t commit -qm lacking`)
+	for range 2 {
+		status, stdout, stderr := b.alice(`codex-runner run --repo lacking -- echo command`)
+		assert.Equal(t, []string{"0", "command\n"}, []string{status, stdout})
+		assert.Contains(t, stderr, leftOut+" In runner.toml, path and toolchains of [sandbox] show")
+	}
+	_, print, _ := b.alice(`codex-runner setup --print --repo lacking`)
+	assert.Contains(t, print, "# "+leftOut+"\n")
 	status, stdout, stderr := b.alice(`codex-runner run --repo broken -- echo command`)
 	assert.Equal(t, []string{"125", ""}, []string{status, stdout})
 	assert.Contains(t, stderr, "the set-up own failed: exit status 3")

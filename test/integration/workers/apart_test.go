@@ -38,6 +38,9 @@ func testWorkersApart(t *testing.T, suite string) {
 		assertCutOff(first, name, other)
 		assertCutOff(other, "default", first)
 	}
+	_, stderr, err := b.Run(t.Context(), append(places(first)["in its unit"], "touch", "/run/lock/mark")...)
+	require.Error(t, err)
+	assert.Contains(t, stderr, "Read-only file system")
 	assert.Equal(t, "cw-default", b.Properties(bed.WorkerUnit, "User")["User"])
 	assert.Regexp(t, "^cw-[0-9a-f]{28}$", b.Properties("codex-worker@"+longName+".service", "User")["User"])
 	assert.Empty(t, bed.Find(b, "/", "-xdev", "-user", "codex-worker"),

@@ -4,16 +4,21 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
+	"codex-proxy/probes"
 	"codex-proxy/test/await"
 	"codex-proxy/test/bed"
+	"codex-proxy/test/modelserver"
+	"codex-proxy/test/nightly"
 )
 
 // install puts a program in place of codex, by new files of the same names, as npm does. shell makes the program at
@@ -47,15 +52,37 @@ func (b *copiesBed) program(unit string) string {
 	return ""
 }
 
-// load asks without a pause, and counts, until stop; every request has to succeed.
-func (b *copiesBed) load(clients int) (stop func() int64) {
+// crowd has the nightly number of clients and of remotes, and a second worker, so that the first changes under load.
+func (b *copiesBed) crowd() {
+	if !nightly.Is() {
+		return
+	}
+	require.NoError(b.T, b.WriteFile("/etc/codex-proxy/workers/b.toml", []byte(inPath.Replace(bed.RealWorker)), 0o644))
+	b.MustRun(b.T, "systemctl", "enable", "--now", "--quiet", second)
+	b.MustRun(b.T, "systemctl", "restart", "codex-proxy")
+	b.workers = append(b.workers, second)
+	for _, name := range []string{"build2", "build3"} {
+		b.addRemote(name)
+	}
+	b.Until("ready with both workers", func(status int, r probes.Report) bool {
+		return status == http.StatusOK && !slices.ContainsFunc(r.Workers, func(w probes.Worker) bool { return !w.Ready })
+	})
+}
+
+// second is the unit of the second worker.
+const second = "codex-worker@b.service"
+
+// load asks without a pause, every other client for a stream, and counts, until stop; each request has to succeed.
+func (b *copiesBed) load() (stop func() int64) {
 	ctx, cancel := context.WithCancel(b.T.Context())
 	var done atomic.Int64
 	var g errgroup.Group
-	for range clients {
+	for client := range nightly.Or(32, 4) {
 		g.Go(func() error {
 			for ctx.Err() == nil {
-				if out := b.Ask(context.WithoutCancel(ctx), false, "[[text under load]]"); out.Status != http.StatusOK {
+				out := b.Ask(context.WithoutCancel(ctx), client%2 == 1, "[[text under]][[text  load]]")
+				whole := strings.Contains(out.Body, "under load") || client%2 == 1 && strings.Contains(out.Body, "[DONE]") && !strings.Contains(out.Body, `"error"`)
+				if out.Status != http.StatusOK || !whole {
 					return fmt.Errorf("a request failed: %+v", out)
 				}
 				done.Add(1)
@@ -70,42 +97,122 @@ func (b *copiesBed) load(clients int) (stop func() int64) {
 	}
 }
 
-// A good new codex is tried, and the worker and the remote change to it between their turns. One that does not run is
-// held back, and no turn runs on it.
-func TestANewCodexIsTriedFirst(t *testing.T) {
-	bed.BothSuites(t, func(t *testing.T, suite string) {
-		b := newCopiesBed(t, suite, bed.RealWorker, "follow")
-		old := b.running(bed.WorkerUnit)
-		stop := b.load(8)
-		stream := bed.Hold(b.Bed, "installation")
-		b.install("0.171.900", "cp $good $program")
-		await.True(t, func() bool {
-			return strings.Contains(b.MustRun(t, "cat", "/var/lib/codex-copies/state.json"), `"in_use": "0.171.900-`)
-		}, bed.Bound, "it passes")
-		assert.Equal(t, old, b.running(bed.WorkerUnit), "its turn runs")
-		stream.Finish(b.Bed)
-		assert.Positive(t, stop())
-		began := time.Now()
-		b.awaitRunning(bed.WorkerUnit, "0.171.900")
-		b.awaitRunning(b.remote.Unit, "0.171.900")
-		t.Logf("in use %s after the last turn", time.Since(began))
-		b.Until("ready again", bed.Ready)
-		status, _, answer := b.Chat(false, "[[text after]]")
-		assert.Equal(t, 200, status, answer)
-		assert.Empty(t, bed.Trim(b.MustRun(t, "sh", "-c", "find /run/codex-canary /run/private -mindepth 1 2>/dev/null; systemctl list-units --all --plain --no-legend 'codex-canary@*'")),
-			"nothing of the canary stays")
-		assert.NotContains(t, b.MustRun(t, "codex-proxy", "status"), "held back")
+// turns are a turn on each remote, and a client's stream.
+type turns struct {
+	*copiesBed
+	gate   string
+	stream *bed.Held
+}
 
-		stop = b.load(8)
-		began = time.Now()
-		b.install("0.998.0", "cp /bin/false $program")
-		b.UntilMetric("codex_copies_held 1")
-		t.Logf("held back after %s", time.Since(began))
-		assert.Positive(t, stop())
-		const why = "0.998.0 is installed and held back: it fails at "
-		assert.Contains(t, b.MustRun(t, "codex-proxy", "status"), why)
-		assert.Contains(t, b.MustRun(t, "sh", "-c", "codex-proxy doctor; true"), why)
-		assert.Contains(t, b.running(bed.WorkerUnit), "/0.171.900-")
-		assert.Equal(t, 0, strings.Count(b.UnitJournal(bed.WorkerUnit), "0.998.0"))
+// inTurn has each remote begin a turn, and a client a stream, which last until finish.
+func (b *copiesBed) inTurn(gate string) *turns {
+	b.T.Helper()
+	h := &turns{b, gate, bed.Hold(b.Bed, gate+"-client", 2*bed.Bound)}
+	for _, r := range b.remotes {
+		b.MustRun(b.T, "codex-proxy", "remotes", "send", r.Name, "[[text working]][[gate "+gate+"]][[text  and done]]")
+	}
+	ctx, cancel := context.WithTimeout(b.T.Context(), bed.Bound)
+	defer cancel()
+	_, err := b.Models.Wait(ctx, modelserver.AtGate(gate, len(b.remotes)))
+	require.NoError(b.T, err)
+	return h
+}
+
+// finish ends the turns: each was asked for once, and none was cut.
+func (h *turns) finish() {
+	h.T.Helper()
+	h.stream.Finish(h.Bed)
+	h.Models.Release(h.gate)
+	await.True(h.T, func() bool {
+		asked := bed.TurnsWith(h.Bed, "[[gate "+h.gate+"]]")
+		return len(asked) == len(h.remotes) && !slices.ContainsFunc(asked, modelserver.Request.Open)
+	}, bed.Bound, "the turns of the remotes end, and none is asked for again")
+	for _, turn := range h.Models.Turns() {
+		require.True(h.T, turn.Cut.IsZero(), "a turn was cut: %s", turn.Body.Raw)
+	}
+}
+
+// A good new codex is tried, and workers and remotes change to it between their turns. No turn of a client runs on one
+// that exits, hangs, refuses a setting, answers no call of a tool or doubles its output: it is held back and named.
+// Meanwhile no request fails, and no turn is cut.
+func TestANewCodexIsTriedFirst(t *testing.T) {
+	both := bed.BothSuites
+	if nightly.Is() { // it measures
+		both = bed.BothSuitesInTurn
+	}
+	both(t, func(t *testing.T, suite string) {
+		b := newCopiesBed(t, suite, bed.RealWorker, "follow")
+		b.crowd()
+		b.takesAGoodOne()
+		for i, bad := range []badCodex{
+			{"exits", "it fails at "},
+			{"hangs", "it fails at the handshake: it has not finished within "},
+			{"refuses", "thread_unload_delay_secs"},
+			{"no tools", "it fails at a turn with a tool: it has not finished within "},
+			{"doubles", "it fails at a plain turn: the model answered"},
+		}[:nightly.Or(5, 1)] {
+			b.holdsBack(fmt.Sprintf("0.998.%d", i), bad)
+		}
 	})
+}
+
+func (b *copiesBed) takesAGoodOne() {
+	t := b.T
+	old := b.running(bed.WorkerUnit)
+	stop, held := b.load(), b.inTurn("good")
+	b.install("0.171.900", "cp $good $program")
+	await.True(t, func() bool {
+		return strings.Contains(b.MustRun(t, "cat", "/var/lib/codex-copies/state.json"), `"in_use": "0.171.900-`)
+	}, bed.Bound, "it passes")
+	if len(b.workers) == 1 {
+		assert.Equal(t, old, b.running(bed.WorkerUnit), "its turn runs")
+		assert.Positive(t, stop())
+	}
+	held.finish()
+	began := time.Now()
+	for _, unit := range b.workers {
+		b.awaitRunning(unit, "0.171.900")
+	}
+	for _, r := range b.remotes {
+		b.awaitRunning(r.Unit, "0.171.900")
+	}
+	t.Logf("good: in use %s after the last turn", time.Since(began))
+	if len(b.workers) > 1 {
+		t.Logf("good: %d requests meanwhile", stop())
+	}
+	b.Until("ready again", bed.Ready)
+	status, _, answer := b.Chat(false, "[[text after]]")
+	assert.Equal(t, 200, status, answer)
+	assert.Empty(t, bed.Trim(b.MustRun(t, "sh", "-c", "find /run/codex-canary /run/private -mindepth 1 2>/dev/null; systemctl list-units --all --plain --no-legend 'codex-canary@*'")),
+		"nothing of the canary stays")
+	assert.NotContains(t, b.MustRun(t, "codex-proxy", "status"), "held back")
+}
+
+// badCodex is a fault of the fake codex, and what is said of it.
+type badCodex struct{ fault, reason string }
+
+func (b *copiesBed) holdsBack(version string, bad badCodex) {
+	t := b.T
+	stop, held := b.load(), b.inTurn(version)
+	began := time.Now()
+	if bad.fault == "exits" {
+		b.install(version, "cp /bin/false $program")
+	} else {
+		b.installFake(version, "'"+bad.fault+"'")
+		began = time.Now()
+	}
+	why := version + " is installed and held back: it fails at "
+	await.True(t, func() bool { return strings.Contains(b.MustRun(t, "codex-proxy", "status"), why) }, bed.Bound, bad.fault)
+	t.Logf("%s: named after %s, %d requests meanwhile", bad.fault, time.Since(began), stop())
+	held.finish()
+	b.UntilMetric("codex_copies_held 1")
+	assert.Contains(t, b.MustRun(t, "codex-proxy", "status"), bad.reason)
+	assert.Contains(t, b.MustRun(t, "sh", "-c", "codex-proxy doctor; true"), why)
+	for _, unit := range b.workers {
+		assert.Contains(t, b.running(unit), "/0.171.900-")
+		assert.Zero(t, strings.Count(b.UnitJournal(unit), version))
+	}
+	for _, r := range b.remotes {
+		assert.Contains(t, b.running(r.Unit), "/0.171.900-")
+	}
 }

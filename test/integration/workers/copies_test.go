@@ -3,6 +3,7 @@ package workers
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -18,20 +19,32 @@ const npm = "/usr/local/lib/npm"
 // copiesBed has an installed codex, which the worker and the remote build run, with tools.
 type copiesBed struct {
 	*bed.Bed
-	remote bed.Remote
+	workers []string // their units
+	remote  bed.Remote
+	remotes []bed.Remote // that one, and the others
+	fake    sync.Once    // has the fake codex copied
 }
 
+// inPath makes a file of a unit name no codex of its own.
+var inPath = strings.NewReplacer("codex_path = \""+bed.CodexDir+"/bin/codex\"\n", "")
+
 func newCopiesBed(t *testing.T, suite, worker, policy string) *copiesBed {
-	inPath := strings.NewReplacer("codex_path = \""+bed.CodexDir+"/bin/codex\"\n", "")
-	b := &copiesBed{Bed: bed.New(t, suite, inPath.Replace(worker), bed.Patient+"codex = \""+policy+"\"\n")}
+	b := &copiesBed{Bed: bed.New(t, suite, inPath.Replace(worker), bed.Patient+"codex = \""+policy+"\"\n"),
+		workers: []string{bed.WorkerUnit}}
 	b.MustRun(t, "sh", "-ec", `cp -r `+bed.CodexDir+`/codex-package.json `+bed.CodexDir+`/codex-path `+bed.CodexDir+`/codex-resources /root/
 		mkdir -p `+npm+`/bin; cp `+bed.CodexDir+`/bin/codex `+npm+`/bin/codex; cp -r /root/codex-* `+npm+`/
 		ln -s `+npm+`/bin/codex /usr/local/bin/codex`)
-	b.remote = bed.NewRemote(b.Bed, "build", "", "")
-	b.remote.Write(inPath.Replace(b.MustRun(t, "cat", b.remote.File)))
 	b.Start()
-	b.MustRun(t, "systemctl", "start", b.remote.Unit)
+	b.remote = b.addRemote("build")
 	return b
+}
+
+func (b *copiesBed) addRemote(name string) bed.Remote {
+	r := bed.NewRemote(b.Bed, name, "", "")
+	r.Write(inPath.Replace(b.MustRun(b.T, "cat", r.File)))
+	b.MustRun(b.T, "systemctl", "start", r.Unit)
+	b.remotes = append(b.remotes, r)
+	return r
 }
 
 // installBroken puts a program in place of codex that ends at once, as npm does: by new files of the same names.
