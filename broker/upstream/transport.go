@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -28,8 +27,9 @@ const (
 )
 
 // Transport is an http.RoundTripper for one endpoint. It sends all requests over one HTTP/2 connection if the endpoint
-// speaks that, and keeps idle connections as long as the endpoint does. It sends a request again only if the endpoint
-// has read nothing of it.
+// speaks that, and keeps the connection as long as the endpoint does. An idle HTTP/1.1 connection serves no request after
+// idleBound. The transport sends a request again only if the endpoint has read nothing of it, or has closed a kept
+// HTTP/1.1 connection at the time of the request.
 type Transport struct {
 	http *http.Transport
 
@@ -80,25 +80,47 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
+	res, again, err := t.send(r, lead)
+	if again == nil {
+		return res, err
+	}
+	t.http.CloseIdleConnections() // the endpoint may be closing others, too
+	res, _, err = t.send(again, nil)
+	return res, err
+}
+
+// send sends a request once. again is the request to send if its connection has ended too early.
+func (t *Transport) send(r *http.Request, lead *attempt) (res *http.Response, again *http.Request, err error) {
 	ctx, cancel := context.WithCancelCause(r.Context()) // ends with its parent: the body is read under it
 	late := time.AfterFunc(connectBound, func() { cancel(errSlow) })
-	var connected atomic.Bool
-	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) {
-		late.Stop()
-		connected.Store(true)
-		t.end(lead, nil)
-	}})
-	res, err := t.http.RoundTrip(r.WithContext(ctx))
+	var way way
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GetConn: func(string) { way.connected.Store(false) },
+		GotConn: func(info httptrace.GotConnInfo) {
+			if stale(r, info) {
+				_ = plain(info.Conn).Close() // net/http takes another one, as nothing was sent
+				return
+			}
+			late.Stop()
+			way.take(info)
+			t.end(lead, nil)
+		},
+		GotFirstResponseByte: func() { way.answered.Store(true) },
+	})
+	res, err = t.http.RoundTrip(r.WithContext(ctx))
 	late.Stop()
 	if err != nil {
 		if cause := context.Cause(ctx); errors.Is(cause, errSlow) {
 			err = cause
 		}
-		err = named(err, connected.Load())
+		if way.closing() && context.Cause(ctx) == nil {
+			again = rewound(r)
+		}
+		err = named(err, way.connected.Load())
 		cancel(err)
 	}
 	t.end(lead, err)
-	return res, err
+	return res, again, err
 }
 
 // await waits while another request makes the first connection, and returns its error if that fails. It returns an
