@@ -57,11 +57,12 @@ func New(e Endpoint, logger *slog.Logger) (*Proxy, error) {
 	return l, nil
 }
 
-// ForWorker makes a model proxy for the provider of a worker, which alone has its socket: no token keeps others away.
+// ForWorker makes a model proxy for the provider of a worker. codex alone reaches its socket: it needs no token and no
+// guard.
 func ForWorker(e Endpoint, logger *slog.Logger) (*Proxy, error) {
 	l, err := New(e, logger)
 	if err == nil {
-		l.Token = ""
+		l.Token, l.guard = "", nil
 	}
 	return l, err
 }
