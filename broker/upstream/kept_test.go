@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -20,13 +21,15 @@ import (
 type pipes struct {
 	conns  chan net.Conn
 	closed chan struct{}
+	close  func()
 	dialed atomic.Int64
 }
 
 // over has a transport connect to a server by pipes. wrap changes the transport's end.
 func over(t *testing.T, transport *Transport, wrap func(net.Conn) net.Conn) *pipes {
 	t.Helper()
-	p := &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}
+	closed := make(chan struct{})
+	p := &pipes{conns: make(chan net.Conn), closed: closed, close: sync.OnceFunc(func() { close(closed) })}
 	transport.http.DialContext = func(context.Context, string, string) (net.Conn, error) {
 		ours, theirs := net.Pipe()
 		p.dialed.Add(1)
@@ -45,7 +48,7 @@ func (p *pipes) Accept() (net.Conn, error) {
 	}
 }
 
-func (p *pipes) Close() error   { close(p.closed); return nil }
+func (p *pipes) Close() error   { p.close(); return nil }
 func (p *pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1} }
 
 // finish reads the answer, so that its connection is free.

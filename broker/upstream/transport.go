@@ -11,7 +11,10 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"sync"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // The bounds of a connection. An endpoint that does not answer is reported within 10 s: a client waits that long.
@@ -19,9 +22,13 @@ const (
 	dialBound      = 5 * time.Second
 	handshakeBound = 4 * time.Second
 	connectBound   = 9 * time.Second // of all, with the answer of an HTTP proxy
-	// silence is how long an HTTP/2 connection may send nothing before a ping finds out whether it is alive.
+	// silence is how long an HTTP/2 connection may send nothing before a ping finds out whether it is alive. All requests
+	// in flight end with the connection: the bound of the ping bears a short loss of the network, and the time that a
+	// big body needs to leave the buffers below before the ping.
 	silence   = 5 * time.Second
-	pingBound = 4 * time.Second
+	pingBound = 30 * time.Second
+	// unsent is how many bytes of a body the kernel accepts before it can send them.
+	unsent = 128 << 10
 	// mostConnections bounds those of an endpoint that speaks HTTP/1.1: each request in flight has one.
 	mostConnections = 256
 )
@@ -47,7 +54,11 @@ type attempt struct {
 // New makes a transport. trust has the certificate authorities; nil: the system's.
 func New(trust *x509.CertPool) *Transport {
 	t := &Transport{}
-	dialer := &net.Dialer{Timeout: dialBound}
+	dialer := &net.Dialer{Timeout: dialBound, Control: func(_, _ string, c syscall.RawConn) error {
+		return c.Control(func(fd uintptr) { // without it the ping waits longer
+			_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, unsent)
+		})
+	}}
 	t.http = &http.Transport{
 		Proxy: http.ProxyFromEnvironment,
 		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {

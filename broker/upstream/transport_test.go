@@ -14,6 +14,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -181,18 +182,16 @@ func listen(t *testing.T, serve func(net.Conn)) string {
 
 // Requests that wait for the first connection share its fault: they do not each wait for as long.
 func TestSharedFault(t *testing.T) {
-	transport := New(nil)
-	lead, err := transport.await(t.Context())
-	require.NoError(t, err)
-	require.NotNil(t, lead)
-	failed := make(chan error)
-	go func() { _, err := transport.await(t.Context()); failed <- err }()
-	fault := &Error{Reason: NoAnswer, Unsent: true, Err: errSlow}
-	transport.end(lead, fault)
-	select {
-	case err := <-failed:
-		assert.Equal(t, fault, err)
-	default: // it has come later, and makes the connection itself
-		assert.NoError(t, <-failed)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		transport := New(nil)
+		lead, err := transport.await(t.Context())
+		require.NoError(t, err)
+		require.NotNil(t, lead)
+		failed := make(chan error, 1)
+		go func() { _, err := transport.await(t.Context()); failed <- err }()
+		synctest.Wait()
+		fault := &Error{Reason: NoAnswer, Unsent: true, Err: errSlow}
+		transport.end(lead, fault)
+		assert.Equal(t, fault, <-failed)
+	})
 }
