@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -117,5 +118,26 @@ func TestSlowUplink(t *testing.T) {
 		res, err := post(t, transport, "https://example.com", strings.Repeat("x", size))
 		assert.Equal(t, "ok", finish(t, res, err))
 		assert.Greater(t, time.Since(began), 15*time.Second)
+	})
+}
+
+// An answer that codex does not read takes little memory.
+func TestUnreadAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var written atomic.Int64
+		transport := encrypted(t, func(c net.Conn) net.Conn { return c }, func(w http.ResponseWriter, _ *http.Request) {
+			for {
+				n, err := w.Write(make([]byte, piece))
+				written.Add(int64(n))
+				if err != nil {
+					return
+				}
+			}
+		})
+		res, err := post(t, transport, "https://example.com", "hello")
+		require.NoError(t, err)
+		synctest.Wait()
+		assert.Less(t, written.Load(), int64(2*unread))
+		require.NoError(t, res.Body.Close())
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
+	"net/url"
 	"sync"
 	"syscall"
 	"time"
@@ -29,6 +30,8 @@ const (
 	pingBound = 30 * time.Second
 	// unsent is how many bytes of a body the kernel accepts before it can send them.
 	unsent = 128 << 10
+	// unread is how many bytes of an answer the endpoint sends before codex reads them.
+	unread = 256 << 10
 	// mostConnections bounds those of an endpoint that speaks HTTP/1.1: each request in flight has one.
 	mostConnections = 256
 )
@@ -60,7 +63,7 @@ func New(trust *x509.CertPool) *Transport {
 		})
 	}}
 	t.http = &http.Transport{
-		Proxy: http.ProxyFromEnvironment,
+		Proxy: discreet(http.ProxyFromEnvironment),
 		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
 			conn, err := dialer.DialContext(ctx, network, address)
 			if err != nil {
@@ -71,7 +74,7 @@ func New(trust *x509.CertPool) *Transport {
 		TLSClientConfig:     &tls.Config{RootCAs: trust, MinVersion: tls.VersionTLS12},
 		TLSHandshakeTimeout: handshakeBound,
 		ForceAttemptHTTP2:   true,
-		HTTP2:               &http.HTTP2Config{SendPingTimeout: silence, PingTimeout: pingBound},
+		HTTP2:               &http.HTTP2Config{SendPingTimeout: silence, PingTimeout: pingBound, MaxReceiveBufferPerStream: unread},
 		DisableCompression:  true, // the bytes go on as they are
 		MaxIdleConnsPerHost: mostConnections,
 		MaxConnsPerHost:     mostConnections,
@@ -79,8 +82,21 @@ func New(trust *x509.CertPool) *Transport {
 	return t
 }
 
+// discreet replaces the error of a proxy's address, which has the password in it.
+func discreet(proxy func(*http.Request) (*url.URL, error)) func(*http.Request) (*url.URL, error) {
+	return func(r *http.Request) (*url.URL, error) {
+		u, err := proxy(r)
+		if err != nil {
+			err = errProxy
+		}
+		return u, err
+	}
+}
+
 // Close closes the idle connections.
 func (t *Transport) Close() { t.http.CloseIdleConnections() }
+
+var errProxy = errors.New("HTTP_PROXY or HTTPS_PROXY is no URL: give http://HOST:PORT")
 
 // errSlow is the cause of a request that gets no connection in time.
 var errSlow = errors.New("no connection within " + connectBound.String())

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"runtime"
 	"strings"
 	"sync"
@@ -158,6 +159,11 @@ func TestReasons(t *testing.T) {
 		assert.Equal(t, want != Cut, failed.Unsent)
 		transport.Close()
 	}
+	misspelt := New(nil)
+	misspelt.http.Proxy = discreet(func(*http.Request) (*url.URL, error) { return url.Parse("http://user:p%ss@proxy") })
+	_, err = post(t, misspelt, "http://endpoint", "hello")
+	assert.Equal(t, ViaProxy, ReasonOf(err))
+	require.NotContains(t, err.Error(), "p%ss")
 	assert.Equal(t, NoAnswer, reasonOf(errSlow))
 	assert.Equal(t, ViaProxy, reasonOf(&net.OpError{Op: "proxyconnect", Err: errors.New("x")}))
 }
