@@ -5,7 +5,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
-	"sync/atomic"
 	"time"
 )
 
@@ -16,24 +15,6 @@ const (
 	// closeBound is how long after the start of a request the end of its connection may be due to an earlier close.
 	closeBound = 2 * time.Second
 )
-
-// way is how far a request has come.
-type way struct {
-	connected, answered atomic.Bool
-	kept                bool // it uses an HTTP/1.1 connection that has served another request
-	since               time.Time
-}
-
-// take notes the connection of the request.
-func (w *way) take(info httptrace.GotConnInfo) {
-	w.kept, w.since = info.Reused && !multiplexed(info.Conn), time.Now()
-	w.connected.Store(true)
-}
-
-// closing reports whether a request that has failed may have met the close of an idle connection.
-func (w *way) closing() bool {
-	return w.connected.Load() && w.kept && !w.answered.Load() && time.Since(w.since) < closeBound
-}
 
 // stale reports whether a request needs a newer connection.
 func stale(r *http.Request, info httptrace.GotConnInfo) bool {

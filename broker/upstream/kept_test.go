@@ -30,11 +30,11 @@ func over(t *testing.T, transport *Transport, wrap func(net.Conn) net.Conn) *pip
 	t.Helper()
 	closed := make(chan struct{})
 	p := &pipes{conns: make(chan net.Conn), closed: closed, close: sync.OnceFunc(func() { close(closed) })}
-	transport.http.DialContext = func(context.Context, string, string) (net.Conn, error) {
+	transport.connect = func(context.Context, string, string) (net.Conn, error) {
 		ours, theirs := net.Pipe()
 		p.dialed.Add(1)
 		p.conns <- theirs
-		return transport.counted(wrap(ours)), nil
+		return wrap(ours), nil
 	}
 	return p
 }

@@ -41,7 +41,8 @@ const (
 // idleBound. The transport sends a request again only if the endpoint has read nothing of it, or has closed a kept
 // HTTP/1.1 connection at the time of the request.
 type Transport struct {
-	http *http.Transport
+	http    *http.Transport
+	connect func(ctx context.Context, network, address string) (net.Conn, error)
 
 	mu    sync.Mutex
 	open  int      // connections
@@ -56,21 +57,15 @@ type attempt struct {
 
 // New makes a transport. trust has the certificate authorities; nil: the system's.
 func New(trust *x509.CertPool) *Transport {
-	t := &Transport{}
 	dialer := &net.Dialer{Timeout: dialBound, Control: func(_, _ string, c syscall.RawConn) error {
 		return c.Control(func(fd uintptr) { // without it the ping waits longer
 			_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, unsent)
 		})
 	}}
+	t := &Transport{connect: dialer.DialContext}
 	t.http = &http.Transport{
-		Proxy: discreet(http.ProxyFromEnvironment),
-		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-			conn, err := dialer.DialContext(ctx, network, address)
-			if err != nil {
-				return nil, err
-			}
-			return t.counted(conn), nil
-		},
+		Proxy:               discreet(http.ProxyFromEnvironment),
+		DialContext:         t.dial,
 		TLSClientConfig:     &tls.Config{RootCAs: trust, MinVersion: tls.VersionTLS12},
 		TLSHandshakeTimeout: handshakeBound,
 		ForceAttemptHTTP2:   true,
@@ -103,56 +98,71 @@ var errSlow = errors.New("no connection within " + connectBound.String())
 
 // RoundTrip implements http.RoundTripper. An error without a connection is an *Error.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	began := time.Now()
 	lead, err := t.await(r.Context())
 	if err != nil {
 		return nil, err
 	}
-	res, again, err := t.send(r, lead)
+	res, again, err := t.send(r, lead, connectBound-time.Since(began))
 	if again == nil {
 		return res, err
 	}
 	t.http.CloseIdleConnections() // the endpoint may be closing others, too
-	res, _, err = t.send(again, nil)
+	res, _, err = t.send(again, nil, connectBound)
 	return res, err
 }
 
-// send sends a request once. again is the request to send if its connection has ended too early.
-func (t *Transport) send(r *http.Request, lead *attempt) (res *http.Response, again *http.Request, err error) {
+// send sends a request once. It makes a connection within patience. again is the request to send if its connection has
+// ended too early.
+func (t *Transport) send(r *http.Request, lead *attempt, patience time.Duration) (res *http.Response, again *http.Request, err error) {
 	ctx, cancel := context.WithCancelCause(r.Context()) // ends with its parent: the body is read under it
-	late := time.AfterFunc(connectBound, func() { cancel(errSlow) })
-	var way way
+	way := &way{patience: patience, give: func() { cancel(errSlow) }}
+	ctx = context.WithValue(ctx, wayKey{}, way)
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		GetConn: func(string) { way.connected.Store(false) },
+		GetConn: func(string) { way.begin() },
 		GotConn: func(info httptrace.GotConnInfo) {
 			if stale(r, info) {
 				_ = plain(info.Conn).Close() // net/http takes another one, as nothing was sent
 				return
 			}
-			late.Stop()
 			way.take(info)
 			t.end(lead, nil)
 		},
 		GotFirstResponseByte: func() { way.answered.Store(true) },
 	})
 	res, err = t.http.RoundTrip(r.WithContext(ctx))
-	late.Stop()
+	connected := way.end()
 	if err != nil {
 		if cause := context.Cause(ctx); errors.Is(cause, errSlow) {
 			err = cause
 		}
-		if way.closing() && context.Cause(ctx) == nil {
+		if connected && way.closing() && context.Cause(ctx) == nil {
 			again = rewound(r)
 		}
-		err = named(err, way.connected.Load())
+		err = named(err, connected)
 		cancel(err)
 	}
 	t.end(lead, err)
 	return res, again, err
 }
 
+// dial makes a connection for a request.
+func (t *Transport) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	if way, has := ctx.Value(wayKey{}).(*way); has {
+		way.dial()
+	}
+	conn, err := t.connect(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	return t.counted(conn), nil
+}
+
 // await waits while another request makes the first connection, and returns its error if that fails. It returns an
-// attempt if the caller has to make the first connection.
+// attempt if the caller has to make the first connection: clients of others may have gone away before.
 func (t *Transport) await(ctx context.Context) (*attempt, error) {
+	late := time.NewTimer(connectBound)
+	defer late.Stop()
 	for {
 		t.mu.Lock()
 		a := t.first
@@ -169,6 +179,8 @@ func (t *Transport) await(ctx context.Context) (*attempt, error) {
 		select {
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
+		case <-late.C:
+			return nil, named(errSlow, false)
 		case <-a.ended:
 		}
 		var failed *Error
