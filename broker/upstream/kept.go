@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// An endpoint closes an idle HTTP/1.1 connection without a word, often after 2 s, and a request may be on its way then.
+// An endpoint closes an idle HTTP/1.1 connection without notice, often after 2 s, and a request may be on its way then.
 const (
 	// idleBound is how long a connection may be idle before a request.
 	idleBound = time.Second

@@ -72,7 +72,7 @@ func TestIdleConnection(t *testing.T) {
 			idle  time.Duration
 			conns int64
 		}{{0, 1}, {idleBound / 2, 1}, {idleBound, 2}, {idleBound - 1, 2}} {
-			time.Sleep(step.idle)
+			time.Sleep(step.idle) //nolint:forbidigo // of the clock of synctest
 			res, err := post(t, transport, "http://endpoint", "hello")
 			assert.Equal(t, "hello", finish(t, res, err))
 			assert.Equal(t, step.conns, p.dialed.Load())
@@ -118,14 +118,14 @@ func TestLateEnd(t *testing.T) {
 		var requests atomic.Int64
 		server := &http.Server{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 			if requests.Add(1) > 1 {
-				time.Sleep(closeBound)
+				time.Sleep(closeBound) //nolint:forbidigo // of the clock of synctest
 				panic(http.ErrAbortHandler)
 			}
 		})}
 		go func() { _ = server.Serve(p) }()
 		res, err := post(t, transport, "http://endpoint", "hello")
 		finish(t, res, err)
-		_, err = post(t, transport, "http://endpoint", "hello") //nolint:bodyclose // there is none
+		_, err = post(t, transport, "http://endpoint", "hello")
 		var failed *Error
 		require.ErrorAs(t, err, &failed)
 		assert.Equal(t, Cut, failed.Reason)

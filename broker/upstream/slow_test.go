@@ -110,7 +110,8 @@ func TestSlowUplink(t *testing.T) {
 		began := time.Now()
 		transport := encrypted(t, func(c net.Conn) net.Conn { return newUplink(c, rate) },
 			func(w http.ResponseWriter, r *http.Request) {
-				time.Sleep(size / rate * time.Second) // it says nothing meanwhile, not even that it reads
+				// It sends nothing meanwhile, not even that it reads.
+				time.Sleep(size / rate * time.Second) //nolint:forbidigo // of the clock of synctest
 				n, _ := io.Copy(io.Discard, r.Body)
 				assert.EqualValues(t, size, n)
 				_, _ = io.WriteString(w, "ok")

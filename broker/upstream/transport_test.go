@@ -160,7 +160,7 @@ func TestReasons(t *testing.T) {
 		transport.Close()
 	}
 	misspelt := New(nil)
-	misspelt.http.Proxy = discreet(func(*http.Request) (*url.URL, error) { return url.Parse("http://user:p%ss@proxy") })
+	misspelt.http.Proxy = discreet(func(*http.Request) (*url.URL, error) { return nil, errors.New("http://user:p%ss@proxy") })
 	_, err = post(t, misspelt, "http://endpoint", "hello")
 	assert.Equal(t, ViaProxy, ReasonOf(err))
 	require.NotContains(t, err.Error(), "p%ss")

@@ -18,7 +18,9 @@ func TestQueue(t *testing.T) {
 		transport := New(nil)
 		transport.http.MaxConnsPerHost = 1
 		p := over(t, transport, func(c net.Conn) net.Conn { return c })
-		server := &http.Server{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { time.Sleep(2 * connectBound) })}
+		server := &http.Server{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			time.Sleep(2 * connectBound) //nolint:forbidigo // of the clock of synctest
+		})}
 		go func() { _ = server.Serve(p) }()
 		answers := make(chan error, 3)
 		for range cap(answers) {
@@ -43,13 +45,13 @@ func TestCancelledLead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		transport := New(nil)
 		transport.connect = func(context.Context, string, string) (net.Conn, error) {
-			time.Sleep(2 * connectBound)
+			time.Sleep(2 * connectBound) //nolint:forbidigo // of the clock of synctest
 			return nil, net.ErrClosed
 		}
 		ask := func(ctx context.Context) error {
 			r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://endpoint", http.NoBody)
 			require.NoError(t, err)
-			_, err = transport.RoundTrip(r) //nolint:bodyclose // there is none
+			_, err = transport.RoundTrip(r)
 			return err
 		}
 		lead, cancel := context.WithCancel(t.Context())
@@ -61,6 +63,7 @@ func TestCancelledLead(t *testing.T) {
 		assert.Equal(t, NoAnswer, ReasonOf(ask(t.Context())))
 		assert.Equal(t, connectBound, time.Since(began))
 		assert.ErrorIs(t, <-gone, context.Canceled)
-		time.Sleep(2 * connectBound) // net/http does not end the attempts
+		// net/http does not end the attempts.
+		time.Sleep(2 * connectBound) //nolint:forbidigo // of the clock of synctest
 	})
 }
