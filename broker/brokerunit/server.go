@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"time"
@@ -51,7 +52,16 @@ func Load(name, settings, credentials string, logger *slog.Logger) (s *Server, s
 		return nil, "", fmt.Errorf("%s: provider.ca_file = %q holds no certificate, or does not exist: give a PEM file, "+
 			"with BEGIN CERTIFICATE", w.File, w.Provider.CAFile)
 	}
-	return &Server{proxy}, "Ready: requests go to " + w.Provider.BaseURL, nil
+	return &Server{proxy}, "Ready: requests go to " + origin(w.Provider.BaseURL), nil
+}
+
+// origin is an address without what may be a secret: its login and its query. Every user can read the status of a unit.
+func origin(base string) string {
+	u, err := url.Parse(base)
+	if err != nil {
+		return "the model endpoint"
+	}
+	return u.Scheme + "://" + u.Host
 }
 
 // readKey returns the key; empty if the provider needs none.

@@ -200,7 +200,7 @@ func (a *accounts) unreachable(w http.ResponseWriter, r *http.Request, err error
 		return // codex has interrupted the turn
 	}
 	a.logger.Warn("the model endpoint cannot be reached", "error", err)
-	refuse(w, http.StatusBadGateway, "cannot reach "+a.service.Host+": "+err.Error())
+	refuse(w, http.StatusBadGateway, "cannot reach "+a.service.Host+": "+upstream.ReasonOf(err).Words())
 }
 
 // deny answers a request that no account serves. For want of quota codex gets the answer of an account, and the

@@ -49,7 +49,7 @@ func (l *Proxy) Alive(context.Context) error {
 func (l *Proxy) RunAndDrain(ctx context.Context, listener net.Listener, accept, finish time.Duration) error {
 	server := l.server()
 	served := make(chan error, 1)
-	go func() { served <- server.Serve(listener) }()
+	go func() { served <- server.Serve(l.accepting(listener)) }()
 	select {
 	case err := <-served:
 		return err

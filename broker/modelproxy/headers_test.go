@@ -1,9 +1,11 @@
 package modelproxy
 
 import (
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -55,5 +57,40 @@ func TestHeadersThatGoOn(t *testing.T) {
 			assert.Empty(t, got.Header.Values(name), name)
 		}
 		assert.NotContains(t, got.Header.Get("Authorization"), token)
+	}
+}
+
+// A request goes on without the names of trailers, and a GET without a body.
+func TestPartsThatDoNotGoOn(t *testing.T) {
+	var got *http.Request
+	var body []byte
+	service := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, _ = io.ReadAll(r.Body)
+		got = r.Clone(t.Context())
+	}))
+	defer service.Close()
+	l, err := ForWorker(Endpoint{BaseURL: service.URL}, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	url := start(t, l)
+	const head = " HTTP/1.1\r\nHost: x\r\n"
+	assert.Equal(t, http.StatusOK, raw(t, url, "POST /responses"+head+
+		"Transfer-Encoding: chunked\r\nTrailer: X-Tool\r\n\r\n5\r\nhello\r\n0\r\nX-Tool: x\r\n\r\n"))
+	assert.Equal(t, "hello", string(body))
+	assert.Empty(t, got.Trailer)
+	assert.Equal(t, http.StatusOK, raw(t, url, "GET /models"+head+"Content-Length: 5\r\n\r\nhello"))
+	assert.Empty(t, body)
+}
+
+// The login in the address of an endpoint goes to it, unless there is a key.
+func TestLoginOfTheAddress(t *testing.T) {
+	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, r.Header.Get("Authorization"))
+	}))
+	defer service.Close()
+	base := strings.Replace(service.URL, "http://", "http://user:secret@", 1)
+	for key, want := range map[string]string{"": "Basic dXNlcjpzZWNyZXQ=", "sk-key": "Bearer sk-key"} {
+		l, err := ForWorker(Endpoint{BaseURL: base, Key: key}, slog.New(slog.DiscardHandler))
+		require.NoError(t, err)
+		assert.Equal(t, want, textOf(t, ask(t, start(t, l)+"/responses", "", "")))
 	}
 }

@@ -57,11 +57,12 @@ func New(e Endpoint, logger *slog.Logger) (*Proxy, error) {
 	return l, nil
 }
 
-// ForWorker makes a model proxy for the provider of a worker, which alone has its socket: no token keeps others away.
+// ForWorker makes a model proxy for the provider of a worker. codex alone reaches its socket: it needs no token and no
+// guard.
 func ForWorker(e Endpoint, logger *slog.Logger) (*Proxy, error) {
 	l, err := New(e, logger)
 	if err == nil {
-		l.Token = ""
+		l.Token, l.guard = "", nil
 	}
 	return l, err
 }
@@ -122,23 +123,26 @@ func (p *provider) rewrite(r *httputil.ProxyRequest) {
 	r.Out.URL.RawQuery = queryOf(r.In.URL)
 	r.SetURL(p.url)
 	r.Out.Host = p.url.Host
-	r.Out.Header = headersOf(r.Out.Header)
-	if p.key != "" {
+	r.Out.Header, r.Out.Trailer = headersOf(r.Out.Header), nil
+	switch password, _ := p.url.User.Password(); {
+	case p.key != "":
 		r.Out.Header.Set("Authorization", "Bearer "+p.key)
+	case p.url.User != nil:
+		r.Out.SetBasicAuth(p.url.User.Username(), password)
+	}
+	if r.Out.Method == http.MethodGet {
+		r.Out.Body, r.Out.GetBody, r.Out.ContentLength = http.NoBody, nil, 0
 	}
 	r.Out.Body = ending(r.Out.Body, r.Out.ContentLength)
 }
 
-// fail answers a request that the provider has not. codex repeats it, and shows the words.
+// fail answers a request that the provider has not. codex repeats it, and shows the words, which have no address of a
+// network: the journal has them.
 func (p *provider) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Context().Err() != nil {
 		return // codex has interrupted the turn
 	}
-	reason := upstream.Cut
-	var failed *upstream.Error
-	if errors.As(err, &failed) {
-		reason = failed.Reason
-	}
+	reason := upstream.ReasonOf(err)
 	p.logger.Warn("the model endpoint cannot be reached", "endpoint", p.url.Host, "reason", string(reason), "error", err)
-	refuse(w, http.StatusBadGateway, "cannot reach the provider at "+p.url.Host+": "+err.Error())
+	refuse(w, http.StatusBadGateway, "cannot reach the provider at "+p.url.Host+": "+reason.Words())
 }

@@ -24,7 +24,7 @@ type Proxy struct {
 	Token string
 
 	handler http.Handler
-	guard   *guard
+	guard   *guard // nil: codex alone reaches the server
 	flights flights
 	logger  *slog.Logger
 }
@@ -38,7 +38,7 @@ func (l *Proxy) Run(ctx context.Context, listener net.Listener) error {
 	server := l.server()
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()
-	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+	if err := server.Serve(l.accepting(listener)); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	return nil
@@ -50,8 +50,18 @@ func (l *Proxy) server() *http.Server {
 		Handler: l, ReadHeaderTimeout: headerBound, IdleTimeout: idleBound, MaxHeaderBytes: headerSize,
 		ErrorLog: slog.NewLogLogger(l.logger.Handler(), slog.LevelDebug), // of single connections: no events
 	}
-	l.guard.watch(server)
+	if l.guard != nil {
+		l.guard.watch(server)
+	}
 	return server
+}
+
+// accepting is the listener with the bound of its connections. The guard has bounds of its own.
+func (l *Proxy) accepting(listener net.Listener) net.Listener {
+	if l.guard != nil {
+		return listener
+	}
+	return bounded(listener, workerLimit)
 }
 
 // ServeHTTP implements http.Handler.
@@ -65,7 +75,7 @@ func (l *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusUnauthorized, "this server is for one codex alone")
 		return
 	}
-	if !l.guard.admit(r) {
+	if l.guard != nil && !l.guard.admit(r) {
 		w.Header().Set("Connection", "close")
 		refuse(w, http.StatusServiceUnavailable, "codex has too many connections to its model")
 		return

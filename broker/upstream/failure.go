@@ -24,6 +24,9 @@ const (
 	Cut          Reason = "cut"          // the connection ended before the answer
 )
 
+// Words is the reason in words for a client.
+func (r Reason) Words() string { return words[r] }
+
 var words = map[Reason]string{
 	Refused:      "it refuses connections",
 	Unresolvable: "its name has no address",
@@ -47,6 +50,15 @@ func (e *Error) Error() string { return words[e.Reason] + ": " + e.Err.Error() }
 // Unwrap is the error of the network.
 func (e *Error) Unwrap() error { return e.Err }
 
+// ReasonOf is the reason of an error of a request.
+func ReasonOf(err error) Reason {
+	var failed *Error
+	if errors.As(err, &failed) {
+		return failed.Reason
+	}
+	return Cut
+}
+
 // named gives an error of a request its reason. One that was cancelled stays as it is.
 func named(err error, connected bool) error {
 	if errors.Is(err, context.Canceled) {
@@ -66,7 +78,7 @@ func reasonOf(err error) Reason {
 	switch {
 	case errors.As(err, &untrusted), errors.As(err, &unknown):
 		return Certificate
-	case errors.As(err, &op) && op.Op == "proxyconnect":
+	case errors.Is(err, errProxy), errors.As(err, &op) && op.Op == "proxyconnect":
 		return ViaProxy
 	case errors.As(err, &name):
 		return Unresolvable

@@ -10,9 +10,12 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
+	"net/url"
 	"sync"
-	"sync/atomic"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // The bounds of a connection. An endpoint that does not answer is reported within 10 s: a client waits that long.
@@ -20,18 +23,26 @@ const (
 	dialBound      = 5 * time.Second
 	handshakeBound = 4 * time.Second
 	connectBound   = 9 * time.Second // of all, with the answer of an HTTP proxy
-	// silence is how long an HTTP/2 connection may send nothing before a ping finds out whether it is alive.
+	// silence is how long an HTTP/2 connection may send nothing before a ping finds out whether it is alive. All requests
+	// in flight end with the connection: the bound of the ping bears a short loss of the network, and the time that a
+	// big body needs to leave the buffers below before the ping.
 	silence   = 5 * time.Second
-	pingBound = 4 * time.Second
+	pingBound = 30 * time.Second
+	// unsent is how many bytes of a body the kernel accepts before it can send them.
+	unsent = 128 << 10
+	// unread is how many bytes of an answer the endpoint sends before codex reads them.
+	unread = 256 << 10
 	// mostConnections bounds those of an endpoint that speaks HTTP/1.1: each request in flight has one.
 	mostConnections = 256
 )
 
 // Transport is an http.RoundTripper for one endpoint. It sends all requests over one HTTP/2 connection if the endpoint
-// speaks that, and keeps idle connections as long as the endpoint does. It sends a request again only if the endpoint
-// has read nothing of it.
+// speaks that, and keeps the connection as long as the endpoint does. An idle HTTP/1.1 connection serves no request after
+// idleBound. The transport sends a request again only if the endpoint has read nothing of it, or has closed a kept
+// HTTP/1.1 connection at the time of the request.
 type Transport struct {
-	http *http.Transport
+	http    *http.Transport
+	connect func(ctx context.Context, network, address string) (net.Conn, error)
 
 	mu    sync.Mutex
 	open  int      // connections
@@ -46,21 +57,19 @@ type attempt struct {
 
 // New makes a transport. trust has the certificate authorities; nil: the system's.
 func New(trust *x509.CertPool) *Transport {
-	t := &Transport{}
-	dialer := &net.Dialer{Timeout: dialBound}
+	dialer := &net.Dialer{Timeout: dialBound, Control: func(_, _ string, c syscall.RawConn) error {
+		return c.Control(func(fd uintptr) { // without it the ping waits longer
+			_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, unsent)
+		})
+	}}
+	t := &Transport{connect: dialer.DialContext}
 	t.http = &http.Transport{
-		Proxy: http.ProxyFromEnvironment,
-		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-			conn, err := dialer.DialContext(ctx, network, address)
-			if err != nil {
-				return nil, err
-			}
-			return t.counted(conn), nil
-		},
+		Proxy:               discreet(http.ProxyFromEnvironment),
+		DialContext:         t.dial,
 		TLSClientConfig:     &tls.Config{RootCAs: trust, MinVersion: tls.VersionTLS12},
 		TLSHandshakeTimeout: handshakeBound,
 		ForceAttemptHTTP2:   true,
-		HTTP2:               &http.HTTP2Config{SendPingTimeout: silence, PingTimeout: pingBound},
+		HTTP2:               &http.HTTP2Config{SendPingTimeout: silence, PingTimeout: pingBound, MaxReceiveBufferPerStream: unread},
 		DisableCompression:  true, // the bytes go on as they are
 		MaxIdleConnsPerHost: mostConnections,
 		MaxConnsPerHost:     mostConnections,
@@ -68,42 +77,92 @@ func New(trust *x509.CertPool) *Transport {
 	return t
 }
 
+// discreet replaces the error of a proxy's address, which has the password in it.
+func discreet(proxy func(*http.Request) (*url.URL, error)) func(*http.Request) (*url.URL, error) {
+	return func(r *http.Request) (*url.URL, error) {
+		u, err := proxy(r)
+		if err != nil {
+			err = errProxy
+		}
+		return u, err
+	}
+}
+
 // Close closes the idle connections.
 func (t *Transport) Close() { t.http.CloseIdleConnections() }
+
+var errProxy = errors.New("HTTP_PROXY or HTTPS_PROXY is no URL: give http://HOST:PORT")
 
 // errSlow is the cause of a request that gets no connection in time.
 var errSlow = errors.New("no connection within " + connectBound.String())
 
 // RoundTrip implements http.RoundTripper. An error without a connection is an *Error.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	began := time.Now()
 	lead, err := t.await(r.Context())
 	if err != nil {
 		return nil, err
 	}
+	res, again, err := t.send(r, lead, connectBound-time.Since(began))
+	if again == nil {
+		return res, err
+	}
+	t.http.CloseIdleConnections() // the endpoint may be closing others, too
+	res, _, err = t.send(again, nil, connectBound)
+	return res, err
+}
+
+// send sends a request once. It makes a connection within patience. again is the request to send if its connection has
+// ended too early.
+func (t *Transport) send(r *http.Request, lead *attempt, patience time.Duration) (res *http.Response, again *http.Request, err error) {
 	ctx, cancel := context.WithCancelCause(r.Context()) // ends with its parent: the body is read under it
-	late := time.AfterFunc(connectBound, func() { cancel(errSlow) })
-	var connected atomic.Bool
-	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) {
-		late.Stop()
-		connected.Store(true)
-		t.end(lead, nil)
-	}})
-	res, err := t.http.RoundTrip(r.WithContext(ctx))
-	late.Stop()
+	way := &way{patience: patience, give: func() { cancel(errSlow) }}
+	ctx = context.WithValue(ctx, wayKey{}, way)
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GetConn: func(string) { way.begin() },
+		GotConn: func(info httptrace.GotConnInfo) {
+			if stale(r, info) {
+				_ = plain(info.Conn).Close() // net/http takes another one, as nothing was sent
+				return
+			}
+			way.take(info)
+			t.end(lead, nil)
+		},
+		GotFirstResponseByte: func() { way.answered.Store(true) },
+	})
+	res, err = t.http.RoundTrip(r.WithContext(ctx))
+	connected := way.end()
 	if err != nil {
 		if cause := context.Cause(ctx); errors.Is(cause, errSlow) {
 			err = cause
 		}
-		err = named(err, connected.Load())
+		if connected && way.closing() && context.Cause(ctx) == nil {
+			again = rewound(r)
+		}
+		err = named(err, connected)
 		cancel(err)
 	}
 	t.end(lead, err)
-	return res, err
+	return res, again, err
+}
+
+// dial makes a connection for a request.
+func (t *Transport) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	if way, has := ctx.Value(wayKey{}).(*way); has {
+		way.dial()
+	}
+	conn, err := t.connect(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	return t.counted(conn), nil
 }
 
 // await waits while another request makes the first connection, and returns its error if that fails. It returns an
-// attempt if the caller has to make the first connection.
+// attempt if the caller has to make the first connection: clients of others may have gone away before.
 func (t *Transport) await(ctx context.Context) (*attempt, error) {
+	late := time.NewTimer(connectBound)
+	defer late.Stop()
 	for {
 		t.mu.Lock()
 		a := t.first
@@ -120,6 +179,8 @@ func (t *Transport) await(ctx context.Context) (*attempt, error) {
 		select {
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
+		case <-late.C:
+			return nil, named(errSlow, false)
 		case <-a.ended:
 		}
 		var failed *Error

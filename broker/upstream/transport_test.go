@@ -9,11 +9,13 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -157,6 +159,11 @@ func TestReasons(t *testing.T) {
 		assert.Equal(t, want != Cut, failed.Unsent)
 		transport.Close()
 	}
+	misspelt := New(nil)
+	misspelt.http.Proxy = discreet(func(*http.Request) (*url.URL, error) { return nil, errors.New("http://user:p%ss@proxy") })
+	_, err = post(t, misspelt, "http://endpoint", "hello")
+	assert.Equal(t, ViaProxy, ReasonOf(err))
+	require.NotContains(t, err.Error(), "p%ss")
 	assert.Equal(t, NoAnswer, reasonOf(errSlow))
 	assert.Equal(t, ViaProxy, reasonOf(&net.OpError{Op: "proxyconnect", Err: errors.New("x")}))
 }
@@ -181,18 +188,16 @@ func listen(t *testing.T, serve func(net.Conn)) string {
 
 // Requests that wait for the first connection share its fault: they do not each wait for as long.
 func TestSharedFault(t *testing.T) {
-	transport := New(nil)
-	lead, err := transport.await(t.Context())
-	require.NoError(t, err)
-	require.NotNil(t, lead)
-	failed := make(chan error)
-	go func() { _, err := transport.await(t.Context()); failed <- err }()
-	fault := &Error{Reason: NoAnswer, Unsent: true, Err: errSlow}
-	transport.end(lead, fault)
-	select {
-	case err := <-failed:
-		assert.Equal(t, fault, err)
-	default: // it has come later, and makes the connection itself
-		assert.NoError(t, <-failed)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		transport := New(nil)
+		lead, err := transport.await(t.Context())
+		require.NoError(t, err)
+		require.NotNil(t, lead)
+		failed := make(chan error, 1)
+		go func() { _, err := transport.await(t.Context()); failed <- err }()
+		synctest.Wait()
+		fault := &Error{Reason: NoAnswer, Unsent: true, Err: errSlow}
+		transport.end(lead, fault)
+		assert.Equal(t, fault, <-failed)
+	})
 }
