@@ -114,7 +114,9 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // send sends a request once. It makes a connection within patience. again is the request to send if its connection has
 // ended too early.
-func (t *Transport) send(r *http.Request, lead *attempt, patience time.Duration) (res *http.Response, again *http.Request, err error) {
+func (t *Transport) send(r *http.Request, lead *attempt, patience time.Duration) (
+	res *http.Response, again *http.Request, err error,
+) {
 	ctx, cancel := context.WithCancelCause(r.Context()) // ends with its parent: the body is read under it
 	way := &way{patience: patience, give: func() { cancel(errSlow) }}
 	ctx = context.WithValue(ctx, wayKey{}, way)
@@ -122,7 +124,8 @@ func (t *Transport) send(r *http.Request, lead *attempt, patience time.Duration)
 		GetConn: func(string) { way.begin() },
 		GotConn: func(info httptrace.GotConnInfo) {
 			if stale(r, info) {
-				_ = plain(info.Conn).Close() // net/http takes another one, as nothing was sent
+				t.http.CloseIdleConnections() // they were idle for longer
+				_ = plain(info.Conn).Close()  // net/http takes another one, as nothing was sent
 				return
 			}
 			way.take(info)
