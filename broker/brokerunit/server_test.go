@@ -14,6 +14,7 @@ import (
 // Every user can read the status of the unit: it has no login and no parameters of the endpoint.
 func TestStatus(t *testing.T) {
 	settings := t.TempDir()
+	t.Setenv(MadeOf, ":")
 	file := strings.Replace(worker, "https://model.test/v1", "https://user:secret@model.test/v1?subscription-key=secret", 1)
 	require.NoError(t, os.WriteFile(filepath.Join(settings, "w.toml"), []byte(file), 0o600))
 	_, status, err := Load("w", settings, t.TempDir(), slog.New(slog.DiscardHandler))
