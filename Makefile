@@ -329,7 +329,7 @@ nightly-suites:
 	@tests=$$(test/integration/calling.sh EitherSuite); \
 	CODEX_PROXY_TEST_NIGHTLY=1 CODEX_PROXY_TEST_REQUIRE=1 go test -count=1 -timeout 0 -v -p 2 $$(test/integration/packages.sh "$$tests") -run "$$tests"
 
-# All unit tests anew, whatever the caches have: with all their rounds, and with the codexes between the oldest and the pinned one.
+# All unit tests anew, whatever the caches have, with all their rounds.
 nightly-units:
 	@$(MAKE) --no-print-directory needs NEEDS="$(TEST_NEEDS)"
 	@$(MAKE) --no-print-directory $(DEBS) $(RPMS) $(RELEASED)/made $(NPM_CODEX)/codex $(OLDEST_CODEX)/codex $(BETWEEN_CODEX)/made $(CLIENTS)/node $(UV)/uv $(MICROMAMBA)/micromamba

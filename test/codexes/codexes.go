@@ -12,7 +12,6 @@ import (
 	"testing"
 
 	"codex-proxy/codex/versions"
-	"codex-proxy/test/nightly"
 
 	"github.com/stretchr/testify/require"
 )
@@ -49,8 +48,7 @@ func All(t *testing.T) map[string]string {
 	return all
 }
 
-// Each runs a test with the first of them from 0.oldest on and with the pinned one, in `make nightly` also with those
-// between these two, with the minor version and the program.
+// Each runs a test with each of them from 0.oldest on, with the minor version and the program.
 func Each(t *testing.T, oldest int, test func(t *testing.T, minor int, program string)) {
 	t.Helper()
 	all, minors := All(t), map[int]string{}
@@ -62,10 +60,9 @@ func Each(t *testing.T, oldest int, test func(t *testing.T, minor int, program s
 			minors[minor] = version
 		}
 	}
-	for i, minor := range slices.Sorted(maps.Keys(minors)) {
-		if version := minors[minor]; i == 0 || minor >= versions.Tested || nightly.Is() {
-			t.Run(version, func(t *testing.T) { test(t, minor, all[version]) })
-		}
+	for _, minor := range slices.Sorted(maps.Keys(minors)) {
+		version := minors[minor]
+		t.Run(version, func(t *testing.T) { test(t, minor, all[version]) })
 	}
 }
 
