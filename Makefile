@@ -84,9 +84,9 @@ MIRRORED = mkdir -p $(MIRROR) build; go build -o build/mirror ./test/mirror; tre
 MADE     = $(foreach v,DEB RPM RUNNER_DEB RUNNER_RPM,CODEX_PROXY_TEST_$(v)=$$made/$(notdir $(CODEX_PROXY_TEST_$(v))))
 UNITS    = nice $(TOOLS)/gotestsum --format pkgname-and-test-fails -- $(GO_TEST) -timeout 30m
 INTEGRATION = $(TOOLS)/gotestsum --format testname --jsonfile build/integration-$(1).json -- $(GO_TEST) -count=1 -timeout 60m
-# The packages of the tests in booted machines, those that take longest first: each of five at once runs two tests at once.
+# The packages of the tests in booted machines, those that take longest first: each of four at once runs two tests at once.
 LONGEST     = $(addprefix ./test/integration/,limits proxy workers runner accounts daemon dependencies api)
-TOGETHER    = -p 5 -parallel 2 $(LONGEST) $(filter-out $(LONGEST),$(shell go list -f '{{with .Dir}}./{{end}}{{slice .ImportPath 12}}' ./test/integration/...))
+TOGETHER    = -p 4 -parallel 2 $(LONGEST) $(filter-out $(LONGEST),$(shell go list -f '{{with .Dir}}./{{end}}{{slice .ImportPath 12}}' ./test/integration/...))
 ALONE       = $$(test/integration/calling.sh Alone BothSuitesAlone)
 
 export CODEX_PROXY_TEST_CODEX := $(NPM_CODEX)/codex

@@ -25,6 +25,9 @@ import (
 const (
 	// askBound bounds a request to the main process of a unit.
 	askBound = 5 * time.Second
+	// beginBound bounds the request for a stream, which a person or a client of a port makes as soon as the session is
+	// being started.
+	beginBound = 30 * time.Second
 	// lookEvery bounds how long a new socket stays unnoticed if the directory cannot be watched.
 	lookEvery = 10 * time.Second
 )

@@ -61,9 +61,9 @@ func (d Dir) stream(ctx context.Context, request exec.Request) (net.Conn, io.Rea
 	return conn, from, nil
 }
 
-// begin asks for a stream within askBound.
+// begin asks for a stream within beginBound.
 func begin(conn net.Conn, from *bufio.Reader, request exec.Request) (reply exec.Reply, err error) {
-	if err := conn.SetDeadline(time.Now().Add(askBound)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(beginBound)); err != nil {
 		return reply, err
 	}
 	err = send(conn, request)
