@@ -17,9 +17,11 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"codex-proxy/remotes"
 	"codex-proxy/remotes/authz"
+	"codex-proxy/test/await"
 	"codex-proxy/test/codexes"
 	"codex-proxy/test/modelserver"
 	"codex-proxy/test/pty"
@@ -136,26 +138,59 @@ stream_max_retries = 0
 	return binary
 }
 
-// appServer starts codex in the remote's home.
+// startLimit bounds one start of codex.
+const startLimit = time.Minute
+
+// appServer starts codex in the remote's home as systemd does: again if it ends or hangs before it serves.
 func (b *bed) appServer(binary string) (socket string, process *os.Process) {
 	b.t.Helper()
 	home := filepath.Join(b.homes, "remote")
 	socket = filepath.Join(home, "s")
 	_ = os.Remove(socket) // of one that was killed
-	cmd := exec.Command(binary, codexes.AppServer(binary, socket)...)
-	cmd.Env = append(os.Environ(), "CODEX_HOME="+home, "HOME="+home)
-	cmd.Dir = home
-	require.NoError(b.t, cmd.Start())
 	b.t.Cleanup(func() {
 		if target, err := os.Readlink(socket); err == nil { // a killed codex leaves them in /tmp
 			defer os.Remove(target)
 			defer os.Remove(target + ".lock")
 		}
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
 	})
-	require.Eventually(b.t, func() bool { _, err := os.Stat(socket); return err == nil }, bound, 5*time.Millisecond)
-	return socket, cmd.Process
+	said := filepath.Join(b.t.TempDir(), "stderr")
+	for range 3 {
+		file, err := os.Create(said)
+		require.NoError(b.t, err)
+		cmd := exec.Command(binary, codexes.AppServer(binary, socket)...)
+		cmd.Env, cmd.Dir, cmd.Stderr = append(os.Environ(), "CODEX_HOME="+home, "HOME="+home), home, file
+		require.NoError(b.t, cmd.Start())
+		_ = file.Close()
+		b.t.Cleanup(func() {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+		})
+		if serves(cmd.Process.Pid, socket) {
+			return socket, cmd.Process
+		}
+		_ = cmd.Process.Kill()
+		text, _ := os.ReadFile(said)
+		b.t.Logf("codex has ended, or does not serve: %v: %s", cmd.Wait(), text)
+	}
+	require.Fail(b.t, "codex does not start")
+	return "", nil
+}
+
+// serves waits until codex has its socket, or has ended.
+func serves(pid int, socket string) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
+	defer cancel()
+	for pace := (await.Pace{}); ctx.Err() == nil; pace.Pause(ctx) {
+		if _, err := os.Stat(socket); err == nil {
+			return true
+		}
+		var state unix.Siginfo
+		err := unix.Waitid(unix.P_PID, pid, &state, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
+		if err == nil && state.Signo != 0 {
+			return false
+		}
+	}
+	return false
 }
 
 func (b *bed) home(dir, config string) {
