@@ -68,7 +68,7 @@ GO_TEST     = -vet=off -trimpath -ldflags='-s -w'
 # The unit tests of what runs in parts at once have the race detector, those of what reads sources and documents need none.
 # LISTERS have other programs read them, so Go does not see when a result is of the past.
 # SQLite's translation from C works on pointers, all of which -race would have checked, in a quarter of its tests' time.
-LISTERS = $(addprefix codex-proxy/,packaging/etc packaging/manual test/measure test/rooms)
+LISTERS = $(addprefix codex-proxy/,packaging/etc packaging/manual test/measure test/rooms test/try)
 READERS = $(addprefix codex-proxy/,test/manual test/packages)
 UNIT    = $$(go list ./... | grep -v /test/integration | grep -vxF "$$(printf '%s\n' $(READERS) $(LISTERS))")
 RACE    = -race -gcflags='modernc.org/...=-d=checkptr=0'
