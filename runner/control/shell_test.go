@@ -1,0 +1,37 @@
+package control
+
+import (
+	"bufio"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"codex-proxy/runner/exec"
+)
+
+// A client of a port waits for a session that starts slowly, and not for ever.
+func TestStreamOfASlowStart(t *testing.T) {
+	ask := func(after time.Duration) (err error) {
+		synctest.Test(t, func(t *testing.T) {
+			ours, theirs := net.Pipe()
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				defer theirs.Close()
+				_, _ = bufio.NewReader(theirs).ReadBytes('\n')
+				<-time.After(after)
+				_, _ = theirs.Write([]byte("{}\n"))
+			}()
+			_, err = begin(ours, bufio.NewReader(ours), exec.Request{Do: exec.Port, Port: 80})
+			require.NoError(t, ours.Close())
+			<-done
+		})
+		return err
+	}
+	require.NoError(t, ask(20*time.Second))
+	assert.ErrorContains(t, ask(40*time.Second), "timeout")
+}
