@@ -213,7 +213,7 @@ func TestFaults(t *testing.T) {
 			"warn tools", "set-ups of Python: cannot be made: this host has no pip", "install python3-pip"},
 		"open logs":         {func(b *bed) { b.chmod(paths.StateDir, 0o755) }, "fail directories", "has mode 0755, not 0700", "chmod 0700"},
 		"open environments": {func(b *bed) { b.chmod(paths.EnvironmentStates, 0o711) }, "fail directories", "not 0700", "chmod 0700"},
-		"nothing to hide with": {func(b *bed) { os.Remove(b.path("/run/systemd/inaccessible/sock")) }, "fail systemd",
+		"nothing to hide with": {func(b *bed) { os.Remove(b.path("/run/systemd/inaccessible/reg")) }, "fail systemd",
 			"is not there: units of sessions need it", "systemctl daemon-reexec"},
 		"no environments": {func(b *bed) { os.RemoveAll(b.path(paths.EnvironmentStates)) }, "fail directories", "no such file", "systemd-tmpfiles"},
 		"other owner":     {func(b *bed) { b.uid["root"] = daemonUID + 1 }, "fail directories", "belongs to the user", "chown root:"},

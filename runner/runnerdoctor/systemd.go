@@ -23,7 +23,7 @@ func checkSystemd(_ context.Context, s *facts) []checkup.Finding {
 		return f.Alone()
 	}
 	var found []checkup.Finding
-	for _, node := range []string{"reg", "dir", "sock"} {
+	for _, node := range []string{"reg", "dir"} {
 		path := "/run/systemd/inaccessible/" + node
 		if _, err := os.Lstat(s.Path(path)); errors.Is(err, fs.ErrNotExist) {
 			found = append(found, checkup.Failure(path, "is not there: units of sessions need it to hide files, and do not start",
