@@ -293,7 +293,7 @@ codex: ## take another codex for the tests: VERSION=0.172.0; it prints what the 
 	@go run ./test/codexes/take -version "$(VERSION)"
 	@go test -count=1 ./remotes/authz -run '^TestDocument$$' -update
 	@eval "$$($(MAKE) --silent codex-variables)"; \
-		CODEX_PROXY_TEST_NIGHTLY=1 go test -count=1 ./codex/... ./remotes/authz ./workers/codexhome -run '^(TestSchema|TestMethods.*|TestRange.*|TestDocument|TestRealCodex.*)$$'
+		go test -count=1 ./codex/... ./remotes/authz ./workers/codexhome -run '^(TestSchema|TestMethods.*|TestRange.*|TestDocument|TestRealCodex.*)$$'
 
 codex-latest: ## say whether npm has a newer codex than that of the tests
 	@latest=$$(npm view @openai/codex version) && pinned=$$(sed -n 's/.*"@openai\/codex": "\(.*\)".*/\1/p' test/codex/package.json) && \

@@ -3,7 +3,6 @@ package appserver_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -24,7 +23,6 @@ import (
 	"codex-proxy/codex/rpc"
 	"codex-proxy/codex/turnerror"
 	"codex-proxy/codex/versions"
-	"codex-proxy/test/nightly"
 )
 
 // live is a real codex that runs, and the connection to it, for many tests one after the other: a start of codex takes
@@ -91,36 +89,6 @@ func TestLiveNative(t *testing.T) {
 		t.Run("Retries", func(t *testing.T) { testRetries(t, l) })
 		t.Run("FirstMessages", func(t *testing.T) { testFirstMessages(t, l) })
 	})
-}
-
-// The first message of a thread asks the model once, in a thread that was started for it and in one from before: in
-// `make nightly` 100 of them, and 100 in package remotes. An item that reached codex after its turn began would make it ask once more.
-func testFirstMessages(t *testing.T, l *live) {
-	for _, prestart := range []int{0, 16} {
-		u := l.plays(helloWorld)
-		c := l.connect(t, appserver.Options{Prestart: prestart})
-		messages := 10
-		if l.minor == versions.Tested {
-			messages = nightly.Or(50, 20)
-		}
-		var all errgroup.Group
-		all.SetLimit(4)
-		for n := range messages {
-			all.Go(func() error {
-				r := liveHello()
-				r.Items = []history.Item{history.TextMessage("user", fmt.Sprint("message ", n))}
-				turn, err := c.StartTurn(bound(t), r)
-				if err != nil {
-					return err
-				}
-				o, err := collect(bound(t), turn)
-				assert.Equal(t, "Hello world", o.text)
-				return errors.Join(err, turn.Close(bound(t)))
-			})
-		}
-		require.NoError(t, all.Wait())
-		assert.Len(t, u.requests(), messages, "%d threads before their turns", prestart)
-	}
 }
 
 func liveHello() appserver.TurnRequest {
