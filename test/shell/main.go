@@ -64,6 +64,10 @@ func open(ctx context.Context, s settings) (err error) {
 	if err := m.WriteFile(workerFile, []byte("mode = \"demo\"\n"), 0o644); err != nil {
 		return err
 	}
+	// A worker takes no script for codex.
+	if err := m.Exec(ctx, machine.Exec{Args: []string{"ln", "-s", "/opt/codex/bin/codex", "/usr/local/bin/codex"}}); err != nil {
+		return err
+	}
 	if s.script != "" {
 		return m.Exec(ctx, machine.Exec{Args: []string{"sh", "-c", s.script}, Stdout: os.Stdout, Stderr: os.Stderr})
 	}
@@ -85,8 +89,5 @@ const greeting = `Both packages are installed, codex is on PATH, and there is no
 func options(codex string) machine.Options {
 	return machine.Options{
 		Binds: []machine.Bind{{Source: codex, Target: "/opt/codex", ReadOnly: true}},
-		Files: []machine.File{
-			{Path: "/usr/local/bin/codex", Data: []byte("#!/bin/sh\nexec /opt/codex/bin/codex \"$@\"\n"), Mode: 0o755},
-		},
 	}
 }
