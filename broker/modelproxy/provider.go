@@ -144,5 +144,5 @@ func (p *provider) fail(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	reason := upstream.ReasonOf(err)
 	p.logger.Warn("the model endpoint cannot be reached", "endpoint", p.url.Host, "reason", string(reason), "error", err)
-	refuse(w, http.StatusBadGateway, "cannot reach the provider at "+p.url.Host+": "+reason.Words())
+	refuse(w, http.StatusBadGateway, "cannot reach the provider: "+reason.Words())
 }

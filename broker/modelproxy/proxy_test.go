@@ -91,7 +91,7 @@ func TestWithoutKeyOrProvider(t *testing.T) {
 	words, err := io.ReadAll(res.Body)
 	require.NoError(t, err)
 	assert.Equal(t, http.StatusBadGateway, res.StatusCode)
-	assert.Contains(t, string(words), `{"error":{"message":"cannot reach the provider at 127.0.0.1:`)
+	assert.Contains(t, string(words), `{"error":{"message":"cannot reach the provider: `)
 	assert.Contains(t, string(words), `: it refuses connections"}}`)
 }
 
