@@ -21,7 +21,6 @@ func TestStreamOfASlowStart(t *testing.T) {
 			done := make(chan struct{})
 			go func() {
 				defer close(done)
-				defer theirs.Close()
 				_, _ = bufio.NewReader(theirs).ReadBytes('\n')
 				<-time.After(after)
 				_, _ = theirs.Write([]byte("{}\n"))
@@ -29,6 +28,7 @@ func TestStreamOfASlowStart(t *testing.T) {
 			_, err = begin(ours, bufio.NewReader(ours), exec.Request{Do: exec.Port, Port: 80})
 			require.NoError(t, ours.Close())
 			<-done
+			require.NoError(t, theirs.Close()) // not before: a pipe whose other end is closed takes no deadline
 		})
 		return err
 	}
