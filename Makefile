@@ -82,7 +82,7 @@ MIRRORED = mkdir -p $(MIRROR) build; go build -o build/mirror ./test/mirror; tre
 		made=$(MIRROR)/made-$$(cat $(DEBS) $(RPMS) | sha256sum | cut -c1-12); rm -rf $(MIRROR)/made-*; mkdir $$made; cp $(DEBS) $(RPMS) $$made/; \
 	fi
 MADE     = $(foreach v,DEB RPM RUNNER_DEB RUNNER_RPM,CODEX_PROXY_TEST_$(v)=$$made/$(notdir $(CODEX_PROXY_TEST_$(v))))
-UNITS    = nice $(TOOLS)/gotestsum --format pkgname-and-test-fails -- $(GO_TEST) -timeout 30m
+UNITS    = nice $(TOOLS)/gotestsum --format pkgname-and-test-fails --jsonfile $(CURDIR)/build/unit-$(1).json -- $(GO_TEST) -timeout 30m
 INTEGRATION = $(TOOLS)/gotestsum --format testname --jsonfile build/integration-$(1).json -- $(GO_TEST) -count=1 -timeout 60m
 # The packages of the tests in booted machines, those that take longest first: each of four at once runs two tests at once.
 LONGEST     = $(addprefix ./test/integration/,limits proxy workers runner accounts daemon dependencies api)
@@ -206,20 +206,21 @@ test: ## run every check: unit tests, the real thing in booted machines, and lin
 	@$(MAKE) --no-print-directory -j2 $(DEBS) $(RPMS) $(RELEASED)/made $(NPM_CODEX)/codex $(OLDEST_CODEX)/codex $(BETWEEN_CODEX)/made $(CLIENTS)/node $(PYTHON_CLIENTS)/made $(TEMPORAL)/temporal $(UV)/uv $(MICROMAMBA)/micromamba $(PROJECT_TOOLS)/made $(TOOLS)/gotestsum $(TOOLS)/golangci-lint
 	@# What measures runs beside nothing but the compiler, which takes no processor from it. The other booted machines
 	@# mostly wait, so lint and the unit tests run beside them, and yield to them.
-	@$(MIRRORED); \
+	@rm -f build/integration-*.json build/unit-*.json; go build -o build/failures ./test/failures; $(MIRRORED); \
 	(cd $$tree && exec chrt --idle 0 go list -test -export -trimpath $(RACE) $(UNIT)) >/dev/null 2>&1 9>&- & compiled=$$!; \
 	status=0; $(call INTEGRATION,alone) -p 1 $$(test/integration/packages.sh "$(ALONE)") -run "$(ALONE)" 9>&- || status=$$?; \
 	nice $(MAKE) --no-print-directory -C $$tree lint >build/lint.log 2>&1 9>&- & lint=$$!; \
 	wait $$compiled || :; \
-	{ failed=0; export $(MADE); cd $$tree; GORACE=atexit_sleep_ms=100 $(UNITS) $(RACE) $(UNIT) || failed=$$?; $(UNITS) $(READERS) || failed=$$?; \
-	cd $(CURDIR); $(UNITS) -count=1 $(LISTERS) && exit $$failed; } >build/unit.log 2>&1 9>&- & unit=$$!; \
+	{ failed=0; export $(MADE); cd $$tree; GORACE=atexit_sleep_ms=100 $(call UNITS,race) $(RACE) $(UNIT) || failed=$$?; $(call UNITS,readers) $(READERS) || failed=$$?; \
+	cd $(CURDIR); $(call UNITS,listers) -count=1 $(LISTERS) && exit $$failed; } >build/unit.log 2>&1 9>&- & unit=$$!; \
 	$(call INTEGRATION,together) $(TOGETHER) -skip "$(ALONE)" 9>&- || status=$$?; \
 	wait $$unit || status=$$?; cat build/unit.log; \
 	wait $$lint || status=$$?; cat build/lint.log; \
 	echo "the slowest tests in booted machines:"; \
 	cat build/integration-*.json | $(TOOLS)/gotestsum tool slowest --num 20; \
 	echo "what their machines computed, in seconds of CPU:"; \
-	sed -n 's/.*"Test":"\([^"]*\)".*the machine used \([0-9.]*\) s of CPU.*/\2 \1/p' build/integration-*.json | sort -rn | sed -n 1,20p; exit $$status
+	sed -n 's/.*"Test":"\([^"]*\)".*the machine used \([0-9.]*\) s of CPU.*/\2 \1/p' build/integration-*.json | sort -rn | sed -n 1,20p; \
+	test $$status = 0 || { echo "why tests failed:"; build/failures build/integration-*.json build/unit-*.json; }; exit $$status
 
 .PHONY: chaos
 chaos: ## all that may befall it, under load: DURATION=10m, SEED=N for the same order again
