@@ -28,10 +28,21 @@ func preset() []File {
 		// An id of its own, or journalctl would show the journal of the root's.
 		{Path: "/etc/machine-id", Data: []byte(hex.EncodeToString(id) + "\n"), Mode: 0o444},
 		{Path: "/etc/hostname", Data: []byte("machine\n")},
+		{Path: "/etc/hosts", Data: hosts()},
 		{Path: "/etc/fstab", Data: []byte("\n")},
 		{Path: "/etc/systemd/journald.conf.d/90-machine.conf",
 			Data: []byte("[Journal]\nStorage=volatile\nReadKMsg=no\nForwardToSyslog=no\n")},
 	}
+}
+
+// hosts are the host's names and the machine's own, as Debian's installer has it. Without it, a codex before 0.153 asks the
+// name server at each start, for 5 s where there is none.
+func hosts() []byte {
+	names, err := os.ReadFile("/etc/hosts")
+	if err != nil {
+		names = []byte("127.0.0.1 localhost\n::1 localhost\n")
+	}
+	return append(names, "\n127.0.1.1 machine\n"...)
 }
 
 // Host is a machine over this host's own files: nothing is downloaded, and

@@ -7,6 +7,8 @@ import (
 	"syscall"
 	"testing"
 
+	"codex-proxy/test/codexes"
+
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -40,6 +42,21 @@ func TestLogIn(t *testing.T) {
 	f.answers(t, "approved", "yes")
 	require.NoError(t, p.LogIn(t.Context(), t.TempDir(), false, strings.NewReader(""), &out, &talk, nil))
 	assert.Equal(t, `login --device-auth -c cli_auth_credentials_store="file"`, f.runs(t)[0])
+}
+
+// Every codex takes the settings for a login.
+func TestLogInWithEachCodex(t *testing.T) {
+	codexes.Each(t, 0, func(t *testing.T, _ int, program string) {
+		f := newFake(t, `mode = "plain"`)
+		p := loginProgram(t, f)
+		p.path = program
+		var out, talk strings.Builder
+		dir := t.TempDir()
+		require.NoError(t, p.LogIn(t.Context(), dir, true, strings.NewReader("sk-SECRET"), &out, &talk, nil), &talk)
+		assert.FileExists(t, filepath.Join(dir, authName))
+		require.NoError(t, p.LogOut(t.Context(), dir))
+		assert.NoFileExists(t, filepath.Join(dir, authName))
+	})
 }
 
 // Ctrl-C reaches codex, although codex has no terminal.
