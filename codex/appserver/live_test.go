@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"codex-proxy/codex/appserver"
+	"codex-proxy/codex/codexaccount"
 	"codex-proxy/codex/history"
 	"codex-proxy/codex/rpc"
 	"codex-proxy/codex/turnerror"
@@ -69,7 +70,7 @@ func TestLive(t *testing.T) {
 			name string
 			run  func(*testing.T, *live)
 		}{
-			{"Models", testModels}, {"Turn", testTurn}, {"Items", testItems}, {"CloseCutsTheUpstream", testCloseCutsTheUpstream},
+			{"Models", testModels}, {"Limits", testLimits}, {"Turn", testTurn}, {"Items", testItems}, {"CloseCutsTheUpstream", testCloseCutsTheUpstream},
 			{"CloseAtOnce", testCloseAtOnce}, {"CancelledStart", testCancelledStart}, {"Errors", testErrors},
 			{"Words", testWords}, {"LargeHistory", testLargeHistory}, {"Overload", testOverload}, {"Tools", testTools},
 			{"ToolSchemas", testToolSchemas}, {"ToolNamesAndSettings", testToolNamesAndSettings},
@@ -114,6 +115,12 @@ func testModels(t *testing.T, l *live) {
 	require.NoError(t, c.Call(bound(t), "account/read", struct{}{}, &account))
 	assert.Nil(t, account.Account)
 	assert.False(t, account.RequiresOpenAIAuth)
+}
+
+// Without a login there are no limits: that is all a codex may have against the request.
+func testLimits(t *testing.T, l *live) {
+	_, err := codexaccount.ReadLimits(bound(t), l.Conn)
+	assert.ErrorContains(t, err, "authentication required")
 }
 
 func testTurn(t *testing.T, l *live) {

@@ -113,11 +113,22 @@ type rateLimitsPayload struct {
 	RateLimits RateLimits `json:"rateLimits"`
 }
 
+const readRateLimits = "account/rateLimits/read"
+
+// takesNone reports whether codex refused a request because it has parameters: codex 0.140 takes none for rate limits.
+func takesNone(err error) bool {
+	var e *rpc.Error
+	return errors.As(err, &e) && e.Code == rpc.CodeInvalidRequest && strings.Contains(e.Message, "expected unit")
+}
+
 // ReadLimits asks codex for the limits of its account, which codex requests from the account's server. It uses up none
 // of them. A login without limits, such as an API key, is an error. See IsUnauthorized for a login that is refused.
 func ReadLimits(ctx context.Context, c Caller) (Limits, error) {
 	var l Limits
-	err := c.Call(ctx, "account/rateLimits/read", rateLimitsReadParams{ExcludeResetCreditDetails: true}, &l)
+	err := c.Call(ctx, readRateLimits, rateLimitsReadParams{ExcludeResetCreditDetails: true}, &l)
+	if takesNone(err) {
+		err = c.Call(ctx, readRateLimits, nil, &l)
+	}
 	if err != nil {
 		return Limits{}, fmt.Errorf("cannot read the rate limits: %w", err)
 	}

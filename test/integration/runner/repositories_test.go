@@ -130,7 +130,7 @@ git config core.fsmonitor 'touch /workspace/ran; :'; git update-index --assume-u
 		b.urls(look)
 
 		// What is damaged is made anew: a checkout at once, a mirror for the next session.
-		b.MustRun(t, "sh", "-c", "rm -r "+paths.Workspaces+"/*/tree/.git; echo x >"+paths.Workspaces+"/1/record")
+		b.MustRun(t, "sh", "-c", "rm -rf "+paths.Workspaces+"/*/tree/.git; echo x >"+paths.Workspaces+"/1/record")
 		assert.Equal(t, clean, b.succeeds(append(local, "--", "sh", "-c", look)...))
 		uid := strings.TrimSpace(b.MustRun(t, "id", "-u", "alice"))
 		mirror := paths.RepositoryStates + "/" + paths.Key(uid+" /home/alice/app")

@@ -1,6 +1,7 @@
 package workers
 
 import (
+	"encoding/json"
 	"net/http"
 	"strings"
 	"testing"
@@ -8,7 +9,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"codex-proxy/codex/versions"
 	"codex-proxy/test/bed"
+	"codex-proxy/test/codexes"
 )
 
 const (
@@ -25,20 +28,38 @@ const (
 // program waits for the command's end.
 func tool(b *bed.Bed, command string) string {
 	b.T.Helper()
+	if !hasCode(b) {
+		call, err := json.Marshal(map[string]any{"cmd": command, "login": false, "yield_time_ms": 30_000})
+		require.NoError(b.T, err)
+		return result(b, "call exec_command "+string(call))
+	}
 	return code(b, "let r = await tools.exec_command({cmd: `"+command+"`, login: false, yield_time_ms: 30000}); "+
 		"let out = r.output; while (r.session_id !== undefined) { "+
 		"r = await tools.write_stdin({session_id: r.session_id, chars: ``, yield_time_ms: 30000}); out += r.output } "+
 		"text(out)")
 }
 
+// hasCode reports whether codex offers the model its tools in a program, as the pinned one does; an older one offers each
+// as a function.
+func hasCode(b *bed.Bed) bool {
+	version, err := codexes.Version(bed.RequireCodex(b.T))
+	require.NoError(b.T, err)
+	return !versions.Older(version, versions.Tested)
+}
+
 // code makes the model run a program in codex's own tool "exec", and returns the result
 // that codex reports to the model at the end of the program.
 func code(b *bed.Bed, program string) string {
 	b.T.Helper()
+	return result(b, "custom exec // @exec: {\"yield_time_ms\": 300000}\ntry { "+program+" } catch (e) { text(`error ${e}`) }")
+}
+
+// result makes the model call a tool, and returns what codex reports to it.
+func result(b *bed.Bed, step string) string {
+	b.T.Helper()
 	before := len(b.Models.Turns())
-	require.NotContains(b.T, program, "]]")
-	status, _, answer := b.Chat(false, "[[custom exec // @exec: {\"yield_time_ms\": 300000}\n"+
-		"try { "+program+" } catch (e) { text(`error ${e}`) }]]")
+	require.NotContains(b.T, step, "]]")
+	status, _, answer := b.Chat(false, "[["+step+"]]")
 	require.Equal(b.T, http.StatusOK, status, answer)
 	turns := b.Models.Turns()[before:]
 	require.Len(b.T, turns, 2, "the call, and its output")

@@ -174,6 +174,9 @@ func TestToolsOfANativeWorkerFindNoLogin(t *testing.T) {
 				assert.Contains(t, script(b, a.script), a.want, "%s, %s", name, mode)
 			}
 			for name, a := range codeAttacks {
+				if !hasCode(b) {
+					break
+				}
 				assert.Contains(t, code(b, a.program), a.want, "%s, %s", name, mode)
 			}
 			assert.Contains(t, script(b, "cat link"), "cat: link: "+noFile)
@@ -195,6 +198,9 @@ func toolsWork(b *bed.Bed, mode string) {
 		`/var/lib/private/codex-worker/default/workspace\nOn branch`)
 	assert.Contains(b.T, script(b, "python3 -c 'print(6 * 7)'"), `42\n`)
 	assert.Contains(b.T, script(b, "echo made >new; cat new; mktemp"), write)
+	if !hasCode(b) {
+		return
+	}
 	assert.Contains(b.T, code(b, "image(await tools.view_image({path: `/srv/dot.png`}))"), "data:image/png")
 }
 
@@ -218,7 +224,7 @@ func TestWorkspacesOfANativeWorker(t *testing.T) {
 				"workspace = \""+c.dir+"\"\nmodel =", 1))
 			out := script(b, "pwd; echo new >made && cat made; cat "+secretFile+" /run/credentials/*/key; "+
 				shellAttacks["every file"].script)
-			assert.Contains(t, out, `"`+strings.Replace(c.dir, "/var/lib/codex", "/var/lib/private/codex", 1)+`\n`)
+			assert.Regexp(t, `("|Output:\\n)`+strings.Replace(c.dir, "/var/lib/codex", "/var/lib/private/codex", 1)+`\\n`, out)
 			assert.Equal(t, c.mode == "workspace-write", strings.Contains(out, `new\n`), out)
 			assert.Contains(t, out, "cat: "+secretFile+": ")
 			assert.Contains(t, out, `done\n`)
