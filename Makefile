@@ -317,9 +317,9 @@ schema: ## write test/contract/openai.json and anthropic.json anew, from the typ
 	@$(MAKE) --no-print-directory schemas FROM=$(SCHEMA) TO=$(CURDIR)/test/contract
 
 # What takes long, or looks at the world outside: a fault of it is no fault of a change.
-.PHONY: nightly nightly-drift nightly-kills nightly-units nightly-rounds nightly-sessions nightly-suites
+.PHONY: nightly nightly-codexes nightly-drift nightly-kills nightly-units nightly-rounds nightly-sessions nightly-suites
 nightly: ## what takes long, or compares with what others released since: one line each
-	@failed=; for form in nightly-suites nightly-units nightly-kills nightly-rounds nightly-sessions chaos fuzz soak soak-turns nightly-drift projects; do \
+	@failed=; for form in nightly-suites nightly-units nightly-codexes nightly-kills nightly-rounds nightly-sessions chaos fuzz soak soak-turns nightly-drift projects; do \
 		$(MAKE) --no-print-directory $$form || failed+=" $$form"; \
 	done; test -z "$$failed" || { echo "failed:$$failed" >&2; exit 1; }
 
@@ -344,11 +344,21 @@ nightly-kills:
 	CODEX_PROXY_TEST_REQUIRE=1 CODEX_PROXY_TEST_REMOTE_KILLS=50 go test -count=1 -timeout 0 -v ./test/integration/remotes -run '^TestRemoteKills$$'
 
 # All rounds of the booted tests that have many, which are those with nightly.Or, nightly.Is and startLoad.
-ROUNDS_OF = ^Test(ANewCodexIsTriedFirst|HugeImages|Limits|Package|Panic|Release|ReloadFails|ReloadOnOldSystemd|Resets|ReverseProxies|RunnerPackage|RunnerBus|RunnerChaos|TemporalTimes|ThousandUnits|UnderLoad)$$
+ROUNDS_OF = ^Test(ANewCodexIsTriedFirst|HugeImages|Limits|Package|Panic|Release|ReloadFails|ReloadOnOldSystemd|Resets|ReverseProxies|RunnerPackage|RunnerBus|RunnerChaos|TemporalTimes|ThousandUnits|ToolsOfANativeWorkerFindNoLogin|UnderLoad)$$
 nightly-rounds:
 	@$(MAKE) --no-print-directory needs NEEDS="$(TEST_NEEDS)"
 	@$(MAKE) --no-print-directory $(DEBS) $(RPMS) $(RELEASED)/made $(NPM_CODEX)/codex $(OLDEST_CODEX)/codex $(BETWEEN_CODEX)/made $(TEMPORAL)/temporal
 	CODEX_PROXY_TEST_NIGHTLY=1 CODEX_PROXY_TEST_REQUIRE=1 go test -count=1 -timeout 0 -v -p 1 $$(test/integration/packages.sh '$(ROUNDS_OF)') -run '$(ROUNDS_OF)'
+
+# The booted tests with the oldest codex that workers accept, and with the oldest one of remotes. Those left out have codexes
+# of their own, or a remote beside their worker.
+OF_OTHERS = ^Test(ACodexThatBreaksLeadsBack|AnInstallationChangesNothingThatRuns|ANewCodexIsTriedFirst)$$
+nightly-codexes:
+	@$(MAKE) --no-print-directory needs NEEDS="$(TEST_NEEDS)"
+	@$(MAKE) --no-print-directory $(DEBS) $(RPMS) $(NPM_CODEX)/codex $(OLDEST_CODEX)/codex $(BETWEEN_CODEX)/made $(CLIENTS)/node
+	failed=0; export CODEX_PROXY_TEST_REQUIRE=1; \
+	CODEX_PROXY_TEST_CODEX=$(OLDEST_CODEX)/codex go test -count=1 -timeout 0 -v -p 1 ./test/integration/workers ./test/integration/accounts ./test/integration/proxy -skip '$(OF_OTHERS)' || failed=$$?; \
+	CODEX_PROXY_TEST_CODEX=$$(find $(BETWEEN_CODEX) -maxdepth 1 -name '[0-9]*' | sort -V | sed q) go test -count=1 -timeout 0 -v ./test/integration/remotes && exit $$failed
 
 # A thousand sessions that try to outlive their timeout, and two hundred at once.
 nightly-sessions:
