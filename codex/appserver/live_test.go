@@ -2,6 +2,7 @@ package appserver_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -189,6 +190,16 @@ func testItems(t *testing.T, l *live) {
 			o := drain(t, start(t, conn, liveHello()))
 			assert.Equal(t, c.want, o.text)
 			assert.Equal(t, appserver.TurnCompletedOK, o.end.Status)
+			if name == "no id" {
+				return
+			}
+			for _, e := range o.events {
+				if item, ok := e.(appserver.ResponseItem); ok && len(o.texts) > 0 {
+					var named struct{ ID string }
+					require.NoError(t, json.Unmarshal(item.Item, &named))
+					assert.Contains(t, o.texts, named.ID, "the item is that of its text: %s", item.Item)
+				}
+			}
 		})
 	}
 }

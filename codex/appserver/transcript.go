@@ -1,14 +1,19 @@
 package appserver
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"codex-proxy/codex/delivery"
 	"codex-proxy/codex/jsonscan"
 	"codex-proxy/codex/turnerror"
 )
+
+// kindReasoning is the type of an item with reasoning, in codex's own items and in the model's.
+const kindReasoning = "reasoning"
 
 // responseCompleted is the notification about the end of a response.
 const responseCompleted = "rawResponse/completed"
@@ -30,6 +35,8 @@ type transcript struct {
 	reasoning map[string]bool // reasoning items with deltas
 	textSent  bool            // text or a call of the current response was delivered
 	reasoned  bool            // reasoning of the current response was delivered
+	message   string          // the item of the last delivered text
+	thought   string          // the item of the last delivered reasoning
 	muted     bool            // reasoning is dropped until this response ends
 }
 
@@ -104,6 +111,7 @@ func (t *transcript) addText(id, text string) []Event {
 		return nil
 	}
 	t.textSent = true
+	t.message = id
 	return []Event{TextDelta{id, text}}
 }
 
@@ -112,12 +120,13 @@ func (t *transcript) addReasoning(id string, part int, text string) []Event {
 		return nil
 	}
 	t.reasoned = true
+	t.thought = id
 	return []Event{ReasoningDelta{id, part, text}}
 }
 
 // finish delivers the summary of reasoning that was not sent as deltas. The queue handles messages.
 func (t *transcript) finish(item threadItem) (events []Event) {
-	if item.Type != "reasoning" {
+	if item.Type != kindReasoning {
 		return nil
 	}
 	if t.reasoning[item.ID] {
@@ -137,7 +146,7 @@ func (t *transcript) rawItem(n Notification) []Event {
 	if err != nil {
 		return undecodable(n, err)
 	}
-	var produced struct{ kind, role, name string }
+	var produced struct{ kind, role, name, id string }
 	members := jsonscan.Open(item)
 	for name, value, ok := members.Next(); ok; name, value, ok = members.Next() {
 		into := (*string)(nil)
@@ -148,11 +157,13 @@ func (t *transcript) rawItem(n Notification) []Event {
 			into = &produced.role
 		case "name":
 			into = &produced.name
+		case "id":
+			into = &produced.id
 		default:
 			continue
 		}
 		s, err := jsonscan.Text(value)
-		if err != nil {
+		if err != nil && into != &produced.id {
 			return nil
 		}
 		*into = string(s)
@@ -161,12 +172,26 @@ func (t *transcript) rawItem(n Notification) []Event {
 	case members.Err() != nil, produced.role != "" &&
 		produced.role != "assistant", strings.HasSuffix(produced.kind, "_output"):
 		return nil
-	case produced.kind == "reasoning" && t.muted:
+	case produced.kind == kindReasoning && t.muted:
 		return nil
 	case produced.kind == "function_call" && t.tools[produced.name]:
 		t.called, t.textSent = true, true
 	}
+	if produced.id == "" {
+		item = t.identified(produced.kind, item)
+	}
 	return []Event{ResponseItem{produced.kind, item}}
+}
+
+// identified adds the id to an item: codex 0.140 leaves it out, and sends the item after what it has delivered of it.
+func (t *transcript) identified(kind string, item json.RawMessage) json.RawMessage {
+	of := map[string]*string{"message": &t.message, kindReasoning: &t.thought}[kind]
+	if of == nil || *of == "" {
+		return item
+	}
+	id, _ := json.Marshal(*of) // a string has no errors
+	*of = ""
+	return slices.Concat([]byte(`{"id":`), id, []byte{','}, bytes.TrimLeft(item, " \t\r\n{"))
 }
 
 // itemOf is the item in the parameters, verbatim.

@@ -51,8 +51,12 @@ func (p *Peer) initialize(m message) {
 		p.optOut[method] = true
 	}
 	p.mu.Unlock()
+	release := "demo"
+	if p.server.Older {
+		release = "0.140.0"
+	}
 	p.Reply(m.ID, map[string]any{
-		"userAgent":      params.ClientInfo.Name + "/demo (" + params.ClientInfo.Version + ")",
+		"userAgent":      params.ClientInfo.Name + "/" + release + " (" + params.ClientInfo.Version + ")",
 		"codexHome":      "/nonexistent",
 		"platformFamily": "unix",
 		"platformOs":     "linux",

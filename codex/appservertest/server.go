@@ -27,6 +27,8 @@ type Server struct {
 	Handler Handler
 	// Faults are keyed by method.
 	Faults map[string]Fault
+	// Older has it speak as codex 0.140: the model's items have no ids, and the ends of its responses are not reported.
+	Older bool
 	// Logger, if any, logs every request.
 	Logger *slog.Logger
 

@@ -173,10 +173,12 @@ func (t *Turn) EndResponse(u Usage) {
 		return
 	}
 	t.ended = true
-	t.notify("rawResponse/completed", map[string]any{
-		"responseId": t.newItemID("resp"), "usage": u.shape(),
-		"usageMetadata": map[string]any{"amount": nil, "metadata": u.upstreamShape()},
-	})
+	if !t.peer.server.Older {
+		t.notify("rawResponse/completed", map[string]any{
+			"responseId": t.newItemID("resp"), "usage": u.shape(),
+			"usageMetadata": map[string]any{"amount": nil, "metadata": u.upstreamShape()},
+		})
+	}
 	if len(t.calls) == 0 {
 		t.tokens(u, u)
 		t.rateLimits()
@@ -251,6 +253,9 @@ func (t *Turn) item(method string, item map[string]any, at int64) {
 }
 
 func (t *Turn) rawItem(item map[string]any) {
+	if t.peer.server.Older {
+		delete(item, "id")
+	}
 	t.notify("rawResponseItem/completed", map[string]any{"item": item})
 }
 

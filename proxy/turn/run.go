@@ -176,7 +176,7 @@ func (t *run) attempt(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if finish == Enough {
+	if finish == Enough || finish == ToolCalls && t.Report.Usage == nil { // of calls a codex before 0.153 reports no count
 		t.charge(ctx, ErrEnough)
 	}
 	// Without its last items a thread may not continue: its turn is closed.
