@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"codex-proxy/test/bed"
-	"codex-proxy/test/nightly"
 	"codex-proxy/test/machine"
+	"codex-proxy/test/nightly"
 )
 
 const (
