@@ -24,6 +24,9 @@ const (
 	Cut          Reason = "cut"          // the connection ended before the answer
 )
 
+// Reasons are all reasons.
+var Reasons = []Reason{Refused, Unresolvable, NoAnswer, Certificate, TLS, ViaProxy, Cut}
+
 // Words is the reason in words for a client.
 func (r Reason) Words() string { return words[r] }
 

@@ -44,6 +44,8 @@ type Transport struct {
 	http    *http.Transport
 	connect func(ctx context.Context, network, address string) (net.Conn, error)
 
+	counts counts
+
 	mu    sync.Mutex
 	open  int      // connections
 	first *attempt // to connect while there is no connection; nil: none
@@ -98,6 +100,12 @@ var errSlow = errors.New("no connection within " + connectBound.String())
 
 // RoundTrip implements http.RoundTripper. An error without a connection is an *Error.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	res, err := t.roundTrip(r)
+	t.counts.failed(err)
+	return res, err
+}
+
+func (t *Transport) roundTrip(r *http.Request) (*http.Response, error) {
 	began := time.Now()
 	lead, err := t.await(r.Context())
 	if err != nil {
@@ -131,7 +139,16 @@ func (t *Transport) send(r *http.Request, lead *attempt, patience time.Duration)
 			way.take(info)
 			t.end(lead, nil)
 		},
-		GotFirstResponseByte: func() { way.answered.Store(true) },
+		TLSHandshakeStart: way.shake,
+		TLSHandshakeDone: func(_ tls.ConnectionState, err error) {
+			if took := way.shaken(); err == nil {
+				t.counts.tls(took)
+			}
+		},
+		GotFirstResponseByte: func() {
+			way.answered.Store(true)
+			t.counts.answered(time.Since(way.since))
+		},
 	})
 	res, err = t.http.RoundTrip(r.WithContext(ctx))
 	connected := way.end()
@@ -154,10 +171,12 @@ func (t *Transport) dial(ctx context.Context, network, address string) (net.Conn
 	if way, has := ctx.Value(wayKey{}).(*way); has {
 		way.dial()
 	}
+	began := time.Now()
 	conn, err := t.connect(ctx, network, address)
 	if err != nil {
 		return nil, err
 	}
+	t.counts.connected(time.Since(began))
 	return t.counted(conn), nil
 }
 
@@ -208,20 +227,9 @@ func (t *Transport) counted(conn net.Conn) net.Conn {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.open++
-	return &countedConn{Conn: conn, closed: sync.OnceFunc(func() {
+	return &countedConn{Conn: conn, counts: &t.counts, closed: sync.OnceFunc(func() {
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		t.open--
 	})}
-}
-
-type countedConn struct {
-	net.Conn
-	closed func()
-}
-
-// Close implements net.Conn.
-func (c *countedConn) Close() error {
-	c.closed()
-	return c.Conn.Close()
 }

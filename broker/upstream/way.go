@@ -19,6 +19,7 @@ type way struct {
 	waits     bool // for a connection
 	connected bool
 	late      *time.Timer // nil: it makes no connection
+	shaking   time.Time   // since then TLS begins
 }
 
 type wayKey struct{}
@@ -37,6 +38,19 @@ func (w *way) dial() {
 	if w.waits && w.late == nil {
 		w.late = time.AfterFunc(w.patience, w.give)
 	}
+}
+
+// shake notes the begin of a handshake, and shaken returns the time since then.
+func (w *way) shake() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.shaking = time.Now()
+}
+
+func (w *way) shaken() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return time.Since(w.shaking)
 }
 
 // take notes the connection of the request.
