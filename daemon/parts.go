@@ -59,8 +59,8 @@ func (d *Daemon) observe(registry prometheus.Registerer) {
 	})
 	d.dependencyStates = newDependencyStates(d.cfg, d.pool, resets, d.changes.reportChanged, d.logger)
 	d.remotes = newRemotes(resets, d.changes.reportChanged, d.logger)
-	d.brokers = brokerwatch.New(brokerwatch.Settings{Workers: d.cfg.Workers, Generated: survey.Generated, States: paths.BrokerStates,
-		OnChange: d.changes.reportChanged, Logger: d.logger})
+	d.brokers = brokerwatch.New(brokerwatch.Settings{Workers: d.cfg.Workers, Generated: survey.Generated,
+		States: paths.BrokerStates, OnChange: d.changes.reportChanged, Logger: d.logger})
 	d.health = health.New(health.Settings{
 		Pool: d.pool, Dependencies: d.dependencyStates.watch.Report, Remotes: d.remotes.Report, Brokers: d.brokers.Report,
 		Changed: d.changes.reportChanged, Watchdog: d.notifier.WatchdogInterval(), Registry: registry, Logger: d.logger,
@@ -70,7 +70,8 @@ func (d *Daemon) observe(registry prometheus.Registerer) {
 		Successor: d.successor, Logger: d.logger,
 	})
 	watcher := watch.New(watch.Config{
-		Units: append(unitNames(d.cfg.Workers), d.dependencyStates.units()...), Others: func() []string { return append(d.remotes.Units(), d.brokers.Units()...) },
+		Units:  append(unitNames(d.cfg.Workers), d.dependencyStates.units()...),
+		Others: func() []string { return append(d.remotes.Units(), d.brokers.Units()...) },
 		Logger: d.logger, Registry: registry,
 		OnState: func(u units.State) {
 			d.dependencyStates.watch.UnitChanged(u) // first, so that a worker that starts with it does not wait for it

@@ -15,9 +15,10 @@ func Ask(ctx context.Context, socket string) (upstream.Reason, error) {
 	if err != nil {
 		return "", err
 	}
-	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
-	}}
+	}
+	transport := &http.Transport{DisableKeepAlives: true, DialContext: dial}
 	res, err := transport.RoundTrip(r)
 	if err != nil {
 		return "", err

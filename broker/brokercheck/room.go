@@ -47,7 +47,8 @@ func New(f *survey.Facts, probe Probe, workers []string) survey.Room {
 			continue
 		}
 		r.all = append(r.all, broker{name, w})
-		out.Units = append(out.Units, survey.Unit{Name: units.Broker(name)}, survey.Unit{Name: units.BrokerSocket(name)})
+		out.Units = append(out.Units, survey.Unit{Name: units.Broker(name)},
+			survey.Unit{Name: units.BrokerSocket(name)})
 	}
 	return out
 }
@@ -71,11 +72,13 @@ func (r *room) judge(ctx context.Context, b broker) checkup.Finding {
 	case r.UnitErrs[b.unit()] != nil:
 		return checkup.Failure(b.subject(), "not checked: "+r.UnitErrs[b.unit()].Error(), "systemctl status "+b.unit())
 	case !brokerunit.Generated(r.Path(survey.Generated), b.name):
-		return checkup.Failure(b.subject(), "its unit is not made yet", "systemctl daemon-reload; systemctl restart "+worker)
+		return checkup.Failure(b.subject(), "its unit is not made yet",
+			"systemctl daemon-reload; systemctl restart "+worker)
 	case !state.Active() && !r.Running(worker):
 		return checkup.Passed(b.subject(), "stopped, as its worker is")
 	case !state.Active():
-		return checkup.Failure(b.subject(), "does not run", "journalctl -u "+b.unit()+" -n 20; systemctl restart "+worker)
+		return checkup.Failure(b.subject(), "does not run",
+			"journalctl -u "+b.unit()+" -n 20; systemctl restart "+worker)
 	}
 	if why, refuses := strings.CutPrefix(state.StatusText, "Refuses all: "); refuses {
 		return checkup.Failure(b.subject(), why, "mend "+filepath.Join(paths.WorkerSettings, b.name+".toml")+
@@ -92,10 +95,11 @@ func (r *room) ask(ctx context.Context, b broker) checkup.Finding {
 	endpoint := brokerunit.Origin(b.file.Provider.BaseURL)
 	switch {
 	case err != nil:
-		return checkup.Failure(b.subject(), "does not answer: "+err.Error(), "journalctl -u "+b.unit()+" -n 20; systemctl restart "+
-			b.unit())
+		return checkup.Failure(b.subject(), "does not answer: "+err.Error(),
+			"journalctl -u "+b.unit()+" -n 20; systemctl restart "+b.unit())
 	case reason != "":
-		return checkup.Failure(b.subject(), fmt.Sprintf("cannot reach %s (%s): %s", endpoint, reason, reason.Words()), remedy(b, reason))
+		words := fmt.Sprintf("cannot reach %s (%s): %s", endpoint, reason, reason.Words())
+		return checkup.Failure(b.subject(), words, remedy(b, reason))
 	}
 	return checkup.Passed(b.subject(), "reaches "+endpoint)
 }
@@ -112,9 +116,11 @@ func remedy(b broker, reason upstream.Reason) string {
 	case upstream.Unresolvable:
 		return "correct provider.base_url in " + file + ", or the resolver of the machine: getent hosts " + host
 	case upstream.NoAnswer:
-		return "look for a firewall, for IPAddressDeny= of " + units.Worker(b.name) + ", and at the address in provider.base_url of " + file
+		return "look for a firewall, for IPAddressDeny= of " + units.Worker(b.name) +
+			", and at the address in provider.base_url of " + file
 	case upstream.Certificate:
-		return "set provider.ca_file in " + file + " to the authorities of the endpoint; its certificate needs the name " + host
+		return "set provider.ca_file in " + file +
+			" to the authorities of the endpoint; its certificate needs the name " + host
 	case upstream.TLS:
 		return "correct the scheme and the port of provider.base_url in " + file + "; see journalctl -u " + b.unit()
 	case upstream.ViaProxy:

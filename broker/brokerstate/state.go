@@ -1,5 +1,5 @@
-// Package brokerstate has the state that a broker writes into a file of its unit, and that the daemon reads: its requests,
-// its connections, and the reason of the last failure to reach the endpoint.
+// Package brokerstate has the state that a broker writes into a file of its unit, and that the daemon reads: its
+// requests, its connections, and the reason of the last failure to reach the endpoint.
 package brokerstate
 
 import (

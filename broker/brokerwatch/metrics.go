@@ -18,7 +18,8 @@ type collector struct {
 }
 
 var metrics = metric.Rows[*brokerstate.State]{
-	metric.Gauge(ofBroker("codex_model_reachable", "0 if the last request of the broker found the model endpoint unreachable."),
+	metric.Gauge(ofBroker("codex_model_reachable",
+		"0 if the last request of the broker found the model endpoint unreachable."),
 		func(s *brokerstate.State) float64 { return metric.Bool(s.Line.Failure == nil || s.Line.Failure.Over) }),
 	metric.Gauge(ofBroker("codex_model_connections", "Open connections of the broker to the model endpoint."),
 		func(s *brokerstate.State) float64 { return float64(s.Line.Connections) }),
@@ -26,7 +27,8 @@ var metrics = metric.Rows[*brokerstate.State]{
 		func(s *brokerstate.State) float64 { return float64(s.Streams) }),
 	metric.Counter(ofBroker("codex_model_sent_bytes_total", "Bytes that the broker has sent over its connections."),
 		func(s *brokerstate.State) float64 { return float64(s.Line.Sent) }),
-	metric.Counter(ofBroker("codex_model_received_bytes_total", "Bytes that the broker has received over its connections."),
+	metric.Counter(ofBroker("codex_model_received_bytes_total",
+		"Bytes that the broker has received over its connections."),
 		func(s *brokerstate.State) float64 { return float64(s.Line.Received) }),
 }
 
@@ -39,9 +41,11 @@ func NewCollector(w *Watch) prometheus.Collector {
 	return &collector{
 		watch: w,
 		requests: ofBroker("codex_model_requests_total",
-			"Requests that codex has sent to the model endpoint through its broker, with those that no client has asked for.", "kind"),
-		failures: ofBroker("codex_model_unreachable_total", "Requests of the broker that have not reached the model endpoint, or "+
-			"whose connection ended before the answer.", "reason"),
+			"Requests that codex has sent to the model endpoint through its broker, with those that no client has asked for.",
+			"kind"),
+		failures: ofBroker("codex_model_unreachable_total",
+			"Requests of the broker that have not reached the model endpoint, or whose connection ended before the answer.",
+			"reason"),
 		connect: ofBroker("codex_model_connect_seconds",
 			"Time to make a connection to the model endpoint, with the resolution of its name and without TLS."),
 		tls: ofBroker("codex_model_tls_seconds", "Time of the TLS handshake with the model endpoint."),
@@ -71,9 +75,12 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-func count[L ~string](out chan<- prometheus.Metric, desc *prometheus.Desc, name string, labels []L, n map[string]uint64) {
+func count[L ~string](
+	out chan<- prometheus.Metric, desc *prometheus.Desc, name string, labels []L, n map[string]uint64,
+) {
 	for _, label := range labels {
-		out <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, float64(n[string(label)]), name, string(label))
+		of := float64(n[string(label)])
+		out <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, of, name, string(label))
 	}
 }
 

@@ -25,7 +25,8 @@ var Kinds = []string{kindTurn, kindPrewarm, kindCompaction, kindReview, kindMemo
 
 // ofMetadata are the kinds by request_kind in the header X-Codex-Turn-Metadata of codex 0.140 and later. A request of a
 // subagent is a turn there, and X-OpenAI-Subagent has its kind.
-var ofMetadata = map[string]string{"turn": kindTurn, "prewarm": kindPrewarm, "compaction": kindCompaction, "memory": kindMemory}
+var ofMetadata = map[string]string{"turn": kindTurn, "prewarm": kindPrewarm, "compaction": kindCompaction,
+	"memory": kindMemory}
 
 // ofSubagent are the kinds by the header X-OpenAI-Subagent. A label that is not here is another subagent.
 var ofSubagent = map[string]string{"review": kindReview, "compact": kindCompaction, "memory_consolidation": kindMemory}
@@ -58,7 +59,8 @@ func kindOf(r *http.Request) string {
 	return kind
 }
 
-// requestKind is the value of request_kind. Within a string of JSON the name would have a backslash before its last quote.
+// requestKind is the value of request_kind. Within a string of JSON the name would have a backslash before its last
+// quote.
 func requestKind(metadata string) string {
 	_, value, _ := strings.Cut(metadata, `"request_kind":"`)
 	kind, _, _ := strings.Cut(value, `"`)

@@ -53,7 +53,8 @@ func New(e Endpoint, logger *slog.Logger) (*Proxy, error) {
 	l.seen.line = transport.Line
 	l.handler = p.probing(transport, ofCodex(l.seen.observe(l.retriable(&httputil.ReverseProxy{
 		Rewrite: p.rewrite, Transport: transport, FlushInterval: -1, ErrorHandler: p.fail,
-		ModifyResponse: func(res *http.Response) error { bound(res); return nil },
+		BufferPool:     newBuffers(),
+		ModifyResponse: func(res *http.Response) error { answered(res); bound(res); return nil },
 		ErrorLog:       slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
 	}))))
 	return l, nil

@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
-	"net/url"
 	"sync"
 	"syscall"
 	"time"
@@ -66,12 +65,13 @@ func New(trust *x509.CertPool) *Transport {
 	}}
 	t := &Transport{connect: dialer.DialContext}
 	t.http = &http.Transport{
-		Proxy:               discreet(http.ProxyFromEnvironment),
+		Proxy:               discreet(proxyFromEnvironment()),
 		DialContext:         t.dial,
 		TLSClientConfig:     &tls.Config{RootCAs: trust, MinVersion: tls.VersionTLS12},
 		TLSHandshakeTimeout: handshakeBound,
 		ForceAttemptHTTP2:   true,
-		HTTP2:               &http.HTTP2Config{SendPingTimeout: silence, PingTimeout: pingBound, MaxReceiveBufferPerStream: unread},
+		HTTP2: &http.HTTP2Config{SendPingTimeout: silence, PingTimeout: pingBound,
+			MaxReceiveBufferPerStream: unread},
 		DisableCompression:  true, // the bytes go on as they are
 		MaxIdleConnsPerHost: mostConnections,
 		MaxConnsPerHost:     mostConnections,
@@ -79,21 +79,8 @@ func New(trust *x509.CertPool) *Transport {
 	return t
 }
 
-// discreet replaces the error of a proxy's address, which has the password in it.
-func discreet(proxy func(*http.Request) (*url.URL, error)) func(*http.Request) (*url.URL, error) {
-	return func(r *http.Request) (*url.URL, error) {
-		u, err := proxy(r)
-		if err != nil {
-			err = errProxy
-		}
-		return u, err
-	}
-}
-
 // Close closes the idle connections.
 func (t *Transport) Close() { t.http.CloseIdleConnections() }
-
-var errProxy = errors.New("HTTP_PROXY or HTTPS_PROXY is no URL: give http://HOST:PORT")
 
 // errSlow is the cause of a request that gets no connection in time.
 var errSlow = errors.New("no connection within " + connectBound.String())

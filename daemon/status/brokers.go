@@ -30,6 +30,6 @@ func brokerRow(b probes.Broker, now time.Time) []string {
 			failure += ", over"
 		}
 	}
-	return []string{b.Name, unitState(b.ActiveState, b.SubState), endpoint, fmt.Sprint(b.Connections), fmt.Sprint(b.Streams),
-		fmt.Sprint(b.Requests), failure}
+	return []string{b.Name, unitState(b.ActiveState, b.SubState), endpoint, fmt.Sprint(b.Connections),
+		fmt.Sprint(b.Streams), fmt.Sprint(b.Requests), failure}
 }

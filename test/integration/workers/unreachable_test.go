@@ -38,7 +38,9 @@ func testUnreachable(t *testing.T, suite string) {
 	write(b, "/etc/ssl/provider.pem", string(root))
 	write(b, "/etc/codex-proxy/key", providerKey+"\n")
 	b.DropIn("codex-worker@.service", "key", "[Service]\nLoadCredential=key:/etc/codex-proxy/key\n")
-	b.DropIn("codex-worker@proxy.service", "proxy", "[Service]\nEnvironment=HTTPS_PROXY=http://127.0.0.1:9\n")
+	const site = "/usr/local/lib/systemd/system/codex-worker@proxy.service.d"
+	b.MustRun(t, "mkdir", "-p", site)
+	write(b, site+"/proxy.conf", "[Service]\nEnvironment=ALL_PROXY=socks5://127.0.0.1:9\n")
 	l, err := b.Listen("tcp", "127.0.0.1:"+providerPort)
 	require.NoError(t, err)
 	b.ServeTLSOn(l, certificate, http.NotFoundHandler())
