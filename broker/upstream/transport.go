@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -33,6 +34,8 @@ const (
 	unread = 256 << 10
 	// mostConnections bounds those of an endpoint that speaks HTTP/1.1: each request in flight has one.
 	mostConnections = 256
+	// mostDials bounds the connections that are made at a time to an endpoint that speaks HTTP/2.
+	mostDials = 2
 )
 
 // Transport is an http.RoundTripper for one endpoint. It sends all requests over one HTTP/2 connection if the endpoint
@@ -44,6 +47,10 @@ type Transport struct {
 	connect func(ctx context.Context, network, address string) (net.Conn, error)
 
 	counts counts
+	// shared: the endpoint speaks HTTP/2, so that one connection serves many requests. dials bounds the connections that
+	// are being made then: each request without one would make its own.
+	shared atomic.Bool
+	dials  chan struct{}
 
 	mu    sync.Mutex
 	open  int      // connections
@@ -63,7 +70,7 @@ func New(trust *x509.CertPool) *Transport {
 			_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, unsent)
 		})
 	}}
-	t := &Transport{connect: dialer.DialContext}
+	t := &Transport{connect: dialer.DialContext, dials: make(chan struct{}, mostDials)}
 	t.http = &http.Transport{
 		Proxy:               discreet(proxyFromEnvironment()),
 		DialContext:         t.dial,
@@ -123,11 +130,13 @@ func (t *Transport) send(r *http.Request, lead *attempt, patience time.Duration)
 				_ = plain(info.Conn).Close()  // net/http takes another one, as nothing was sent
 				return
 			}
+			t.shared.Store(multiplexed(info.Conn))
 			way.take(info)
 			t.end(lead, nil)
 		},
 		TLSHandshakeStart: way.shake,
 		TLSHandshakeDone: func(_ tls.ConnectionState, err error) {
+			way.made()
 			if took := way.shaken(); err == nil {
 				t.counts.tls(took)
 			}
@@ -155,23 +164,51 @@ func (t *Transport) send(r *http.Request, lead *attempt, patience time.Duration)
 
 // dial makes a connection for a request.
 func (t *Transport) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	if way, has := ctx.Value(wayKey{}).(*way); has {
+	way, has := ctx.Value(wayKey{}).(*way)
+	if has {
 		way.dial()
+		if err := t.queue(ctx, way); err != nil {
+			return nil, err
+		}
 	}
 	began := time.Now()
 	conn, err := t.connect(ctx, network, address)
 	if err != nil {
+		if has {
+			way.made()
+		}
 		return nil, err
 	}
 	t.counts.connected(time.Since(began))
 	return t.counted(conn), nil
 }
 
+// errNotNeeded ends a dial whose request has got another connection.
+var errNotNeeded = errors.New("the request has a connection")
+
+// queue waits for the turn of a request to make a connection. Until made of its way, others wait for theirs.
+func (t *Transport) queue(ctx context.Context, way *way) error {
+	if !t.shared.Load() {
+		return nil
+	}
+	select {
+	case t.dials <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-way.connection():
+		return errNotNeeded
+	}
+	if !way.makes(func() { <-t.dials }) {
+		<-t.dials
+		return errNotNeeded
+	}
+	return nil
+}
+
 // await waits while another request makes the first connection, and returns its error if that fails. It returns an
 // attempt if the caller has to make the first connection: clients of others may have gone away before.
 func (t *Transport) await(ctx context.Context) (*attempt, error) {
-	late := time.NewTimer(connectBound)
-	defer late.Stop()
+	var late <-chan time.Time // from the first wait on
 	for {
 		t.mu.Lock()
 		a := t.first
@@ -185,10 +222,13 @@ func (t *Transport) await(ctx context.Context) (*attempt, error) {
 			return lead, nil
 		}
 		t.mu.Unlock()
+		if late == nil {
+			late = time.After(connectBound)
+		}
 		select {
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
-		case <-late.C:
+		case <-late:
 			return nil, named(errSlow, false)
 		case <-a.ended:
 		}
