@@ -8,7 +8,9 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
+	"unicode"
 
 	"golang.org/x/sys/unix"
 )
@@ -104,5 +106,17 @@ func Read(dir string) (*State, error) {
 	if err := json.NewDecoder(io.LimitReader(f, longest)).Decode(s); err != nil {
 		return nil, fmt.Errorf("%s has no state of a broker: %w", f.Name(), err)
 	}
+	if texts := s.Endpoint + s.reason(); strings.ContainsFunc(texts, unprintable) {
+		return nil, fmt.Errorf("%s has text that a terminal must not get", f.Name())
+	}
 	return s, nil
 }
+
+func (s *State) reason() string {
+	if s.Line.Failure == nil {
+		return ""
+	}
+	return s.Line.Failure.Reason
+}
+
+func unprintable(r rune) bool { return !unicode.IsPrint(r) }

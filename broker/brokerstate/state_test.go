@@ -37,6 +37,9 @@ func TestForeignFiles(t *testing.T) {
 		"no JSON": func(dir string) error {
 			return os.WriteFile(path(dir), []byte("["), 0o600)
 		},
+		"control characters": func(dir string) error {
+			return os.WriteFile(path(dir), []byte(`{"line":{"failure":{"reason":"\u001b[2J"}}}`), 0o600)
+		},
 		"too long": func(dir string) error {
 			return os.WriteFile(path(dir), []byte(`{"endpoint":"`+strings.Repeat("x", longest)+`"}`), 0o600)
 		},
