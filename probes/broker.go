@@ -27,7 +27,7 @@ type BrokerFailure struct {
 	Over   bool      `json:"over"` // the endpoint has answered since
 }
 
-// Sentence describes a broker whose endpoint cannot be reached for operators. It is empty for others.
+// Sentence describes a broker for operators if it cannot reach its endpoint. It is empty for others.
 func (b Broker) Sentence() string {
 	if b.Failure == nil || b.Failure.Over {
 		return ""

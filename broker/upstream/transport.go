@@ -183,7 +183,7 @@ func (t *Transport) dial(ctx context.Context, network, address string) (net.Conn
 	return t.counted(conn), nil
 }
 
-// errNotNeeded ends a dial whose request has got another connection.
+// errNotNeeded ends a dial after its request has got another connection.
 var errNotNeeded = errors.New("the request has a connection")
 
 // queue waits for the turn of a request to make a connection. Until made of its way, others wait for theirs.

@@ -10,7 +10,7 @@ import (
 // way is how far a request has come to its endpoint.
 type way struct {
 	patience time.Duration // to make a connection. A request that waits for its turn at one waits longer
-	give     func()        // ends a request whose patience is over
+	give     func()        // ends a request after its patience
 	answered atomic.Bool
 	kept     bool // it uses an HTTP/1.1 connection that has served another request
 	since    time.Time
