@@ -38,7 +38,7 @@ PACKED_amd64 := -Wl,-z,pack-relative-relocs
 
 HOST  := $(shell go env GOHOSTARCH)
 OUT   := build/$(if $(filter $(ARCH),$(HOST)),,$(ARCH)/)
-PROGRAMS := $(OUT)codex-proxy $(OUT)codex-proxy-traces $(OUT)codex-proxy-remote-init $(OUT)codex-runner $(OUT)codex-runner-unit
+PROGRAMS := $(OUT)codex-proxy $(OUT)codex-proxy-traces $(OUT)codex-proxy-remote-init $(OUT)codex-proxy-broker $(OUT)codex-runner $(OUT)codex-runner-unit
 SHARE := build/share
 # Two packages, each with the program of its name and one more.
 PACKAGES := codex-proxy codex-runner

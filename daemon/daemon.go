@@ -12,6 +12,8 @@ import (
 	"net"
 	"os"
 
+	"codex-proxy/broker/brokerwatch"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
@@ -77,6 +79,7 @@ type Daemon struct {
 	systemd          *units.Manager
 	dependencyStates *dependencyStates
 	remotes          *remotewatch.Watch
+	brokers          *brokerwatch.Watch
 	follower         *follow.Follower
 	pool             *workers.Pool
 	accountStore     *accounts.Store

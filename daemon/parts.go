@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"codex-proxy/broker/brokerwatch"
 	"codex-proxy/daemon/accountstate"
 	"codex-proxy/daemon/credentials"
 	"codex-proxy/daemon/health"
@@ -20,6 +21,7 @@ import (
 	"codex-proxy/remotes/remotewatch"
 	"codex-proxy/units"
 	"codex-proxy/units/restarts"
+	"codex-proxy/units/survey"
 	"codex-proxy/units/watch"
 )
 
@@ -57,8 +59,10 @@ func (d *Daemon) observe(registry prometheus.Registerer) {
 	})
 	d.dependencyStates = newDependencyStates(d.cfg, d.pool, resets, d.changes.reportChanged, d.logger)
 	d.remotes = newRemotes(resets, d.changes.reportChanged, d.logger)
+	d.brokers = brokerwatch.New(brokerwatch.Settings{Workers: d.cfg.Workers, Generated: survey.Generated,
+		States: paths.BrokerStates, OnChange: d.changes.reportChanged, Logger: d.logger})
 	d.health = health.New(health.Settings{
-		Pool: d.pool, Dependencies: d.dependencyStates.watch.Report, Remotes: d.remotes.Report,
+		Pool: d.pool, Dependencies: d.dependencyStates.watch.Report, Remotes: d.remotes.Report, Brokers: d.brokers.Report,
 		Changed: d.changes.reportChanged, Watchdog: d.notifier.WatchdogInterval(), Registry: registry, Logger: d.logger,
 	})
 	d.textfile = textfile.NewKeeper(textfile.Settings{
@@ -66,12 +70,14 @@ func (d *Daemon) observe(registry prometheus.Registerer) {
 		Successor: d.successor, Logger: d.logger,
 	})
 	watcher := watch.New(watch.Config{
-		Units: append(unitNames(d.cfg.Workers), d.dependencyStates.units()...), Others: d.remotes.Units,
+		Units:  append(unitNames(d.cfg.Workers), d.dependencyStates.units()...),
+		Others: func() []string { return append(d.remotes.Units(), d.brokers.Units()...) },
 		Logger: d.logger, Registry: registry,
 		OnState: func(u units.State) {
 			d.dependencyStates.watch.UnitChanged(u) // first, so that a worker that starts with it does not wait for it
 			d.pool.UnitChanged(u)
 			d.remotes.UnitChanged(u)
+			d.brokers.UnitChanged(u)
 		},
 		OnBus: func(up bool, err error) {
 			d.dependencyStates.watch.BusChanged(up)
@@ -90,6 +96,8 @@ func (d *Daemon) observe(registry prometheus.Registerer) {
 		serving: []Task{{"restart delays", resets.Run}}})
 	d.add(registry, feature{metrics: []prometheus.Collector{remotewatch.NewCollector(d.health.Report)},
 		serving: []Task{{"remotes", d.remotes.Run}}})
+	d.add(registry, feature{metrics: []prometheus.Collector{brokerwatch.NewCollector(d.brokers)},
+		background: []Task{{"brokers", d.brokers.Run}}})
 	d.follower = d.newFollower(d.cfg)
 	d.add(registry, feature{metrics: d.follower.Metrics(),
 		serving: []Task{d.succeeding("codex", d.follower.Run)}})

@@ -4,18 +4,15 @@ import (
 	"context"
 	"log/slog"
 	"os"
-	"path/filepath"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"codex-proxy/daemon/config"
-	"codex-proxy/internal/paths"
 	"codex-proxy/proxy/admission"
 	"codex-proxy/proxy/api"
 	"codex-proxy/proxy/fetch"
 	"codex-proxy/proxy/traces"
 	"codex-proxy/remotes/links"
-	"codex-proxy/workers/codexhome"
 )
 
 // offer makes the API with its stores.
@@ -32,7 +29,7 @@ func (d *Daemon) offer(registry *prometheus.Registry) {
 		Images:    newImages(cfg, registry, d.logger),
 		BodyLimit: cfg.BodyLimit, RequestMemory: cfg.RequestMemory, QueueTimeout: cfg.QueueTimeout,
 		IdleTimeout: cfg.IdleTimeout, RequestTimeout: cfg.RequestTimeout, Keepalive: cfg.Keepalive,
-		ThreadCache: cfg.ThreadCache, Codexes: d.follower, Brokered: brokered, Responses: d.responses, Traces: traces,
+		ThreadCache: cfg.ThreadCache, Codexes: d.follower, Brokered: d.brokers.Brokered, Responses: d.responses, Traces: traces,
 		Registry: registry, Logger: d.logger,
 	})
 	d.server.Mount((&links.Endpoint{Links: d.links, Answers: d.server.Answers}).Routes()...)
@@ -75,10 +72,4 @@ func newTraces(cfg *config.Config, version string, registry prometheus.Registere
 		Socket: cfg.TracesSocket(), Ratio: cfg.Traces.SampleRatio,
 		Version: version, Host: host, Registry: registry, Logger: logger,
 	})
-}
-
-// brokered reads the worker's file: a broker seldom ends within a turn.
-func brokered(worker string) bool {
-	w, err := codexhome.Load(filepath.Join(paths.WorkerSettings, worker+".toml"))
-	return err == nil && w.Brokered
 }

@@ -22,7 +22,7 @@ func handler(report func() Report, ok func(Report) bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		r := report()
 		r.OK = ok(r)
-		r.Dependencies, r.Remotes = withoutStatuses(r.Dependencies), nil
+		r.Dependencies, r.Remotes, r.Brokers = withoutStatuses(r.Dependencies), nil, nil
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Cache-Control", "no-store")
 		if !r.OK {

@@ -60,7 +60,9 @@ func TestSentenceOfRemote(t *testing.T) {
 
 // Any client of the network may read the probes: remotes are not their business.
 func TestProbesHaveNoRemotes(t *testing.T) {
-	report := func() Report { return Report{Remotes: []Remote{{Name: "private-name"}}} }
+	report := func() Report {
+		return Report{Remotes: []Remote{{Name: "private-name"}}, Brokers: []Broker{{Name: "private-name"}}}
+	}
 	for _, h := range []http.Handler{ReadyHandler(report), LiveHandler(report)} {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/healthz", nil))

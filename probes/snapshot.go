@@ -13,6 +13,8 @@ type Snapshot struct {
 	Dependencies []Dependency
 	// Remotes are the remotes with a file, in the order of their names. No readiness depends on them.
 	Remotes []Remote
+	// Brokers are the brokers of workers, in the order of the configuration. No readiness depends on them.
+	Brokers []Broker
 	// ReadyWhenExhausted makes QuotaExhausted count as ready. QuotaBack is when an account
 	// may have quota again; zero: unknown.
 	ReadyWhenExhausted bool

@@ -16,6 +16,8 @@ type Report struct {
 	Dependencies []Dependency `json:"dependencies,omitempty"`
 	// Remotes are the remotes of the snapshot, for operators alone.
 	Remotes []Remote `json:"remotes,omitempty"`
+	// Brokers are the brokers of the snapshot, for operators alone.
+	Brokers []Broker `json:"brokers,omitempty"`
 	// NotReady is the total time that the service was not ready, by reason.
 	NotReady map[Reason]time.Duration `json:"-"`
 }
@@ -87,7 +89,7 @@ func (t *Tracker) Observe(s Snapshot) Report {
 	}
 	return Report{
 		OK: t.health.Readiness.Ready, Health: t.health,
-		Workers: s.Workers, Queue: s.Queue, Dependencies: s.Dependencies, Remotes: s.Remotes,
+		Workers: s.Workers, Queue: s.Queue, Dependencies: s.Dependencies, Remotes: s.Remotes, Brokers: s.Brokers,
 		NotReady: maps.Clone(t.spent),
 	}
 }

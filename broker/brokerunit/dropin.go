@@ -43,13 +43,21 @@ func Generate(settings string, operator []string, dir string) error {
 	})
 }
 
-// write writes a drop-in that comes after those of an operator.
+// dropIn is the name of a drop-in that comes after those of an operator.
+const dropIn = "zz-broker.conf"
+
 func write(dir, unit, text string) error {
 	dir = filepath.Join(dir, unit+".d")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(dir, "zz-broker.conf"), []byte(text), 0o644)
+	return os.WriteFile(filepath.Join(dir, dropIn), []byte(text), 0o644)
+}
+
+// Generated reports whether the directory of generated units has a broker for the worker.
+func Generated(dir, worker string) bool {
+	_, err := os.Stat(filepath.Join(dir, units.Broker(worker)+".d", dropIn))
+	return err == nil
 }
 
 // MadeOf is the variable of a broker with the settings that its unit was made of.

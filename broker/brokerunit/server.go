@@ -15,13 +15,23 @@ import (
 	"path/filepath"
 	"time"
 
+	"codex-proxy/broker/brokerstate"
 	"codex-proxy/broker/modelproxy"
 	"codex-proxy/units"
 	"codex-proxy/workers/codexhome"
 )
 
 // Server serves one worker.
-type Server struct{ *modelproxy.Proxy }
+type Server struct {
+	*modelproxy.Proxy
+	endpoint string
+	ready    string       // the line of `systemctl status`
+	status   func(string) // sets that
+	logger   *slog.Logger
+}
+
+// SetStatus sets the function that sets the line of `systemctl status`.
+func (s *Server) SetStatus(set func(string)) { s.status = set }
 
 // Load reads the worker's file and its key, which lies in the directory of the unit's credentials. It returns the
 // server and the status of its unit.
@@ -46,17 +56,20 @@ func Load(name, settings, credentials string, logger *slog.Logger) (s *Server, s
 	if w.Provider.CAFile != "" {
 		ca = filepath.Join(credentials, Authorities)
 	}
+	logger = logger.With("worker", name)
 	proxy, err := modelproxy.ForWorker(modelproxy.Endpoint{BaseURL: w.Provider.BaseURL, Key: key, CAFile: ca,
-		Query: codexhome.Query(w)}, logger.With("worker", name))
+		Query: codexhome.Query(w)}, logger)
 	if err != nil {
 		return nil, "", fmt.Errorf("%s: provider.ca_file = %q holds no certificate, or does not exist: give a PEM file, "+
 			"with BEGIN CERTIFICATE", w.File, w.Provider.CAFile)
 	}
-	return &Server{proxy}, "Ready: requests go to " + origin(w.Provider.BaseURL), nil
+	s = &Server{Proxy: proxy, endpoint: Origin(w.Provider.BaseURL), status: func(string) {}, logger: logger}
+	s.ready = "Ready: requests go to " + s.endpoint
+	return s, s.ready, nil
 }
 
-// origin is an address without what may be a secret: its login and its query. Every user can read the status of a unit.
-func origin(base string) string {
+// Origin is an address without what may be a secret: its login and its query. Every user can read the status of a unit.
+func Origin(base string) string {
 	u, err := url.Parse(base)
 	if err != nil {
 		return "the model endpoint"
@@ -96,5 +109,29 @@ const (
 // Run serves until ctx ends, and finishes the requests in flight. The socket stays open in systemd: a later connection
 // waits there for the next process.
 func (s *Server) Run(ctx context.Context, l net.Listener) error {
+	publishing, end := context.WithCancel(context.WithoutCancel(ctx))
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		s.publisher(ctx).run(publishing)
+	}()
+	defer func() { end(); <-ended }()
 	return s.RunAndDrain(ctx, l, drainBound, cutBound)
+}
+
+// publisher leaves the line of a stopping unit as it is.
+func (s *Server) publisher(ctx context.Context) *publisher {
+	return &publisher{state: s.State, changed: s.Changed(), dir: os.Getenv("RUNTIME_DIRECTORY"), ready: s.ready,
+		logger: s.logger, status: func(text string) {
+			if ctx.Err() == nil {
+				s.status(text)
+			}
+		}}
+}
+
+// State returns the state of the broker.
+func (s *Server) State() *brokerstate.State {
+	state := s.Proxy.State()
+	state.Endpoint = s.endpoint
+	return state
 }

@@ -1,7 +1,6 @@
 package modelproxy
 
 import (
-	"bytes"
 	"io"
 	"net/http"
 	"sync/atomic"
@@ -49,26 +48,4 @@ func ending(body io.ReadCloser, size int64) io.ReadCloser {
 		io.Reader
 		io.Closer
 	}{io.LimitReader(body, size), body}
-}
-
-// retriable keeps the body of a request while there is room for it, so that it can go out in another connection if the
-// endpoint has read nothing of it.
-func (l *Proxy) retriable(next http.Handler) http.Handler {
-	kept := &bodies{}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.ContentLength <= 0 {
-			next.ServeHTTP(w, r)
-			return
-		}
-		body, err := kept.keep(r)
-		if err != nil {
-			return // codex has gone
-		}
-		defer body.release()
-		if body.kept {
-			r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body.text)), nil }
-			r.Body, _ = r.GetBody()
-		}
-		next.ServeHTTP(w, r)
-	})
 }

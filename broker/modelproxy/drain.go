@@ -25,6 +25,12 @@ func (f *flights) add(n int) {
 	}
 }
 
+func (f *flights) count() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.n
+}
+
 // rest returns a channel that is closed when no request is in flight.
 func (f *flights) rest() <-chan struct{} {
 	f.mu.Lock()

@@ -49,11 +49,14 @@ func New(e Endpoint, logger *slog.Logger) (*Proxy, error) {
 		return nil, err
 	}
 	l := newProxy(logger)
-	l.handler = ofCodex(l.retriable(&httputil.ReverseProxy{
-		Rewrite: p.rewrite, Transport: upstream.New(trust), FlushInterval: -1, ErrorHandler: p.fail,
-		ModifyResponse: func(res *http.Response) error { bound(res); return nil },
+	transport := upstream.New(trust)
+	l.seen.line = transport.Line
+	l.handler = p.probing(transport, ofCodex(l.seen.observe(l.retriable(&httputil.ReverseProxy{
+		Rewrite: p.rewrite, Transport: transport, FlushInterval: -1, ErrorHandler: p.fail,
+		BufferPool:     newBuffers(),
+		ModifyResponse: func(res *http.Response) error { answered(res); bound(res); return nil },
 		ErrorLog:       slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
-	}))
+	}))))
 	return l, nil
 }
 

@@ -14,6 +14,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"codex-proxy/internal/nudge"
 )
 
 // Proxy is a server for one codex.
@@ -26,11 +28,13 @@ type Proxy struct {
 	handler http.Handler
 	guard   *guard // nil: codex alone reaches the server
 	flights flights
+	seen    observation
 	logger  *slog.Logger
 }
 
 func newProxy(logger *slog.Logger) *Proxy {
-	return &Proxy{Token: rand.Text(), guard: newGuard(), logger: logger}
+	return &Proxy{Token: rand.Text(), guard: newGuard(), logger: logger,
+		seen: observation{requests: map[string]uint64{}, changed: nudge.New()}}
 }
 
 // Run serves on l until ctx is done.

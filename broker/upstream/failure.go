@@ -20,9 +20,12 @@ const (
 	NoAnswer     Reason = "no-answer"    // its address sends nothing
 	Certificate  Reason = "certificate"  // its certificate is not trusted
 	TLS          Reason = "tls"          // the handshake of TLS fails, or hangs
-	ViaProxy     Reason = "proxy"        // the HTTP proxy does not connect
+	ViaProxy     Reason = "proxy"        // the proxy does not connect
 	Cut          Reason = "cut"          // the connection ended before the answer
 )
+
+// Reasons are all reasons.
+var Reasons = []Reason{Refused, Unresolvable, NoAnswer, Certificate, TLS, ViaProxy, Cut}
 
 // Words is the reason in words for a client.
 func (r Reason) Words() string { return words[r] }
@@ -33,7 +36,7 @@ var words = map[Reason]string{
 	NoAnswer:     "its address does not answer",
 	Certificate:  "its certificate is not trusted",
 	TLS:          "it does not finish the handshake of TLS",
-	ViaProxy:     "the HTTP proxy does not connect to it",
+	ViaProxy:     "the proxy does not connect to it",
 	Cut:          "it ended the connection before its answer",
 }
 
@@ -78,7 +81,7 @@ func reasonOf(err error) Reason {
 	switch {
 	case errors.As(err, &untrusted), errors.As(err, &unknown):
 		return Certificate
-	case errors.Is(err, errProxy), errors.As(err, &op) && op.Op == "proxyconnect":
+	case ofProxy(err):
 		return ViaProxy
 	case errors.As(err, &name):
 		return Unresolvable

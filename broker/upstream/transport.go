@@ -10,8 +10,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
-	"net/url"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -34,6 +34,8 @@ const (
 	unread = 256 << 10
 	// mostConnections bounds those of an endpoint that speaks HTTP/1.1: each request in flight has one.
 	mostConnections = 256
+	// mostDials bounds the connections that are made at a time to an endpoint that speaks HTTP/2.
+	mostDials = 2
 )
 
 // Transport is an http.RoundTripper for one endpoint. It sends all requests over one HTTP/2 connection if the endpoint
@@ -43,6 +45,12 @@ const (
 type Transport struct {
 	http    *http.Transport
 	connect func(ctx context.Context, network, address string) (net.Conn, error)
+
+	counts counts
+	// shared: the endpoint speaks HTTP/2, so that one connection serves many requests. dials bounds the connections that
+	// are being made then: each request without one would make its own.
+	shared atomic.Bool
+	dials  chan struct{}
 
 	mu    sync.Mutex
 	open  int      // connections
@@ -62,14 +70,15 @@ func New(trust *x509.CertPool) *Transport {
 			_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, unsent)
 		})
 	}}
-	t := &Transport{connect: dialer.DialContext}
+	t := &Transport{connect: dialer.DialContext, dials: make(chan struct{}, mostDials)}
 	t.http = &http.Transport{
-		Proxy:               discreet(http.ProxyFromEnvironment),
+		Proxy:               discreet(proxyFromEnvironment()),
 		DialContext:         t.dial,
 		TLSClientConfig:     &tls.Config{RootCAs: trust, MinVersion: tls.VersionTLS12},
 		TLSHandshakeTimeout: handshakeBound,
 		ForceAttemptHTTP2:   true,
-		HTTP2:               &http.HTTP2Config{SendPingTimeout: silence, PingTimeout: pingBound, MaxReceiveBufferPerStream: unread},
+		HTTP2: &http.HTTP2Config{SendPingTimeout: silence, PingTimeout: pingBound,
+			MaxReceiveBufferPerStream: unread},
 		DisableCompression:  true, // the bytes go on as they are
 		MaxIdleConnsPerHost: mostConnections,
 		MaxConnsPerHost:     mostConnections,
@@ -77,27 +86,20 @@ func New(trust *x509.CertPool) *Transport {
 	return t
 }
 
-// discreet replaces the error of a proxy's address, which has the password in it.
-func discreet(proxy func(*http.Request) (*url.URL, error)) func(*http.Request) (*url.URL, error) {
-	return func(r *http.Request) (*url.URL, error) {
-		u, err := proxy(r)
-		if err != nil {
-			err = errProxy
-		}
-		return u, err
-	}
-}
-
 // Close closes the idle connections.
 func (t *Transport) Close() { t.http.CloseIdleConnections() }
-
-var errProxy = errors.New("HTTP_PROXY or HTTPS_PROXY is no URL: give http://HOST:PORT")
 
 // errSlow is the cause of a request that gets no connection in time.
 var errSlow = errors.New("no connection within " + connectBound.String())
 
 // RoundTrip implements http.RoundTripper. An error without a connection is an *Error.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	res, err := t.roundTrip(r)
+	t.counts.failed(err)
+	return res, err
+}
+
+func (t *Transport) roundTrip(r *http.Request) (*http.Response, error) {
 	began := time.Now()
 	lead, err := t.await(r.Context())
 	if err != nil {
@@ -128,10 +130,21 @@ func (t *Transport) send(r *http.Request, lead *attempt, patience time.Duration)
 				_ = plain(info.Conn).Close()  // net/http takes another one, as nothing was sent
 				return
 			}
+			t.shared.Store(multiplexed(info.Conn))
 			way.take(info)
 			t.end(lead, nil)
 		},
-		GotFirstResponseByte: func() { way.answered.Store(true) },
+		TLSHandshakeStart: way.shake,
+		TLSHandshakeDone: func(_ tls.ConnectionState, err error) {
+			way.made()
+			if took := way.shaken(); err == nil {
+				t.counts.tls(took)
+			}
+		},
+		GotFirstResponseByte: func() {
+			way.answered.Store(true)
+			t.counts.answered(time.Since(way.since))
+		},
 	})
 	res, err = t.http.RoundTrip(r.WithContext(ctx))
 	connected := way.end()
@@ -151,21 +164,51 @@ func (t *Transport) send(r *http.Request, lead *attempt, patience time.Duration)
 
 // dial makes a connection for a request.
 func (t *Transport) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	if way, has := ctx.Value(wayKey{}).(*way); has {
+	way, has := ctx.Value(wayKey{}).(*way)
+	if has {
 		way.dial()
+		if err := t.queue(ctx, way); err != nil {
+			return nil, err
+		}
 	}
+	began := time.Now()
 	conn, err := t.connect(ctx, network, address)
 	if err != nil {
+		if has {
+			way.made()
+		}
 		return nil, err
 	}
+	t.counts.connected(time.Since(began))
 	return t.counted(conn), nil
+}
+
+// errNotNeeded ends a dial after its request has got another connection.
+var errNotNeeded = errors.New("the request has a connection")
+
+// queue waits for the turn of a request to make a connection. Until made of its way, others wait for theirs.
+func (t *Transport) queue(ctx context.Context, way *way) error {
+	if !t.shared.Load() {
+		return nil
+	}
+	select {
+	case t.dials <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-way.connection():
+		return errNotNeeded
+	}
+	if !way.makes(func() { <-t.dials }) {
+		<-t.dials
+		return errNotNeeded
+	}
+	return nil
 }
 
 // await waits while another request makes the first connection, and returns its error if that fails. It returns an
 // attempt if the caller has to make the first connection: clients of others may have gone away before.
 func (t *Transport) await(ctx context.Context) (*attempt, error) {
-	late := time.NewTimer(connectBound)
-	defer late.Stop()
+	var late <-chan time.Time // from the first wait on
 	for {
 		t.mu.Lock()
 		a := t.first
@@ -179,10 +222,13 @@ func (t *Transport) await(ctx context.Context) (*attempt, error) {
 			return lead, nil
 		}
 		t.mu.Unlock()
+		if late == nil {
+			late = time.After(connectBound)
+		}
 		select {
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
-		case <-late.C:
+		case <-late:
 			return nil, named(errSlow, false)
 		case <-a.ended:
 		}
@@ -208,20 +254,9 @@ func (t *Transport) counted(conn net.Conn) net.Conn {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.open++
-	return &countedConn{Conn: conn, closed: sync.OnceFunc(func() {
+	return &countedConn{Conn: conn, counts: &t.counts, closed: sync.OnceFunc(func() {
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		t.open--
 	})}
-}
-
-type countedConn struct {
-	net.Conn
-	closed func()
-}
-
-// Close implements net.Conn.
-func (c *countedConn) Close() error {
-	c.closed()
-	return c.Conn.Close()
 }

@@ -17,9 +17,9 @@ import (
 )
 
 // operatorUnits are the directories of drop-ins, the strongest last (systemd.unit(5)): `systemctl edit` and
-// `systemctl set-property` write there.
-var operatorUnits = []string{"/run/systemd/system", paths.OperatorUnits, "/run/systemd/system.control",
-	"/etc/systemd/system.control"}
+// `systemctl set-property` write into some, and the administrator's own packages into /usr/local.
+var operatorUnits = []string{"/usr/local/lib/systemd/system", "/run/systemd/system", paths.OperatorUnits,
+	"/run/systemd/system.control", "/etc/systemd/system.control"}
 
 func generateUnitsCommand() *cobra.Command {
 	return &cobra.Command{

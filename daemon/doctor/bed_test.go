@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"codex-proxy/broker/upstream"
 	"codex-proxy/codex/appserver"
 	"codex-proxy/codex/copies"
 	"codex-proxy/dependencies/dependenciescheck"
@@ -106,6 +107,9 @@ type bed struct {
 	free     uint64
 	probeErr error
 	faults   []string // of each remote and dependency
+
+	reason    upstream.Reason // of the broker
+	reasonErr error
 }
 
 type get struct {

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"codex-proxy/broker/brokercheck"
 	"codex-proxy/codex/copies"
 	"codex-proxy/daemon/config"
 	"codex-proxy/dependencies/dependenciescheck"
@@ -33,6 +34,7 @@ type Host struct {
 	Dependencies dependenciescheck.Host
 	// RemoteFaults are the things missing on this machine for a start of a remote, each with its remedy.
 	RemoteFaults func(r *remoteconfig.Settings) []string
+	Broker       brokercheck.Probe
 
 	Control string // control socket, unless config.toml names another
 	Status  func(ctx context.Context, socket string) (probes.Report, error)
@@ -57,6 +59,7 @@ func Examine(ctx context.Context, h Host) checkup.Report {
 		s.room(),
 		proxycheck.New(h.Machine, h.Free),
 		workerscheck.New(f, h.Workers, s.workers, control, sockets),
+		brokercheck.New(f, h.Broker, names),
 		dependenciescheck.New(f, h.Dependencies),
 		remotescheck.New(f, h.Workers, h.RemoteFaults, names),
 	})

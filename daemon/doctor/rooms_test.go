@@ -11,7 +11,7 @@ import (
 
 // A room that has a package of checks brings them: doctor shows at least one finding of each.
 func TestEveryRoomIsExamined(t *testing.T) {
-	checks := map[string]string{"proxycheck": "databases", "workerscheck": "codex", "dependenciescheck": "dependencies",
+	checks := map[string]string{"proxycheck": "databases", "workerscheck": "codex", "brokercheck": "brokers", "dependenciescheck": "dependencies",
 		"remotescheck": "remotes"}
 	packages, err := filepath.Glob("../../*/?*check")
 	require.NoError(t, err)

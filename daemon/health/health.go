@@ -22,6 +22,7 @@ type Settings struct {
 	Pool         *workers.Pool
 	Dependencies func() []probes.Dependency // of the report
 	Remotes      func() []probes.Remote     // of the report
+	Brokers      func() []probes.Broker     // of the report
 	Changed      func()                     // the report has changed
 	Watchdog     time.Duration              // the interval of the service manager's watchdog; 0 without one
 	Registry     prometheus.Registerer
@@ -68,6 +69,7 @@ func (h *Health) Look() (report probes.Report, settled bool) {
 func (h *Health) snapshot() probes.Snapshot {
 	snap := h.settings.Pool.Snapshot()
 	snap.Dependencies, snap.Remotes = h.settings.Dependencies(), h.settings.Remotes()
+	snap.Brokers = h.settings.Brokers()
 	if stuck := h.stuck.Load(); stuck != nil {
 		snap.Stuck = *stuck
 	}

@@ -19,7 +19,7 @@ func TestStuckIsPublished(t *testing.T) {
 	pool := workers.NewPool(nil, dispatch.Queue{Limit: 1, Timeout: time.Second, ReadyTimeout: time.Second}, func() {})
 	h := New(Settings{
 		Pool: pool, Changed: changed.Touch, Dependencies: func() []probes.Dependency { return nil },
-		Remotes: func() []probes.Remote { return nil },
+		Remotes: func() []probes.Remote { return nil }, Brokers: func() []probes.Broker { return nil },
 	})
 	h.found(nil)
 	assert.Empty(t, changed, "nothing new")

@@ -34,6 +34,7 @@ func writeTable(w io.Writer, r probes.Report, now time.Time) {
 	}
 	writeDependencies(w, r.Dependencies, ready.Details, now)
 	writeRemotes(w, r.Remotes, now)
+	writeBrokers(w, r.Brokers, now)
 }
 
 // queueLine describes the requests that wait for any worker.

@@ -57,6 +57,12 @@ func TestStatusGolden(t *testing.T) {
 	for name, snap := range map[string]probes.Snapshot{
 		"remotes": {Workers: []probes.Worker{busy}, Remotes: []probes.Remote{works, invalid,
 			remote("rest", "inactive", "dead", probes.RemoteAsleep, &probes.RemoteUse{})}},
+		"brokers": {Workers: []probes.Worker{busy}, Brokers: []probes.Broker{
+			{Name: "azure", ActiveState: "active", SubState: "running", Endpoint: "https://a.test", Connections: 1, Streams: 2,
+				Requests: 71, Failure: &probes.BrokerFailure{Reason: "no-answer", At: ago(2 * time.Hour), Over: true}},
+			{Name: "default", ActiveState: "active", SubState: "running", Endpoint: "https://model.test:8443", Requests: 4,
+				Failure: &probes.BrokerFailure{Reason: "certificate", At: ago(time.Minute)}},
+			{Name: "new", ActiveState: "activating", SubState: "start"}}},
 		"ready":       {Workers: []probes.Worker{busy, waiting, drained}},
 		"start-limit": {Workers: []probes.Worker{limit}},
 		"unheard":     {Workers: []probes.Worker{worker("default", "", "", probes.Starting)}},

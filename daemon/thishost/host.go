@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"codex-proxy/broker/brokercheck"
 	"codex-proxy/codex/appserver"
 	"codex-proxy/codex/copies"
 	"codex-proxy/codex/handshake"
@@ -41,8 +42,8 @@ func New(version string) doctor.Host {
 			Clock:   clock},
 		Workers:      workerscheck.Host{Codex: codexOf, Copies: copiesHere, Command: h.runInWorker, Accounts: askAccounts},
 		Dependencies: dependenciescheck.Host{Probe: h.probe, Faults: dependenciescheck.Faults},
-		RemoteFaults: remotescheck.Faults,
-		Control:      paths.ControlSocket, Status: askStatus, Keys: askKeys, Get: get, Free: free,
+		RemoteFaults: remotescheck.Faults, Broker: brokercheck.Ask,
+		Control: paths.ControlSocket, Status: askStatus, Keys: askKeys, Get: get, Free: free,
 	}
 }
 

@@ -77,6 +77,17 @@ func visible(r rune) rune {
 	return -1
 }
 
+// Report is for a program without commands: it prints err, if there is something to print, and returns its exit status.
+func Report(stderr io.Writer, program string, err error) int {
+	switch {
+	case err == nil:
+		return OK
+	case !HasStatus(err):
+		err = Exit(Failure, err)
+	}
+	return report(stderr, program, err)
+}
+
 // HasStatus reports whether Exit made err.
 func HasStatus(err error) bool {
 	_, ok := errors.AsType[*exitError](err)

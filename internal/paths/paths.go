@@ -41,6 +41,8 @@ const (
 	// of a worker.
 	BrokerSockets = "/run/codex-broker"
 	BrokerAddress = "127.0.0.1:8790"
+	// BrokerStates is RuntimeDirectory= of codex-broker@.service: a directory for each broker, with its state.
+	BrokerStates = "/run/codex-broker-run"
 )
 
 // State.

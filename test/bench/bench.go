@@ -42,7 +42,7 @@ func (b *bench) run(ctx context.Context) error {
 		{"slow clients", b.slowClients},
 		{"turns in flight", b.turnsInFlight}, {"bursts", b.bursts}, {"the real codex", b.realCodex},
 		{"codex on the disk", b.codexDisk},
-		{"attaching", b.attaching}, {"line", b.distance},
+		{"attaching", b.attaching}, {"line", b.distance}, {"broker", b.brokerAlone},
 	}
 	var names []string
 	for _, part := range parts {

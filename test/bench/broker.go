@@ -52,7 +52,7 @@ func (b *bench) startBroker(ctx context.Context, worker, authorities string) (*b
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.Command("/bin/sh", "-c", "export LISTEN_PID=$$; exec \"$0\" model-broker w0", b.program)
+	cmd := exec.Command("/bin/sh", "-c", "export LISTEN_PID=$$; exec \"$0\" w0", b.program+"-broker")
 	cmd.Env = append(os.Environ(), "LISTEN_FDS=1", "LISTEN_FDNAMES=broker", "CONFIGURATION_DIRECTORY="+dir,
 		"CREDENTIALS_DIRECTORY="+dir, brokerunit.MadeOf+"=:"+authorities)
 	cmd.ExtraFiles = []*os.File{socket}

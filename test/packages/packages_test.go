@@ -31,8 +31,8 @@ func pairs() []pair {
 	return []pair{
 		{
 			name: "codex-proxy",
-			programs: []string{"usr/bin/codex-proxy", "usr/lib/codex-proxy/codex-proxy-remote-init",
-				"usr/lib/codex-proxy/codex-proxy-traces"},
+			programs: []string{"usr/bin/codex-proxy", "usr/lib/codex-proxy/codex-proxy-broker",
+				"usr/lib/codex-proxy/codex-proxy-remote-init", "usr/lib/codex-proxy/codex-proxy-traces"},
 			settings: "/etc/codex-proxy/config.toml\n", settingsOfDeb: "/etc/codex-proxy/workers/default.toml\n",
 			documents: []string{"*.md", "clients/*.md"},
 		},

@@ -23,7 +23,7 @@ import (
 const IdleTime = 5 * time.Minute
 
 // Server serves on one listener until ctx ends or requests stay away. If it has a method Alive, that is the check of the
-// unit's watchdog.
+// unit's watchdog; if it has a method SetStatus, it gets a function that changes the unit's status.
 type Server interface {
 	Run(ctx context.Context, l net.Listener) error
 }
@@ -58,6 +58,9 @@ func (s Service) Run(ctx context.Context, stderr io.Writer) error {
 	listeners, err := sockets.Listeners(s.Socket)
 	if err != nil {
 		return err
+	}
+	if shows, ok := server.(interface{ SetStatus(func(string)) }); ok {
+		shows.SetStatus(notifier.Status)
 	}
 	notifier.Ready(status)
 	defer notifier.Stopping(s.Leaving)

@@ -3,6 +3,7 @@
 package line
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -107,8 +108,19 @@ func (e *Endpoint) post(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	for _, event := range e.events(body) {
 		fmt.Fprintf(w, "event: %s\ndata: %s\n\n", event.kind, event.text)
+		if bytes.HasPrefix(body, held) {
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+			return
+		}
 	}
 }
+
+// held begins a request whose answer does not end before its client has gone.
+var held = []byte("HELD")
+
+// Held is a request whose answer does not end after its first event.
+func Held(body []byte) []byte { return append(bytes.Clone(held), body...) }
 
 // webSocket answers the messages of a connection until it is idle for too long.
 func (e *Endpoint) webSocket(w http.ResponseWriter, r *http.Request) {

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -128,7 +127,6 @@ func testBroker(t *testing.T, suite string) {
 
 	testBrokerEnds(t, p)
 	testBrokerRestarts(t, b)
-	testUnreachable(t, b)
 	testFailsClosed(t, b)
 	testWorkerEnds(t, b)
 }
@@ -169,21 +167,6 @@ func testBrokerRestarts(t *testing.T, b *bed.Bed) {
 	h.Finish(b)
 	require.NoError(t, <-done)
 	assert.NotEqual(t, before, b.Properties(brokerUnit, "MainPID")["MainPID"])
-}
-
-// testUnreachable asks endpoints that cannot be reached: the client's error comes soon, and the journal has the reason.
-func testUnreachable(t *testing.T, b *bed.Bed) {
-	for reason, url := range map[string]string{
-		"refused": "https://" + providerHost + ":9/v1", "unresolvable": "https://nowhere.invalid/v1",
-		"certificate": "https://127.0.0.1:" + providerPort + "/v1",
-	} {
-		restartWith(b, strings.Replace(providerWorker, "https://"+providerHost+":"+providerPort+"/v1", url, 1))
-		began := time.Now()
-		status, _, body := b.Chat(false, "hello")
-		t.Log(reason, time.Since(began), body)
-		assert.Equal(t, http.StatusServiceUnavailable, status, body)
-		assert.Contains(t, b.UnitJournal(brokerUnit), "reason="+reason)
-	}
 }
 
 // testFailsClosed changes the network of the worker without a daemon-reload: it does not start, with the reason.

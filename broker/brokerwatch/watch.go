@@ -1,0 +1,180 @@
+// Package brokerwatch follows the brokers of the workers for the daemon: the states of their units, and the states that
+// they write. systemd alone starts, watches and restarts them.
+package brokerwatch
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"codex-proxy/broker/brokerstate"
+	"codex-proxy/broker/brokerunit"
+	"codex-proxy/internal/nudge"
+	"codex-proxy/probes"
+	"codex-proxy/units"
+)
+
+// period is how often the states of brokers are read. A change of the unit's status has its broker's state read at once.
+const period = 10 * time.Second
+
+// Settings configure a Watch.
+type Settings struct {
+	Workers []string // of the configuration
+	// Generated is the directory of generated units, and States has a directory for each broker.
+	Generated, States string
+	// OnChange is called after every change of a unit.
+	OnChange func()
+	Logger   *slog.Logger
+}
+
+// Watch has the state of every broker. Its methods are safe for concurrent use.
+type Watch struct {
+	settings Settings
+	wake     nudge.Nudge
+
+	mu     sync.Mutex // guards the rest
+	states map[string]*state
+}
+
+// state is the known state of the broker of one worker.
+type state struct {
+	unit units.State
+	own  *brokerstate.State // nil: there is none
+	mute bool               // it was logged that it cannot be read
+}
+
+// New returns a watch that knows no broker yet.
+func New(settings Settings) *Watch {
+	return &Watch{settings: settings, wake: nudge.New(), states: map[string]*state{}}
+}
+
+// Units are the units of all brokers: those that systemd's units have now, and those that still run.
+func (w *Watch) Units() (all []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, name := range w.settings.Workers {
+		if brokerunit.Generated(w.settings.Generated, name) {
+			if w.states[name] == nil {
+				w.states[name] = &state{}
+			}
+		} else if s := w.states[name]; s != nil && stopped(s.unit) {
+			delete(w.states, name)
+		}
+		if w.states[name] != nil {
+			all = append(all, units.Broker(name))
+		}
+	}
+	return all
+}
+
+func stopped(u units.State) bool { return u.ActiveState == "" || u.ActiveState == "inactive" }
+
+// UnitChanged takes over the state of one unit, as systemd reports it. Other units do not matter.
+func (w *Watch) UnitChanged(u units.State) {
+	if w.set(u) {
+		w.wake.Touch()
+		w.settings.OnChange()
+	}
+}
+
+func (w *Watch) set(u units.State) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for name, s := range w.states {
+		if units.Broker(name) == u.Unit {
+			s.unit = u
+			return true
+		}
+	}
+	return false
+}
+
+// Brokered reports whether a broker sends the requests of a worker now: its unit has not stopped.
+func (w *Watch) Brokered(worker string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s := w.states[worker]
+	return s != nil && !stopped(s.unit)
+}
+
+// Run reads the states of brokers until ctx ends.
+func (w *Watch) Run(ctx context.Context) error {
+	tick := time.NewTicker(period)
+	defer tick.Stop()
+	for {
+		if w.read() {
+			w.settings.OnChange()
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		case <-w.wake:
+		}
+	}
+}
+
+// read reads the states of the brokers that run. It reports whether a failure has begun or ended.
+func (w *Watch) read() (changed bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for name, s := range w.states {
+		before := failureOf(s.own)
+		w.readState(name, s)
+		now := failureOf(s.own)
+		changed = changed || before.Reason != now.Reason || before.Over != now.Over
+	}
+	return changed
+}
+
+func failureOf(s *brokerstate.State) brokerstate.Failure {
+	if s == nil || s.Line.Failure == nil {
+		return brokerstate.Failure{}
+	}
+	return *s.Line.Failure
+}
+
+// readState leaves a broker without a state if it has just started, or has stopped.
+func (w *Watch) readState(name string, s *state) {
+	own, err := brokerstate.Read(filepath.Join(w.settings.States, name))
+	if s.own = own; err == nil || errors.Is(err, fs.ErrNotExist) {
+		s.mute = false
+		return
+	}
+	if !s.mute {
+		s.mute = true
+		w.settings.Logger.Warn("cannot read the state of a broker", "worker", name, "error", err)
+	}
+}
+
+// Report returns the state of every broker that systemd has reported, in the order of the configuration.
+func (w *Watch) Report() (all []probes.Broker) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, name := range w.settings.Workers {
+		if s := w.states[name]; s != nil && s.unit.ActiveState != "" {
+			all = append(all, s.published(name))
+		}
+	}
+	return all
+}
+
+func (s *state) published(name string) probes.Broker {
+	b := probes.Broker{Name: name, Unit: s.unit.Unit, ActiveState: s.unit.ActiveState, SubState: s.unit.SubState,
+		StatusText: s.unit.StatusText}
+	if s.own == nil {
+		return b
+	}
+	b.Endpoint, b.Connections, b.Streams = s.own.Endpoint, s.own.Line.Connections, s.own.Streams
+	for _, n := range s.own.Requests {
+		b.Requests += n
+	}
+	if f := s.own.Line.Failure; f != nil {
+		b.Failure = &probes.BrokerFailure{Reason: f.Reason, At: f.At, Over: f.Over}
+	}
+	return b
+}
