@@ -17,7 +17,9 @@ import (
 
 	"codex-proxy/broker/modelproxy"
 	"codex-proxy/units"
+	"codex-proxy/workers/broker"
 	"codex-proxy/workers/codexhome"
+	"codex-proxy/workers/login"
 )
 
 // Server serves one worker.
@@ -33,9 +35,12 @@ func Load(name, settings, credentials string, logger *slog.Logger) (s *Server, s
 	if err != nil {
 		return nil, "", err
 	}
-	if !w.Brokered || os.Getenv(MadeOf) != madeOf(w.Provider) {
+	if !w.Brokered || os.Getenv(MadeOf) != madeOf(w) {
 		return nil, "", fmt.Errorf("%s has changed: `systemctl daemon-reload`, then `systemctl restart %s`", w.File,
 			units.Worker(name))
+	}
+	if w.LoginApart() {
+		return withLogin(name, logger.With("worker", name))
 	}
 	key, err := readKey(w.Provider.Credential, credentials)
 	if err != nil {
@@ -53,6 +58,19 @@ func Load(name, settings, credentials string, logger *slog.Logger) (s *Server, s
 			"with BEGIN CERTIFICATE", w.File, w.Provider.CAFile)
 	}
 	return &Server{proxy}, "Ready: requests go to " + origin(w.Provider.BaseURL), nil
+}
+
+// withLogin is the server of a worker with a login, which another unit keeps.
+func withLogin(name string, logger *slog.Logger) (*Server, string, error) {
+	socket := os.Getenv(LoginVariable)
+	source := func(ctx context.Context, refused string) (broker.Login, error) {
+		return login.Ask(ctx, socket, refused)
+	}
+	proxy, err := modelproxy.ForLogin(source, modelproxy.Public, logger)
+	if err != nil {
+		return nil, "", err
+	}
+	return &Server{proxy}, "Ready: requests go to OpenAI, with the login of " + units.Login(name), nil
 }
 
 // origin is an address without what may be a secret: its login and its query. Every user can read the status of a unit.

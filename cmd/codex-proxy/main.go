@@ -33,9 +33,10 @@ func commands() []cli.Group {
 			reloadCommand(),
 		}},
 		{Title: "Commands for systemd units", Commands: []*cobra.Command{
-			serveCommand(), workerWaitCommand(), workerPrepareCommand(), modelBrokerCommand(), generateUnitsCommand(),
-			dependencyBoundCommand(), dependencyPrepareCommand(), remoteWaitCommand(), remoteExecCommand(),
-			remoteNotifyCommand(), canaryCommand(), canaryEndCommand(), copiesCommand(), fetchCommand(), fetchPrepareCommand(),
+			serveCommand(), workerWaitCommand(), workerPrepareCommand(), modelBrokerCommand(),
+			accountLoginCommand(), generateUnitsCommand(), dependencyBoundCommand(), dependencyPrepareCommand(),
+			remoteWaitCommand(), remoteExecCommand(), remoteNotifyCommand(), canaryCommand(), canaryEndCommand(),
+			copiesCommand(), fetchCommand(), fetchPrepareCommand(),
 			sendTracesCommand(), tracesPrepareCommand(), launchCommand(), notifyExecCommand(),
 			lockExecCommand(), appServerCommand(),
 		}},

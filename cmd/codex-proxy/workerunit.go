@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -46,6 +47,8 @@ func workerWaitCommand() *cobra.Command {
 Waits, where systemd has no growing restart delays (before 254), for what is left of
 the delay that RestartSteps= and RestartMaxDelaySec= ask for. Then it chooses the copy
 of codex that the worker runs, as codex in config.toml says, and makes a missing one.
+If network in the worker's file has changed, it moves the login to or from the home of
+codex-login@NAME.service.
 It is the first ExecStartPre of codex-worker@NAME.service, and runs as root: root
 alone writes to the copies, and dbus-daemon refuses the worker's user, which is in no
 file of users.`,
@@ -60,8 +63,9 @@ func modelBrokerCommand() *cobra.Command {
 		Use: "model-broker NAME", Short: "send a worker's requests to its model endpoint (codex-broker@.service)",
 		Long: `
 Takes the requests of the worker NAME's codex on the socket of codex-broker@NAME.socket,
-and sends them to the model endpoint of the worker's [provider], over connections that
-it keeps, with the provider's key, which codex does not have. With a fault in the
+and sends them to the model endpoint of the worker's [provider], or to OpenAI, over
+connections that it keeps, with the provider's key or the access token of the worker's
+login, which codex does not have. With a fault in the
 settings it refuses all for 5 seconds, with the reason, and exits with 78. On SIGTERM it
 finishes the requests in flight.`,
 		RunE: func(c *cobra.Command, args []string) error {
@@ -75,6 +79,24 @@ finishes the requests in flight.`,
 			return service.Run(c.Context(), c.ErrOrStderr())
 		},
 	}
+}
+
+func accountLoginCommand() *cobra.Command {
+	idle := time.Minute
+	c := &cobra.Command{
+		Use: "account-login NAME", Short: "keep a worker's login (codex-login@.service)",
+		Long: `
+Runs a codex for the login of the worker NAME alone, and answers the questions on the
+socket of codex-login@NAME.socket: for an access token, which codex refreshes, and for the
+account and its quota. It never gives the refresh token. It ends after a time without a
+question. With a fault in the settings, or without a login, it answers with the reason for
+5 seconds, and exits with 78.`,
+		RunE: func(c *cobra.Command, args []string) error {
+			return prepare.Login(c.Context(), args[0], versionString(), idle, c.ErrOrStderr())
+		},
+	}
+	c.Flags().Var(cli.Duration(&idle), "idle", "the time without a question after which it ends, by default 1m")
+	return c
 }
 
 func appServerCommand() *cobra.Command {

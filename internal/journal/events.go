@@ -180,6 +180,8 @@ var remoteEvents = []event{
 	{"remote-schema-unread", "45b0286a6dfeb466377d25b8d010060c", "codex's schema is not kept"},
 	{"key-not-lent", "adcbd1ed81b8418cb4d2c6c9b4e7b796", "the server that lends codex its key or login does not run"},
 	{"provider-unreachable", "d8ced3a1a3754e758de6e001e2d1ac05", "the model endpoint cannot be reached"},
+	{"login-refused", "ed53c48511c04760b001e007b0fd47c5", "the login of the worker does not hold"},
+	{"login-unread", "50f50d4bbcdd4d408006ac989b987ece", "the login of the worker cannot be read"},
 	{"codex-socket", "ee76abe8c4174c1789d36afbc6bb1c24", "codex's socket cannot be opened"},
 	{"remote-no-account", "8a80db83594f4abaaed3ee7a7299c792", "no account is lent to a remote"},
 	{"remote-shows-account", "620717f466084bdea5233aa32f8f0170",
