@@ -1,8 +1,11 @@
 package daemon
 
 import (
+	"os"
+
 	"codex-proxy/codex/appserver"
 	"codex-proxy/codex/delivery"
+	"codex-proxy/internal/paths"
 	"codex-proxy/units"
 	"codex-proxy/workers"
 	"codex-proxy/workers/dispatch"
@@ -24,8 +27,8 @@ func (d *Daemon) newPool() *workers.Pool {
 			Prestart: min(d.cfg.ThreadCache, maxPrestart),
 			Backlog:  delivery.NewBacklog(min(maxBacklog, d.cfg.RequestMemory/4)),
 		},
-		AccountStore: d.accountStore,
-		Runs:         units.WorkerRuns, ResetFailed: d.systemd.ResetFailed, OnChange: d.changes.reportChanged,
+		AccountStore: d.accountStore, LoginSocket: loginSocket,
+		Runs: units.WorkerRuns, ResetFailed: d.systemd.ResetFailed, OnChange: d.changes.reportChanged,
 		OnTurnEnd: d.changes.turnEnded, Claim: d.counter.Claim, Logger: d.logger,
 	}
 	all := make([]*workers.Worker, 0, len(d.cfg.Workers))
@@ -34,6 +37,14 @@ func (d *Daemon) newPool() *workers.Pool {
 	}
 	queue := dispatch.Queue{Limit: d.cfg.QueueLimit, Timeout: d.cfg.QueueTimeout, ReadyTimeout: d.cfg.ReadyTimeout}
 	return workers.NewPool(all, queue, d.changes.reportChanged)
+}
+
+// loginSocket is the socket of the unit that keeps the login of a worker; empty if the worker itself does.
+func loginSocket(worker string) string {
+	if _, err := os.Lstat(paths.LoginMark(worker)); err != nil {
+		return ""
+	}
+	return paths.AccountSocket(worker)
 }
 
 func unitNames(workers []string) []string {

@@ -42,6 +42,15 @@ func BrokerSocket(name string) string { return "codex-broker@" + name + ".socket
 // BrokerUser returns the user that the broker of the worker called name runs as.
 func BrokerUser(name string) string { return "cb-" + strings.TrimPrefix(WorkerUser(name), "cw-") }
 
+// Login returns the service unit that keeps the login of the worker called name.
+func Login(name string) string { return "codex-login@" + name + ".service" }
+
+// LoginSocket returns the socket unit that starts it.
+func LoginSocket(name string) string { return "codex-login@" + name + ".socket" }
+
+// LoginUser returns the user that it runs as.
+func LoginUser(name string) string { return "cl-" + strings.TrimPrefix(WorkerUser(name), "cw-") }
+
 // ValidName returns the error of a name that no worker can have, or nil. The valid
 // names are those that the polkit rule admits; they need no escaping in a unit's
 // instance, and no command takes one for an option.

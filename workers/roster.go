@@ -1,6 +1,7 @@
 package workers
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -82,14 +83,14 @@ func (r roster) SharesLogin(name string) bool {
 	return false
 }
 
-// Connect opens a connection to the worker's socket, on which line is the first one: the worker's shim answers it. It
-// does not wait for a worker that starts.
+// Connect opens a connection to the worker's socket, or to that of the unit that keeps its login, on which line is the
+// first one: the worker's shim or that unit answers it. It does not wait for a unit that starts.
 func (r roster) Connect(name, line string) (*os.File, error) {
 	w, err := r.find(name)
 	if err != nil {
 		return nil, err
 	}
-	dialed, err := net.DialTimeout("unix", w.socket, annotateBound)
+	dialed, err := net.DialTimeout("unix", cmp.Or(loginSocket(w), w.socket), annotateBound)
 	if err != nil {
 		return nil, fmt.Errorf("cannot reach worker %s: %w", name, err)
 	}

@@ -131,6 +131,9 @@ type Settings struct {
 	// Runs reports whether the unit of the named worker runs, for a time when
 	// systemd does not answer. Nil: it is unknown, and no worker is dialled then.
 	Runs func(name string) bool
+	// LoginSocket returns the socket of the unit that keeps the login of the named worker; empty: the worker keeps it.
+	// Nil: all do.
+	LoginSocket func(name string) string
 	// ResetFailed is ResetFailedUnit of org.freedesktop.systemd1.Manager; nil
 	// where there is no systemd.
 	ResetFailed func(ctx context.Context, unit string) error
@@ -148,4 +151,12 @@ type Settings struct {
 	// before it has returned. Nil: there are no other processes.
 	Claim  func() bool
 	Logger *slog.Logger
+}
+
+// loginSocket is the result of Settings.LoginSocket.
+func loginSocket(w *Worker) string {
+	if w.settings.LoginSocket == nil {
+		return ""
+	}
+	return w.settings.LoginSocket(w.name)
 }

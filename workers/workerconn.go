@@ -10,6 +10,7 @@ import (
 
 	"codex-proxy/codex/appserver"
 	"codex-proxy/internal/fault"
+	"codex-proxy/workers/login"
 )
 
 // workerConn runs in addition to the turns on one connection, from its handshake to
@@ -37,6 +38,9 @@ func (s *workerConn) run(ctx context.Context) {
 	reset, refusal := make(chan error, 1), slog.LevelWarn
 	s.tasks.Go(func() { s.closeWhenStopped(ctx) })
 	session := w.reader.Begin(s.conn, s.began, &s.tasks)
+	if socket := loginSocket(w); socket != "" {
+		session.Ask(login.Account{Socket: socket})
+	}
 	account := time.NewTimer(0)
 	defer account.Stop()
 	for {

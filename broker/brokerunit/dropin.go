@@ -23,9 +23,12 @@ const Authorities = "provider-authorities"
 // files are the files of workers.
 var files = settingsfile.Kind{Many: "accounts", Valid: units.ValidName}
 
-// Generate writes, for each worker of the directory settings that has a broker, the drop-ins of that and of the worker's
-// own unit into dir, systemd's directory of generated units. operator are the directories with the drop-ins of the
-// operator, the strongest last. A file with a fault has none: worker-prepare reports the fault.
+// LoginVariable is the variable of a broker with the path of the socket of the worker's login.
+const LoginVariable = "CODEX_LOGIN"
+
+// Generate writes, for each worker of the directory settings that has a broker, the drop-ins of that, of the unit of
+// its login and of the worker's own unit into dir, systemd's directory of generated units. operator are the directories
+// with the drop-ins of the operator, the strongest last. A file with a fault has none: worker-prepare reports the fault.
 func Generate(settings string, operator []string, dir string) error {
 	return files.Generate(settings, func(file string) error {
 		w, err := codexhome.Load(file)
@@ -37,7 +40,11 @@ func Generate(settings string, operator []string, dir string) error {
 		if err != nil {
 			return err
 		}
-		return errors.Join(
+		if w.LoginApart() {
+			err = errors.Join(write(dir, units.Login(name), loginDropIn(w, name, own)),
+				want(dir, units.LoginSocket(name)))
+		}
+		return errors.Join(err,
 			write(dir, units.Worker(name), workerDropIn(w, name, own)),
 			write(dir, units.Broker(name), brokerDropIn(w, name, own)))
 	})
@@ -60,11 +67,33 @@ func Generated(dir, worker string) bool {
 	return err == nil
 }
 
+// want has codex.target start an instance of a template.
+func want(dir, unit string) error {
+	dir = filepath.Join(dir, paths.TargetUnit+".wants")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	prefix, rest, _ := strings.Cut(unit, "@")
+	err := os.Symlink(filepath.Join(packaged, prefix+"@"+rest[strings.LastIndex(rest, "."):]), filepath.Join(dir, unit))
+	if errors.Is(err, os.ErrExist) {
+		return nil
+	}
+	return err
+}
+
+// packaged is the directory of our units.
+const packaged = "/usr/lib/systemd/system"
+
 // MadeOf is the variable of a broker with the settings that its unit was made of.
 const MadeOf = "CODEX_BROKER_MADE_OF"
 
 // madeOf are the settings of a worker in its broker's unit.
-func madeOf(p *codexhome.Provider) string { return p.Credential + ":" + p.CAFile }
+func madeOf(w *codexhome.Worker) string {
+	if w.LoginApart() {
+		return "login"
+	}
+	return w.Provider.Credential + ":" + w.Provider.CAFile
+}
 
 // outside are sockets, open to every user, of services that send requests for others to a network.
 const outside = "/run/systemd/resolve/io.systemd.Resolve /run/nscd /run/avahi-daemon /run/cups /run/snapd.socket " +
@@ -76,13 +105,17 @@ func workerDropIn(w *codexhome.Worker, name string, own dropIns) string {
 	var b unitfile.Lines
 	b.Add("# Made of %s at a daemon-reload: edit that file.", w.File)
 	b.Add("[Unit]\nRequires=%[1]s\nWants=%[2]s\nAfter=%[1]s %[2]s", units.BrokerSocket(name), units.Broker(name))
+	if w.LoginApart() {
+		b.Add("Requires=%[1]s\nAfter=%[1]s", units.LoginSocket(name))
+	}
 	socket := "/run/codex-worker/" + name + "/broker.sock"
 	b.Add("[Service]\nPrivateNetwork=yes\nNetworkNamespacePath=\nIPAddressAllow=\nIPAddressDeny=")
 	b.Add("InaccessiblePaths=-%s", strings.ReplaceAll(outside, " ", " -"))
 	b.Add("UnsetEnvironment=HTTP_PROXY HTTPS_PROXY ALL_PROXY http_proxy https_proxy all_proxy")
-	b.Add("BindReadOnlyPaths=%s/%s.sock:%s", paths.BrokerSockets, name, socket)
+	// -: the socket does not exist yet when a stop runs ExecStop= of a unit that has just got this drop-in.
+	b.Add("BindReadOnlyPaths=-%s/%s.sock:%s", paths.BrokerSockets, name, socket)
 	b.Add("Environment=%s=%s", shim.BrokerVariable, socket)
-	if w.Provider.Credential == "" {
+	if w.LoginApart() || w.Provider.Credential == "" {
 		return b.String()
 	}
 	var reset []string
@@ -104,22 +137,51 @@ func workerDropIn(w *codexhome.Worker, name string, own dropIns) string {
 func brokerDropIn(w *codexhome.Worker, name string, own dropIns) string {
 	var b unitfile.Lines
 	b.Add("# Made of %s at a daemon-reload: edit that file.", w.File)
-	b.Add("[Service]\nUser=%s", units.BrokerUser(name))
-	for _, line := range own.credentials {
-		if id := line.id(); id == w.Provider.Credential && id != "" {
-			b.Add("%s=%s", line.key, line.value)
-			if line.key == "LoadCredential" {
-				b.Add("SetCredential=%s:%s", id, missing) // in place of a file that does not exist
-			}
-		}
+	if w.LoginApart() {
+		b.Add("[Unit]\nRequires=%[1]s\nAfter=%[1]s", units.LoginSocket(name))
+		run, socket := "codex-broker-run/"+name, "/run/codex-broker-run/"+name+"/login.sock"
+		b.Add("[Service]\nRuntimeDirectory=%s\nRuntimeDirectoryMode=0700\nBindReadOnlyPaths=%s:%s", run, paths.AccountSocket(name), socket)
+		b.Add("Environment=%s=%s", LoginVariable, socket)
 	}
-	if w.Provider.CAFile != "" {
-		b.Add("LoadCredential=%s:%s\nSetCredential=%[1]s:%[3]s", Authorities, unitfile.Text(w.Provider.CAFile), missing)
+	b.Add("[Service]\nUser=%s", units.BrokerUser(name))
+	if w.Provider != nil {
+		for _, line := range keyLines(w.Provider, own) {
+			b.Add("%s", line)
+		}
 	}
 	for _, line := range own.network {
 		b.Add("%s=%s", line.key, line.value)
 	}
-	b.Add("Environment=%s", unitfile.Word(MadeOf+"="+madeOf(w.Provider)))
+	b.Add("Environment=%s", unitfile.Word(MadeOf+"="+madeOf(w)))
+	return b.String()
+}
+
+// keyLines are the lines with the secret and the authorities of a provider.
+func keyLines(p *codexhome.Provider, own dropIns) []string {
+	var lines []string
+	for _, line := range own.credentials {
+		if id := line.id(); id == p.Credential && id != "" {
+			lines = append(lines, line.key+"="+line.value)
+			if line.key == "LoadCredential" {
+				lines = append(lines, "SetCredential="+id+":"+missing) // in place of a file that does not exist
+			}
+		}
+	}
+	if p.CAFile != "" {
+		lines = append(lines, "LoadCredential="+Authorities+":"+unitfile.Text(p.CAFile),
+			"SetCredential="+Authorities+":"+missing)
+	}
+	return lines
+}
+
+// loginDropIn gives the unit of the login what the operator has set for the requests of codex.
+func loginDropIn(w *codexhome.Worker, name string, own dropIns) string {
+	var b unitfile.Lines
+	b.Add("# Made of %s at a daemon-reload: edit that file.", w.File)
+	b.Add("[Service]\nUser=%s", units.LoginUser(name))
+	for _, line := range own.network {
+		b.Add("%s=%s", line.key, line.value)
+	}
 	return b.String()
 }
 

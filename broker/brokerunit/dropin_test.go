@@ -54,7 +54,8 @@ func TestGenerate(t *testing.T) {
 		"After=codex-broker@w.socket codex-broker@w.service\n[Service]\nPrivateNetwork=yes\n"+
 		"NetworkNamespacePath=\nIPAddressAllow=\nIPAddressDeny=\nInaccessiblePaths=-/run/systemd/resolve/io.systemd.Resolve "+
 		"-/run/nscd -/run/avahi-daemon -/run/cups -/run/snapd.socket -/run/snapd-snap.socket\n"+
-		"UnsetEnvironment=HTTP_PROXY HTTPS_PROXY ALL_PROXY http_proxy https_proxy all_proxy\nBindReadOnlyPaths=/run/codex-broker/w.sock:/run/codex-worker/w/broker.sock\n"+
+		"UnsetEnvironment=HTTP_PROXY HTTPS_PROXY ALL_PROXY http_proxy https_proxy all_proxy\n"+
+		"BindReadOnlyPaths=-/run/codex-broker/w.sock:/run/codex-worker/w/broker.sock\n"+
 		"Environment=CODEX_MODEL_BROKER=/run/codex-worker/w/broker.sock\nLoadCredential=\nLoadCredential=other:/etc/other\n")
 	assert.Contains(t, ofBroker, "[Service]\nUser=cb-w\nLoadCredential=key:/etc/key\nSetCredential=key:no file\n"+
 		"LoadCredential=provider-authorities:/etc/ssl/a b%%.pem\nSetCredential=provider-authorities:no file\n"+
@@ -120,4 +121,36 @@ func TestRefusals(t *testing.T) {
 	require.ErrorContains(t, refused("mode = \"plain\"\n"), stale)
 	require.ErrorContains(t, refused(worker+"credential = \"key\"\n"), "no LoadCredential=key:FILE in the drop-ins of the worker's "+
 		"unit gives the credential \"key\": mend LoadCredential= by `systemctl edit codex-worker@w.service`, then")
+}
+
+// A worker with a login has a third unit, which keeps that, and the broker alone gets its socket.
+func TestLoginApart(t *testing.T) {
+	settings, dir, operator := t.TempDir(), t.TempDir(), t.TempDir()
+	file := []byte("network = \"model\"\nmode = \"plain\"\n")
+	require.NoError(t, os.WriteFile(filepath.Join(settings, "w.toml"), file, 0o600))
+	dropIn := filepath.Join(operator, "codex-worker@w.service.d")
+	require.NoError(t, os.Mkdir(dropIn, 0o700))
+	own := []byte("[Service]\nEnvironment=HTTPS_PROXY=http://p:1\n")
+	require.NoError(t, os.WriteFile(filepath.Join(dropIn, "a.conf"), own, 0o600))
+	for range 2 {
+		require.NoError(t, Generate(settings, []string{operator}, dir))
+	}
+	read := func(unit string) string {
+		text, err := os.ReadFile(filepath.Join(dir, unit+".d", "zz-broker.conf"))
+		require.NoError(t, err)
+		return string(text)
+	}
+	assert.Contains(t, read("codex-worker@w.service"),
+		"\nRequires=codex-login@w.socket\nAfter=codex-login@w.socket\n[Service]\nPrivateNetwork=yes\n")
+	assert.NotContains(t, read("codex-worker@w.service"), "/run/codex-login")
+	assert.Contains(t, read("codex-broker@w.service"), "[Unit]\nRequires=codex-login@w.socket\nAfter=codex-login@w.socket\n"+
+		"[Service]\nRuntimeDirectory=codex-broker-run/w\nRuntimeDirectoryMode=0700\n"+
+		"BindReadOnlyPaths=/run/codex-login/w.sock:/run/codex-broker-run/w/login.sock\n"+
+		"Environment=CODEX_LOGIN=/run/codex-broker-run/w/login.sock\n"+
+		"[Service]\nUser=cb-w\nEnvironment=HTTPS_PROXY=http://p:1\n"+
+		"Environment=CODEX_BROKER_MADE_OF=login\n")
+	assert.Contains(t, read("codex-login@w.service"), "[Service]\nUser=cl-w\nEnvironment=HTTPS_PROXY=http://p:1\n")
+	link, err := os.Readlink(filepath.Join(dir, "codex.target.wants", "codex-login@w.socket"))
+	require.NoError(t, err)
+	assert.Equal(t, "/usr/lib/systemd/system/codex-login@.socket", link)
 }

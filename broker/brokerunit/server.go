@@ -18,7 +18,9 @@ import (
 	"codex-proxy/broker/brokerstate"
 	"codex-proxy/broker/modelproxy"
 	"codex-proxy/units"
+	"codex-proxy/workers/broker"
 	"codex-proxy/workers/codexhome"
+	"codex-proxy/workers/login"
 )
 
 // Server serves one worker.
@@ -43,9 +45,12 @@ func Load(name, settings, credentials string, logger *slog.Logger) (s *Server, s
 	if err != nil {
 		return nil, "", err
 	}
-	if !w.Brokered || os.Getenv(MadeOf) != madeOf(w.Provider) {
+	if !w.Brokered || os.Getenv(MadeOf) != madeOf(w) {
 		return nil, "", fmt.Errorf("%s has changed: `systemctl daemon-reload`, then `systemctl restart %s`", w.File,
 			units.Worker(name))
+	}
+	if w.LoginApart() {
+		return withLogin(name, logger.With("worker", name))
 	}
 	key, err := readKey(w.Provider.Credential, credentials)
 	if err != nil {
@@ -65,6 +70,21 @@ func Load(name, settings, credentials string, logger *slog.Logger) (s *Server, s
 	}
 	s = &Server{Proxy: proxy, endpoint: Origin(w.Provider.BaseURL), status: func(string) {}, logger: logger}
 	s.ready = "Ready: requests go to " + s.endpoint
+	return s, s.ready, nil
+}
+
+// withLogin is the server of a worker with a login, which another unit keeps.
+func withLogin(name string, logger *slog.Logger) (*Server, string, error) {
+	socket := os.Getenv(LoginVariable)
+	source := func(ctx context.Context, refused string) (broker.Login, error) {
+		return login.Ask(ctx, socket, refused)
+	}
+	proxy, err := modelproxy.ForLogin(source, modelproxy.Public, logger)
+	if err != nil {
+		return nil, "", err
+	}
+	s := &Server{Proxy: proxy, endpoint: "OpenAI", status: func(string) {}, logger: logger}
+	s.ready = "Ready: requests go to OpenAI, with the login of " + units.Login(name)
 	return s, s.ready, nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -40,6 +41,8 @@ func workerWaitCommand() *cobra.Command {
 Waits, where systemd has no growing restart delays (before 254), for what is left of
 the delay that RestartSteps= and RestartMaxDelaySec= ask for. Then it chooses the copy
 of codex that the worker runs, as codex in config.toml says, and makes a missing one.
+If network in the worker's file has changed, it moves the login to or from the home of
+codex-login@NAME.service.
 It is the first ExecStartPre of codex-worker@NAME.service, and runs as root: root
 alone writes to the copies, and dbus-daemon refuses the worker's user, which is in no
 file of users.`,
@@ -47,6 +50,24 @@ file of users.`,
 			return prepare.Wait(c.Context(), args[0], codexPolicy, c.ErrOrStderr())
 		},
 	}
+}
+
+func accountLoginCommand() *cobra.Command {
+	idle := time.Minute
+	c := &cobra.Command{
+		Use: "account-login NAME", Short: "keep a worker's login (codex-login@.service)",
+		Long: `
+Runs a codex for the login of the worker NAME alone, and answers the questions on the
+socket of codex-login@NAME.socket: for an access token, which codex refreshes, and for the
+account and its quota. It never gives the refresh token. It ends after a time without a
+question. With a fault in the settings, or without a login, it answers with the reason for
+5 seconds, and exits with 78.`,
+		RunE: func(c *cobra.Command, args []string) error {
+			return prepare.Login(c.Context(), args[0], versionString(), idle, c.ErrOrStderr())
+		},
+	}
+	c.Flags().Var(cli.Duration(&idle), "idle", "the time without a question after which it ends, by default 1m")
+	return c
 }
 
 func appServerCommand() *cobra.Command {

@@ -43,6 +43,8 @@ const (
 	BrokerAddress = "127.0.0.1:8790"
 	// BrokerStates is RuntimeDirectory= of codex-broker@.service: a directory for each broker, with its state.
 	BrokerStates = "/run/codex-broker-run"
+	// AccountSockets holds ListenStream= of codex-login@.socket. The daemon alone enters it.
+	AccountSockets = "/run/codex-login"
 )
 
 // State.
@@ -54,6 +56,11 @@ const (
 	// (DynamicUser=, systemd.exec(5)).
 	WorkerHomes  = "/var/lib/codex-worker"
 	PrivateHomes = "/var/lib/private/codex-worker"
+	// LoginHomes is StateDirectory= of codex-login@.service, with such links, and LoginRuntimeDirs its
+	// RuntimeDirectory=.
+	LoginHomes        = "/var/lib/codex-login"
+	PrivateLoginHomes = "/var/lib/private/codex-login"
+	LoginRuntimeDirs  = "/run/codex-login-run"
 	// DependencyStates is StateDirectory= of codex-dependency@.service, with such links, and DependencyRuntimeDirs its
 	// RuntimeDirectory=.
 	DependencyStates        = "/var/lib/codex-dependency"
@@ -119,7 +126,15 @@ const (
 	LoginsSocketName  = "logins"
 	RemoteSocketName  = "remote"
 	CopiesSocketName  = "copies"
+	LoginSocketName   = "login"
 )
+
+// LoginMark is a file of root: the login of the worker called name has been moved to LoginHomes. No worker has such a
+// name.
+func LoginMark(name string) string { return LoginHomes + "/.apart-" + name }
+
+// AccountSocket is the socket of the unit that keeps the login of the worker called name.
+func AccountSocket(name string) string { return AccountSockets + "/" + name + ".sock" }
 
 // RemoteSocket is the socket on which people attach to the remote called name.
 func RemoteSocket(name string) string { return RemoteSockets + "/" + name + ".sock" }

@@ -25,6 +25,12 @@ func TestUnitsHaveThesePaths(t *testing.T) {
 		},
 		"codex-worker@.socket": {"ListenStream=" + WorkerSockets + "/%i.sock\n"},
 		"codex-broker@.socket": {"ListenStream=" + BrokerSockets + "/%i.sock\n"},
+		"codex-login@.socket": {"ListenStream=" + AccountSocket("%i") + "\n",
+			"FileDescriptorName=" + LoginSocketName + "\n"},
+		"codex-login@.service": {
+			"StateDirectory=" + under("/var/lib/", LoginHomes) + "/%i\n",
+			"RuntimeDirectory=" + under("/run/", LoginRuntimeDirs) + "/%i\n",
+		},
 		"codex-remote@.service": {
 			"StateDirectory=" + under("/var/lib/", RemoteHomes) + "/%i\n",
 			"RuntimeDirectory=" + under("/run/", RemoteRuntimeDirs) + "/%i\n",

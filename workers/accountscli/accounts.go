@@ -46,7 +46,17 @@ type Accounts struct {
 
 func workerFileOf(name string) string { return filepath.Join(paths.WorkerSettings, name+".toml") }
 func workerHomeOf(name string) string { return filepath.Join(paths.WorkerHomes, name) }
-func loginFileOf(name string) string  { return filepath.Join(workerHomeOf(name), "auth.json") }
+func keptHomeOf(name string) string   { return filepath.Join(paths.LoginHomes, name) }
+
+// homeOfLogin is the home that has the worker's login now: its own one, or that of the unit that keeps its login.
+func homeOfLogin(name string) string {
+	if kept := keptHomeOf(name); exists(filepath.Join(kept, "auth.json")) {
+		return kept
+	}
+	return workerHomeOf(name)
+}
+
+func loginFileOf(name string) string { return filepath.Join(homeOfLogin(name), "auth.json") }
 
 // holder is this process for homelock.Take.
 func holder(command string) string {

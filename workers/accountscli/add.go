@@ -37,7 +37,7 @@ func (a *Accounts) Add(ctx context.Context, name string) error {
 		a.print("Before it can start: %v", err)
 	}
 	if in {
-		a.print("It has the login that was left in %s.", workerHomeOf(name))
+		a.print("It has the login that was left in %s.", homeOfLogin(name))
 		return a.takeUp(ctx, name)
 	}
 	a.print("Log it in, which starts it: codex-proxy accounts login %s", name)

@@ -173,7 +173,7 @@ func loginOf(a accounts.Account) string {
 
 // loginAtHome is the kind of the login in the worker's home.
 func loginAtHome(name string) (string, error) {
-	in, err := codexhome.ReadLogin(workerHomeOf(name))
+	in, err := codexhome.ReadLogin(homeOfLogin(name))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return loginMissing, nil

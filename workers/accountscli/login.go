@@ -25,6 +25,10 @@ func (a *Accounts) Login(ctx context.Context, name string) error {
 	if err := needsLogin(w); err != nil {
 		return err
 	}
+	home, err := homeForLogin(w, name)
+	if err != nil {
+		return err
+	}
 	if a.APIKey && cli.IsTerminal(a.Stdin) {
 		return fmt.Errorf("the API key is read from standard input: "+
 			"codex-proxy accounts login %s --with-api-key <FILE", name)
@@ -40,14 +44,35 @@ func (a *Accounts) Login(ctx context.Context, name string) error {
 	if _, err := p.Version(ctx); err != nil { // the error explains why the user cannot run codex
 		return err
 	}
-	l := login{a, name, p, as}
+	l := login{a, name, home, p, as}
 	return l.renew(ctx)
+}
+
+// homeForLogin is the home for a new login of the worker.
+func homeForLogin(w *codexhome.Worker, name string) (string, error) {
+	kept := exists(paths.LoginMark(name))
+	in, err := codexhome.ReadLogin(workerHomeOf(name))
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	if err != nil {
+		return "", err
+	}
+	if w.LoginApart() != kept && (kept || in.Login != codexhome.NoLogin) {
+		return "", fmt.Errorf("network in %s has changed, and the login has not moved yet: systemctl daemon-reload, "+
+			"systemctl restart %s, and then log in", w.File, units.Worker(name))
+	}
+	if w.LoginApart() {
+		return keptHomeOf(name), nil
+	}
+	return workerHomeOf(name), nil
 }
 
 // login is one login of a worker.
 type login struct {
 	*Accounts
 	worker  string
+	home    string // gets the login
 	program *codexhome.Program
 	as      codexhome.Account // which runs codex
 }
@@ -64,18 +89,17 @@ func (l *login) renew(ctx context.Context) error {
 	if err := l.run(ctx, dir.path); err != nil {
 		return err
 	}
-	home := workerHomeOf(l.worker)
-	if err := makeHome(home); err != nil {
+	if err := makeHome(l.home); err != nil {
 		return err
 	}
-	if err := codexhome.Offer(dir.path, home); err != nil {
+	if err := codexhome.Offer(dir.path, l.home); err != nil {
 		return err
 	}
 	l.print("The worker %s is logged in.", l.worker)
 	if err := l.takeUp(ctx, l.worker); err != nil {
 		return err
 	}
-	before, err := codexhome.TakeBefore(home, dir.path, l.as)
+	before, err := codexhome.TakeBefore(l.home, dir.path, l.as)
 	if err == nil && before {
 		err = l.program.LogOut(ctx, dir.path)
 	}
@@ -97,11 +121,10 @@ func (l *login) run(ctx context.Context, dir string) error {
 
 // adopt makes a stopped worker's new login its login. Another worker does that at its
 // next start.
-func adopt(ctx context.Context, name string) error {
-	home := workerHomeOf(name)
+func adopt(ctx context.Context, name, home string) error {
 	lock, err := homelock.Take(ctx, home, holder("login"))
 	var held *homelock.HeldError
-	if errors.As(err, &held) && held.Holder == units.Worker(name) {
+	if errors.As(err, &held) && (held.Holder == units.Worker(name) || held.Holder == units.Login(name)) {
 		return nil // it has been started meanwhile
 	}
 	if errors.Is(err, fs.ErrNotExist) {
@@ -146,8 +169,16 @@ func (a *Accounts) takeUp(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	if stopped(unit) {
-		if err := adopt(ctx, name); err != nil {
+	kept := exists(keptHomeOf(name))
+	home := workerHomeOf(name)
+	if kept {
+		home = keptHomeOf(name)
+		if err := a.Systemd.Stop(ctx, units.Login(name)); err != nil && !errors.Is(err, units.ErrNoBus) {
+			return err
+		}
+	}
+	if kept || stopped(unit) {
+		if err := adopt(ctx, name, home); err != nil {
 			return err
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"codex-proxy/internal/paths"
 	"codex-proxy/units"
 	"codex-proxy/workers/homelock"
+	"codex-proxy/workers/prepare"
 )
 
 // Remove stops a worker, when its turns in flight are finished, and removes it.
@@ -21,7 +22,7 @@ func (a *Accounts) Remove(ctx context.Context, name string) error {
 		return fmt.Errorf("cannot remove the worker default, which codex.target wants; to do without it: "+
 			"systemctl mask --now %s, and remove %s", unit, file)
 	}
-	if !exists(file) && (!a.Purge || !exists(home)) {
+	if !exists(file) && (!a.Purge || !exists(home) && !exists(keptHomeOf(name))) {
 		return fmt.Errorf("there is no worker %q; codex-proxy accounts list shows what there is", name)
 	}
 	if err := a.takeDown(ctx, name); err != nil {
@@ -43,7 +44,7 @@ func (a *Accounts) Remove(ctx context.Context, name string) error {
 			return fmt.Errorf("cannot remove the worker's home: %w", err)
 		}
 	}
-	a.printKept(home, filepath.Join("/etc/systemd/system", unit+".d"))
+	a.printKept(home, keptHomeOf(name), filepath.Join("/etc/systemd/system", unit+".d"))
 	return nil
 }
 
@@ -63,7 +64,7 @@ func removeHome(ctx context.Context, name string) error {
 			return err
 		}
 	}
-	return nil
+	return prepare.RemoveLogin(paths.LoginHomes, name)
 }
 
 // takeDown stops the worker, when its turns in flight are finished, and removes its
@@ -82,6 +83,8 @@ func (a *Accounts) takeDown(ctx context.Context, name string) error {
 	for _, step := range []func() error{
 		func() error { return a.Systemd.Stop(ctx, unit) },
 		func() error { return a.Systemd.Stop(ctx, socket) },
+		func() error { return a.Systemd.Stop(ctx, units.Login(name)) },
+		func() error { return a.Systemd.Stop(ctx, units.LoginSocket(name)) },
 		func() error { return a.Systemd.Disable(ctx, unit) },
 		func() error { return a.Systemd.ResetFailed(ctx, unit) },
 		func() error { return a.Systemd.ResetFailed(ctx, socket) },
@@ -99,8 +102,11 @@ func (a *Accounts) takeDown(ctx context.Context, name string) error {
 }
 
 // printKept prints the things that a removal keeps.
-func (a *Accounts) printKept(home, dropIns string) {
-	if exists(home) {
+func (a *Accounts) printKept(home, login, dropIns string) {
+	switch {
+	case exists(login):
+		a.print("Its login stays: %s (--purge removes it, and its home)", login)
+	case exists(home):
 		a.print("Its home stays, with its login: %s (--purge removes it)", home)
 	}
 	if exists(dropIns) {

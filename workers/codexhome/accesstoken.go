@@ -73,3 +73,19 @@ func expiryOf(token string) int64 {
 	}
 	return int64(min(max(claims.Expiry, 0), 1<<62)) // a larger one has no whole number
 }
+
+// ReadAPIKey returns the API key of the login in a home; empty if it has none.
+func ReadAPIKey(home string) (string, error) {
+	doc, err := readLogin(home, authName)
+	if err != nil {
+		return "", ignoreMissing(err)
+	}
+	var auth authDocument
+	if json.Unmarshal(doc, &auth) != nil { // its error may quote a value
+		return "", fmt.Errorf("the login in %s/%s is damaged", home, authName)
+	}
+	if auth.stored().Login != APIKey {
+		return "", nil
+	}
+	return *auth.APIKey, nil
+}

@@ -44,9 +44,9 @@ func TestBrokered(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"network = \"none\"\nmode = \"plain\"\n":      `w.toml:1: unknown network "none": choose "model" or "host"`,
-		"network = \"model\"\nmode = \"plain\"\n":     `w.toml:1: network = "model" needs a [provider]`,
-		withProvider + "[codex]\nnotify = [\"/x\"]\n": `w.toml:10: notify needs a network, and network = "model" leaves none`,
+		"network = \"none\"\nmode = \"plain\"\n":                                           `w.toml:1: unknown network "none": choose "model" or "host"`,
+		"network = \"model\"\nmode = \"plain\"\n[codex.model_providers.x]\nname = \"x\"\n": `model_providers.x needs a network`,
+		withProvider + "[codex]\nnotify = [\"/x\"]\n":                                      `w.toml:10: notify needs a network, and network = "model" leaves none`,
 	} {
 		_, err := parse("w.toml", []byte(text))
 		assert.ErrorContains(t, err, want)
@@ -103,4 +103,36 @@ func TestUnitOfAnotherText(t *testing.T) {
 	_, err = behindBroker(&Home{Worker: "w", Broker: "127.0.0.1:1", Credentials: dir}, w)
 	assert.ErrorContains(t, err, `w.toml:7: codex would have the key, the credential "key": give it by LoadCredential= of `+
 		"`systemctl edit codex-worker@w`")
+}
+
+// With a login that another unit keeps, codex knows no login, and no endpoint but its broker; it lists the same models.
+func TestLoginApart(t *testing.T) {
+	w, err := parse("w.toml", []byte("network = \"model\"\nmode = \"native\"\n"))
+	require.NoError(t, err)
+	assert.True(t, w.LoginApart())
+	assert.True(t, w.NeedsLogin())
+	dir := t.TempDir()
+	behind, err := behindBroker(&Home{Worker: "w", Dir: dir, Broker: "127.0.0.1:1"}, w)
+	require.NoError(t, err)
+	config := behind.config(behind.base("", ""), nil)
+	assert.False(t, needsLogin(config))
+	provider := config["model_providers"].(settings)[config["model_provider"].(string)].(settings)
+	assert.Equal(t, "http://127.0.0.1:1", provider["base_url"])
+	assert.False(t, behind.hasCatalogue())
+
+	for _, name := range loginNames {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
+		_, err = behindBroker(&Home{Worker: "w", Dir: dir, Broker: "127.0.0.1:1"}, w)
+		assert.ErrorContains(t, err, "codex would have the login in "+filepath.Join(dir, name))
+		require.NoError(t, os.Remove(filepath.Join(dir, name)))
+	}
+
+	keeps := &Home{Worker: "w", Keeps: true}
+	kept, err := keeps.role(w)
+	require.NoError(t, err)
+	assert.True(t, needsLogin(kept.config(kept.base("", ""), nil)))
+	onHost, err := parse("w.toml", []byte("mode = \"native\"\n"))
+	require.NoError(t, err)
+	_, err = keeps.role(onHost)
+	assert.ErrorContains(t, err, "the worker keeps its login itself")
 }

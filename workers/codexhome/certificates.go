@@ -31,7 +31,7 @@ func (h *Home) certificates(w *Worker) error {
 				w.Provider.CAFile), "give a PEM file, with BEGIN CERTIFICATE")
 		}
 		return writeFile(path, doc)
-	case w.Mode == Plain && w.Provider.withoutTLS():
+	case w.Mode == Plain && (w.broker != "" || w.Provider.withoutTLS()):
 		return writeFile(path, []byte("# none: the worker's only endpoint is http\n"))
 	}
 	return removeFiles(path)

@@ -77,7 +77,7 @@ func (w *Worker) base(catalogue, keyFile string) settings {
 		return w.remote.settings(catalogue)
 	}
 	c := always()
-	if w.Mode == Plain {
+	if w.Mode == Plain || w.Mode == keeper {
 		merge(c, bare())
 	}
 	if w.sandbox == nil {
@@ -88,6 +88,11 @@ func (w *Worker) base(catalogue, keyFile string) settings {
 	}
 	if catalogue != "" {
 		c["model_catalog_json"] = catalogue
+	}
+	if w.broker != "" {
+		c["model_provider"] = OfAccounts
+		p := Provider{Name: OfAccounts, BaseURL: "http://" + w.broker}
+		c["model_providers"] = settings{OfAccounts: p.settings("")}
 	}
 	if w.Provider != nil {
 		c["model_provider"] = w.Provider.Name

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"codex-proxy/units"
 )
 
 // Home is the home of one worker, and the inputs of its preparation.
@@ -17,6 +19,7 @@ type Home struct {
 	Private     string            // a directory that codex cannot see, for the record of the last run; empty: Dir
 	Credentials string            // the unit's credentials directory; empty: it has none
 	Broker      string            // HOST:PORT of the worker's broker; empty: codex has the network of the machine
+	Keeps       bool              // codex keeps the worker's login, and runs no turns (codex-login@.service)
 	Self        string            // our own executable, which is the demo worker
 	Program     string            // the native codex; empty: search for it
 	SearchPath  string            // the directories to search for codex, as $PATH
@@ -45,8 +48,10 @@ func (h *Home) Prepare(ctx context.Context) error {
 	if err := h.checkOwner(); err != nil {
 		return err
 	}
-	if err := AdoptLogin(h.Dir); err != nil {
-		return err
+	if h.Broker == "" { // else codex has no login
+		if err := AdoptLogin(h.Dir); err != nil {
+			return err
+		}
 	}
 	program, workspace, err := h.prepare(ctx)
 	if err != nil {
@@ -75,7 +80,7 @@ func (h *Home) prepare(ctx context.Context) (program, workspace string, err erro
 	if err != nil {
 		return "", "", err
 	}
-	if w, err = behindBroker(h, w); err != nil {
+	if w, err = h.role(w); err != nil {
 		return "", "", err
 	}
 	if workspace, err = h.workspace(w); err != nil || w.Mode == Demo {
@@ -94,10 +99,22 @@ func (h *Home) prepare(ctx context.Context) (program, workspace string, err erro
 	if inputs := h.inputs(doc, program, workspace); !h.fresh(inputs) {
 		err = p.renew(ctx, inputs)
 	}
-	if err == nil {
+	if err == nil && !h.Keeps { // that runs no turns
 		p.noTraces(ctx)
 	}
 	return program, workspace, err
+}
+
+// role is the worker as the codex of this home sees it.
+func (h *Home) role(w *Worker) (*Worker, error) {
+	switch {
+	case !h.Keeps:
+		return behindBroker(h, w)
+	case !w.LoginApart():
+		return nil, &Problem{File: w.File, Text: "the worker keeps its login itself",
+			Hint: "`systemctl restart " + units.Worker(h.Worker) + "` takes the login there"}
+	}
+	return &Worker{File: w.File, Mode: keeper, CodexPath: w.CodexPath, lines: w.lines}, nil
 }
 
 // behindBroker is the worker as codex sees it. Its unit may be made of an earlier text of the file.
@@ -112,6 +129,13 @@ func behindBroker(h *Home, w *Worker) (*Worker, error) {
 	}
 	if !w.Brokered {
 		return w, nil
+	}
+	if w.LoginApart() {
+		if name := loginIn(h.Dir); name != "" {
+			text := "codex would have the login in " + filepath.Join(h.Dir, name)
+			return nil, w.problem("network", text, "the unit "+units.Login(h.Worker)+" has one already: remove this file, or log in again after that")
+		}
+		return through(w, h.Broker), nil
 	}
 	key := filepath.Join(h.Credentials, w.Provider.Credential)
 	if _, err := os.Lstat(key); w.Provider.Credential != "" && h.Credentials != "" && err == nil {

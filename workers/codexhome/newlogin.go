@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // The names of a login on its way into a home and out of it. codex rewrites auth.json when it refreshes its tokens:
@@ -89,6 +91,104 @@ func TakeBefore(home, dir string, as Account) (bool, error) {
 		return false, fmt.Errorf("cannot take the previous login: %w", err)
 	}
 	return true, nil
+}
+
+// loginNames are the files with a login in a home.
+var loginNames = []string{authName, newAuthName, beforeAuthName}
+
+// loginIn is a file with a login in the home; empty if there is none.
+func loginIn(home string) string {
+	for _, name := range loginNames {
+		if _, err := os.Lstat(filepath.Join(home, name)); err == nil {
+			return name
+		}
+	}
+	return ""
+}
+
+// Offered reports whether a new login waits in the home.
+func Offered(home string) bool {
+	_, err := os.Lstat(filepath.Join(home, newAuthName))
+	return err == nil
+}
+
+// MoveLogin moves the login of one home into another, and reports whether there was one. The caller holds both locks.
+// The login is never in two homes: each file moves in one step, and the homes have to be in one file system.
+// The owners of the homes are not trusted. A stop at any point leaves the rest to the next call.
+func MoveLogin(from, to string) (moved bool, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("cannot move the login from %s to %s: %w", from, to, err)
+		}
+	}()
+	source, err := os.OpenRoot(from)
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = source.Close() }()
+	target, err := os.OpenRoot(to)
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = target.Close() }()
+	owner, err := ownerOf(target)
+	if err != nil {
+		return false, err
+	}
+	for _, name := range []string{beforeAuthName, newAuthName, authName} { // the last one makes the move complete
+		here, err := moveFile(source, target, name)
+		if err == nil {
+			err = take(target, name, owner)
+		}
+		if err != nil {
+			return false, err
+		}
+		moved = moved || here
+	}
+	return moved, nil
+}
+
+// moveFile moves a file of the login, and never replaces one.
+func moveFile(source, target *os.Root, name string) (moved bool, err error) {
+	if _, err := readOwn(source, name); err != nil {
+		return false, ignoreMissing(err)
+	}
+	from, err := source.Open(".")
+	if err != nil {
+		return false, err
+	}
+	defer from.Close()
+	to, err := target.Open(".")
+	if err != nil {
+		return false, err
+	}
+	defer to.Close()
+	err = unix.Renameat2(int(from.Fd()), name, int(to.Fd()), name, unix.RENAME_NOREPLACE)
+	switch {
+	case errors.Is(err, fs.ErrExist):
+		return false, fmt.Errorf("both have a file %s, remove the one that is not wanted: %w", name, err)
+	case errors.Is(err, unix.EXDEV):
+		return false, fmt.Errorf("%w: both directories have to be in one file system", err)
+	case err != nil:
+		return false, err
+	}
+	return true, errors.Join(to.Sync(), from.Sync())
+}
+
+// take makes a file of a login the owner's, as a new file: the old owner may have links to the old one.
+func take(home *os.Root, name string, owner Account) error {
+	info, err := home.Lstat(name)
+	if err != nil {
+		return ignoreMissing(err)
+	}
+	if st := info.Sys().(*syscall.Stat_t); info.Mode().IsRegular() && st.Uid == owner.UID && st.Nlink == 1 {
+		return nil
+	}
+	doc, err := readOwn(home, name)
+	if err != nil {
+		return err
+	}
+	return writeOwned(home, name, doc, owner)
 }
 
 func readLogin(dir, name string) ([]byte, error) {

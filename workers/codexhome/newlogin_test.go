@@ -92,3 +92,40 @@ func TestAnOfferBelongsToTheHome(t *testing.T) {
 	require.NoError(t, os.Symlink(outside, filepath.Join(dir, authName)))
 	assert.ErrorContains(t, Offer(dir, home), "cannot read the login")
 }
+
+// All files of a login move together, none is ever in two homes, and none replaces another.
+func TestMoveLogin(t *testing.T) {
+	from, to := t.TempDir(), t.TempDir()
+	moved, err := MoveLogin(from, to)
+	require.NoError(t, err)
+	assert.False(t, moved)
+	for _, name := range loginNames {
+		require.NoError(t, os.WriteFile(filepath.Join(from, name), []byte(name), 0o600))
+	}
+	link := filepath.Join(from, "kept-by-a-tool")
+	require.NoError(t, os.Link(filepath.Join(from, authName), link))
+	moved, err = MoveLogin(from, to)
+	require.NoError(t, err)
+	assert.True(t, moved)
+	for _, name := range loginNames {
+		assert.Equal(t, name, textOf(t, to, name))
+		assert.NoFileExists(t, filepath.Join(from, name))
+	}
+	linked, err := os.Stat(link)
+	require.NoError(t, err)
+	now, err := os.Stat(filepath.Join(to, authName))
+	require.NoError(t, err)
+	assert.False(t, os.SameFile(linked, now), "the old owner sees nothing of later tokens")
+
+	require.NoError(t, os.WriteFile(filepath.Join(from, authName), []byte("planted"), 0o600))
+	_, err = MoveLogin(from, to)
+	require.ErrorIs(t, err, os.ErrExist)
+	assert.Equal(t, authName, textOf(t, to, authName))
+
+	require.NoError(t, os.Remove(filepath.Join(from, authName)))
+	require.NoError(t, os.Symlink("/etc/passwd", filepath.Join(from, authName)))
+	_, err = MoveLogin(from, t.TempDir())
+	assert.Error(t, err)
+	_, err = MoveLogin(filepath.Join(from, "nowhere"), to)
+	assert.ErrorIs(t, err, os.ErrNotExist)
+}

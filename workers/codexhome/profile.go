@@ -125,7 +125,7 @@ func (p *preparation) requireHidden(ctx context.Context, written settings, keyFi
 		return nil
 	}
 	text := "codex's tools could reach " + strings.Fields(seen)[0] + ", and so the worker's login"
-	return p.worker.problem(p.worker.opener(), text, "name another workspace, take default_permissions and the "+
+	return p.worker.problem(opener(p.worker), text, "name another workspace, take default_permissions and the "+
 		"permissions that open it out of [codex], and sandbox_mode out of "+systemSettings+"/config.toml")
 }
 
@@ -143,7 +143,7 @@ func mayConnect(written settings) bool {
 }
 
 // opener is the key of the worker file that may have opened the sandbox.
-func (w *Worker) opener() string {
+func opener(w *Worker) string {
 	for _, key := range []string{"permissions", "default_permissions"} {
 		if has(w.Extra, key) {
 			return "codex." + key

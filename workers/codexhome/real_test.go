@@ -13,6 +13,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"codex-proxy/codex/versions"
+	"codex-proxy/test/codexes"
+
 	"codex-proxy/test/modelserver"
 )
 
@@ -137,4 +140,18 @@ func TestRealCodexRefusesWhatTheOperatorWrote(t *testing.T) {
 			assert.NoFileExists(t, h.configFile())
 		})
 	}
+}
+
+// A worker whose login another unit keeps starts without one.
+func TestRealCodexWithoutItsLogin(t *testing.T) {
+	for _, mode := range []string{"plain", "native"} {
+		h := realHome(t, fmt.Sprintf("network = \"model\"\nmode = %q\n", mode))
+		h.Broker = "127.0.0.1:1"
+		require.NoError(t, h.Prepare(bounded(t)), mode)
+		assert.Empty(t, loginIn(h.Dir))
+	}
+}
+
+func TestOlderCodexesWithoutTheirLogin(t *testing.T) {
+	codexes.Older(t, versions.Oldest, map[string]func(*testing.T){"no login": TestRealCodexWithoutItsLogin})
 }

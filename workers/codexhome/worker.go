@@ -27,6 +27,8 @@ const (
 	Plain  Mode = "plain"  // a language model: no tools, prompts or context of codex's own
 	Native Mode = "native" // codex with its own tools, which see a workspace and no login
 	Demo   Mode = "demo"   // no codex and no account: the demo worker built into codex-proxy
+
+	keeper Mode = "login" // of no worker file: codex keeps a login, and runs no turns
 )
 
 // Worker is a valid worker file.
@@ -37,7 +39,8 @@ type Worker struct {
 	Model     string         // empty: codex's own default
 	Workspace string         // native only; empty: a directory of the worker's own
 	Provider  *Provider      // nil: OpenAI, by the worker's login
-	Brokered  bool           // a broker sends its requests to the provider, and codex has no other network
+	Brokered  bool           // a broker sends its requests to the model, and codex has no other network
+	broker    string         // HOST:PORT of the broker, for a worker without a provider; empty: codex has the login
 	Extra     map[string]any // the [codex] table
 	Requires  requires.Settings
 	sandbox   *sandbox // of the tools; nil: codex runs none
@@ -198,14 +201,11 @@ func setNetwork(w *Worker, network string) error {
 	switch network {
 	case "", networkHost:
 	case networkModel:
-		if w.Provider == nil {
-			return w.problem("network", `network = "model" needs a [provider]`, `remove it, or set network = "host"`)
-		}
 		if key := beyondModel(w); key != "" {
 			return w.problem("codex."+key, key+` needs a network, and network = "model" leaves none`,
 				`remove one of the two, or set network = "host"`)
 		}
-		if w.Provider.CAFile != "" {
+		if w.Provider != nil && w.Provider.CAFile != "" {
 			if err := unitfile.CheckPath(w.Provider.CAFile); err != nil {
 				return w.problem("provider.ca_file", fmt.Sprintf("provider.ca_file: %v", err), "")
 			}
@@ -239,13 +239,16 @@ func beyondModel(w *Worker) string {
 	for name, value := range providers {
 		table, _ := value.(settings)
 		for key := range table {
-			if name != w.Provider.Name || !slices.Contains(ofProvider, key) {
+			if w.Provider == nil || name != w.Provider.Name || !slices.Contains(ofProvider, key) {
 				return "model_providers." + name
 			}
 		}
 	}
 	return ""
 }
+
+// LoginApart reports whether a unit of its own keeps the worker's login (codex-login@.service), and codex has none.
+func (w *Worker) LoginApart() bool { return w.Brokered && w.Provider == nil }
 
 // Query are the parameters that codex adds to the address of the provider.
 func Query(w *Worker) url.Values {
@@ -267,7 +270,12 @@ var azure = []string{"openai.azure.", "cognitiveservices.azure.", "aoai.azure.",
 // through is the worker as codex sees it behind its broker, which is at the address. codex knows Azure by the name of
 // the provider, too.
 func through(w *Worker, address string) *Worker {
-	behind, provider := *w, *w.Provider
+	behind := *w
+	if w.Provider == nil {
+		behind.broker = address
+		return &behind
+	}
+	provider := *w.Provider
 	endpoint := strings.ToLower(provider.BaseURL)
 	if slices.ContainsFunc(azure, func(part string) bool { return strings.Contains(endpoint, part) }) {
 		behind.Extra = settings{}

@@ -31,6 +31,7 @@ func Wait(ctx context.Context, name string, policy Policy, stderr io.Writer) err
 	logger := slog.New(journal.NewHandler(journal.Proxy, stderr, slog.LevelInfo))
 	choose := func(ctx context.Context, n *notify.Notifier) {
 		if w, err := codexhome.Load(workerFile(name)); err == nil { // else worker-prepare reports it
+			placeLogin(ctx, name, w, stopUnits)
 			(&Choice{Unit: units.Worker(name), CodexPath: w.CodexPath, None: w.Mode == codexhome.Demo, Policy: policy,
 				Notifier: n, Stderr: stderr}).Make(ctx)
 		}
@@ -56,6 +57,9 @@ func Worker(ctx context.Context, name string, stderr io.Writer) error {
 	}
 	notifier.Status("Starting: the configuration is written and checked")
 	home, err := workerHome(name, note)
+	if err == nil {
+		err = placedLogin()
+	}
 	if err == nil {
 		err = askBroker(ctx, os.Getenv(shim.BrokerVariable))
 	}

@@ -24,17 +24,21 @@ var errLoginInvalid = errors.New("the account's server does not accept the login
 
 // Session is the readings over one connection to the worker.
 type Session struct {
-	reader *Reader
-	conn   *appserver.Conn
-	began  time.Time
-	tasks  *sync.WaitGroup // they end with the connection
+	reader  *Reader
+	conn    *appserver.Conn
+	account codexaccount.Caller // the codex with the login
+	began   time.Time
+	tasks   *sync.WaitGroup // they end with the connection
 }
 
 // Begin is for the begin of a connection: its readings run as tasks.
 func (r *Reader) Begin(conn *appserver.Conn, began time.Time, tasks *sync.WaitGroup) *Session {
 	r.begin()
-	return &Session{r, conn, began, tasks}
+	return &Session{r, conn, conn, began, tasks}
 }
+
+// Ask makes another codex than the worker's the one with the login. It comes before the first reading.
+func (s *Session) Ask(account codexaccount.Caller) { s.account = account }
 
 // ReadDue reads the account if that is asked for or due, and sets the timer for the next
 // time. A failed reading, such as one without a network, is no fault of the worker; the
@@ -66,10 +70,10 @@ func (s *Session) read(ctx context.Context) (begun time.Time, err error) {
 	ctx, cancel := context.WithTimeout(ctx, readingTimeout)
 	defer cancel()
 	begun = time.Now()
-	account, err := codexaccount.Read(ctx, s.conn)
+	account, err := codexaccount.Read(ctx, s.account)
 	missing := err == nil && account.Login == nil && account.Required
 	if missing || codexaccount.IsUnauthorized(err) { // auth.json may have changed since codex read it
-		account, err = codexaccount.Refresh(ctx, s.conn)
+		account, err = codexaccount.Refresh(ctx, s.account)
 	}
 	if codexaccount.IsUnauthorized(err) {
 		err = s.invalidate(begun)
@@ -92,14 +96,14 @@ func (s *Session) read(ctx context.Context) (begun time.Time, err error) {
 // readUsage reads the quota. If the account's server refuses the login, codex refreshes it
 // once: a reading alone makes codex refresh nothing.
 func (s *Session) readUsage(ctx context.Context, account codexaccount.Account, begun time.Time) error {
-	limits, err := codexaccount.ReadLimits(ctx, s.conn)
+	limits, err := codexaccount.ReadLimits(ctx, s.account)
 	if codexaccount.IsUnauthorized(err) {
-		account, err = codexaccount.Refresh(ctx, s.conn)
+		account, err = codexaccount.Refresh(ctx, s.account)
 		switch {
 		case err == nil && account.Login == nil:
 			return s.invalidate(begun)
 		case err == nil:
-			limits, err = codexaccount.ReadLimits(ctx, s.conn)
+			limits, err = codexaccount.ReadLimits(ctx, s.account)
 		}
 	}
 	switch {

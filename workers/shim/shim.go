@@ -21,6 +21,7 @@ import (
 	"codex-proxy/notify"
 	"codex-proxy/units"
 	"codex-proxy/units/restartdelay"
+	"codex-proxy/workers/login"
 )
 
 // relayLimit is far above the need of the few clients of one socket.
@@ -49,7 +50,7 @@ type Shim struct {
 	ready    []string // the values of --ready
 	tracing  bool
 	requests *requests
-	tokens   *tokenSource // nil: codex has no home
+	tokens   *login.Tokens // nil: codex has no home
 }
 
 // SetStderr reads the value of --stderr.
@@ -172,7 +173,7 @@ func (s *Shim) inherit(watchdog time.Duration) error {
 	if s.tracing {
 		s.Command.Relay.Aside, s.Command.Relay.AsidePrefix = s.intercept, asidePrefix
 		if home := os.Getenv("CODEX_HOME"); home != "" {
-			s.tokens = &tokenSource{home: home, socket: s.RelayTo, version: s.Probe.Version}
+			s.tokens = &login.Tokens{Home: home, Socket: s.RelayTo, Version: s.Probe.Version}
 		}
 		if s.Command.Alive != nil {
 			s.Command.Alive = s.requests.alive(s.Command.Alive)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"os"
 
 	"codex-proxy/internal/checkup"
 	"codex-proxy/units/survey"
@@ -42,7 +43,11 @@ func (r *room) loginOf(w Worker) (codexhome.StoredLogin, checkup.Finding) {
 	case !r.IsRoot:
 		return none, survey.Unprivileged(subject, "read its login")
 	}
-	login, err := codexhome.ReadLogin(r.Path(w.home()))
+	home := w.home()
+	if _, err := os.Lstat(r.Path(w.keeper() + "/auth.json")); err == nil {
+		home = w.keeper()
+	}
+	login, err := codexhome.ReadLogin(r.Path(home))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return none, checkup.Failure(subject, "has no home yet, and so no login", loginRemedy(w))

@@ -55,6 +55,9 @@ func (w Worker) Subject() string { return "worker " + w.Name }
 func (w Worker) socket() string { return units.WorkerSocket(w.Name) }
 func (w Worker) home() string   { return filepath.Join(paths.WorkerHomes, w.Name) }
 
+// keeper is the home of the unit that keeps the worker's login.
+func (w Worker) keeper() string { return filepath.Join(paths.LoginHomes, w.Name) }
+
 // Load reads the files of workers.
 func Load(m survey.Machine, names []string) (all []Worker) {
 	for _, name := range names {
@@ -103,6 +106,10 @@ func New(f *survey.Facts, h Host, all []Worker, control, directory string) surve
 		out.Rules = append(out.Rules,
 			survey.Rule{Path: w.File(), Owner: "root", Group: "root", Most: 0o644, Readers: []string{paths.WorkerUser}},
 			private.Of(home, 0o700), private.Of(home+"/auth.json", 0o600), private.Of(home+"/config.toml", 0o600))
+		if w.file != nil && w.file.LoginApart() {
+			kept := survey.Rule{Home: w.keeper(), Unit: units.Login(w.Name), Optional: true}
+			out.Rules = append(out.Rules, kept.Of(w.keeper(), 0o700), kept.Of(w.keeper()+"/auth.json", 0o600))
+		}
 	}
 	return out
 }

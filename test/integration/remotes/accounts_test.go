@@ -55,7 +55,11 @@ func TestRemoteAccounts(t *testing.T) { bed.EitherSuite(t, testRemoteAccounts) }
 
 func testRemoteAccounts(t *testing.T, suite string) {
 	a := bed.NewAccounts(t, suite, fmt.Sprintf(remoteAccountsConfig, "ordered")+"warm = 1\n", "a", "b", "c")
+	// The login of b is not in its worker: it is lent without that worker.
+	apart := []byte("network = \"model\"\n" + bed.AccountWorker)
+	require.NoError(t, a.WriteFile("/etc/codex-proxy/workers/b.toml", apart, 0o644))
 	r := lentRemote(a, "build")
+	a.MustRun(t, "systemctl", "daemon-reload")
 	a.Start()
 	p := attach(r)
 	thread := p.say("", "first")
@@ -79,6 +83,7 @@ func testRemoteAccounts(t *testing.T, suite string) {
 	began := time.Now()
 	t.Logf("%s: from a to b, whose worker was a standby: %s", suite, awaitSwitch(a, "a", "b", 1).Round(time.Millisecond))
 	p.until("item/agentMessage/delta")
+	a.MustRun(t, "test", "-f", "/var/lib/codex-login/b/auth.json", "-a", "!", "-e", "/var/lib/codex-worker/b/auth.json")
 	a.MustRun(t, "systemctl", "kill", "-s", "KILL", "codex-proxy.service")
 	a.Server.Account("b").Exhaust(time.Now().Add(time.Hour))
 	a.UntilMetric(`codex_account_state{account="a",state="exhausted"} 1`) // it runs again, and knows

@@ -1,14 +1,11 @@
-package shim
+package login
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -28,13 +25,12 @@ import (
 	"codex-proxy/test/accountserver"
 	"codex-proxy/test/codexes"
 	"codex-proxy/test/modelserver"
-	"codex-proxy/workers/annotations"
 	"codex-proxy/workers/broker"
 )
 
 // lenderBed is the real codex with the login of an account of the stand-in of OpenAI.
 type lenderBed struct {
-	*tokenSource
+	*Tokens
 	server  *accountserver.Server
 	account *accountserver.Account
 }
@@ -63,14 +59,14 @@ func startLender(t *testing.T, edit func(login []byte) []byte, config string) *l
 	config = fmt.Sprintf("chatgpt_base_url = %q\ncli_auth_credentials_store = \"file\"\n", web.URL+"/backend-api") + config
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "config.toml"), []byte(config), 0o600))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "auth.json"), auth, 0o600))
-	b.tokenSource = &tokenSource{home: dir, socket: filepath.Join(dir, "s"), version: "test"}
-	cmd := exec.Command(program, "app-server", "--listen", "unix://"+b.socket)
+	b.Tokens = &Tokens{Home: dir, Socket: filepath.Join(dir, "s"), Version: "test"}
+	cmd := exec.Command(program, "app-server", "--listen", "unix://"+b.Socket)
 	cmd.Env = append(os.Environ(), "CODEX_HOME="+dir, "HOME="+dir, "RUST_LOG=error",
 		"CODEX_REFRESH_TOKEN_URL_OVERRIDE="+web.URL+"/oauth/token")
 	require.NoError(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	require.Eventually(t, func() bool {
-		_, err := handshake.With(t.Context(), b.socket, "test", func(*appserver.Conn) error { return nil })
+		_, err := handshake.With(t.Context(), b.Socket, "test", func(*appserver.Conn) error { return nil })
 		return err == nil
 	}, 5*time.Minute, 5*time.Millisecond)
 	return b
@@ -91,7 +87,7 @@ func TestOlderCodexes(t *testing.T) {
 // What the real codex has is lent, and codex alone refreshes it: when it is refused, and not twice for two clients.
 func TestLendsTheLoginOfCodex(t *testing.T) {
 	b := startLender(t, nil, "")
-	login, err := b.token(within(t), "")
+	login, err := b.Token(within(t), "")
 	require.NoError(t, err)
 	assert.Equal(t, b.account.ID(), login.AccountID)
 	assert.Equal(t, b.account.Email(), login.Email)
@@ -102,7 +98,7 @@ func TestLendsTheLoginOfCodex(t *testing.T) {
 	assert.NotContains(t, string(text), "refresh")
 	assert.Empty(t, b.account.Record().Refreshes)
 
-	_, err = b.token(within(t), broker.Digest("of another token"))
+	_, err = b.Token(within(t), broker.Digest("of another token"))
 	require.NoError(t, err)
 	assert.Empty(t, b.account.Record().Refreshes, "codex has a newer one than the refused one already")
 
@@ -110,7 +106,7 @@ func TestLendsTheLoginOfCodex(t *testing.T) {
 	var both sync.WaitGroup
 	for range 2 {
 		both.Go(func() {
-			fresh, err := b.token(within(t), broker.Digest(login.AccessToken))
+			fresh, err := b.Token(within(t), broker.Digest(login.AccessToken))
 			if assert.NoError(t, err) {
 				assert.NotEqual(t, login.AccessToken, fresh.AccessToken)
 			}
@@ -119,9 +115,9 @@ func TestLendsTheLoginOfCodex(t *testing.T) {
 	both.Wait()
 	assert.Len(t, b.account.Record().Refreshes, 1)
 
-	fresh, err := b.token(within(t), "")
+	fresh, err := b.Token(within(t), "")
 	require.NoError(t, err)
-	_, err = b.token(within(t), broker.Digest(fresh.AccessToken))
+	_, err = b.Token(within(t), broker.Digest(fresh.AccessToken))
 	assert.Equal(t, broker.LoginInvalid, broker.CodeOf(err), "no client has it refreshed again and again")
 	assert.Len(t, b.account.Record().Refreshes, 1)
 }
@@ -134,7 +130,7 @@ func TestLendsNoTokenThatEnds(t *testing.T) {
 		token := auth.Tokens["access_token"]
 		return bytes.ReplaceAll(login, []byte(token), []byte(ending(t, token)))
 	}, "")
-	login, err := b.token(within(t), "")
+	login, err := b.Token(within(t), "")
 	require.NoError(t, err)
 	assert.True(t, login.Lasts(time.Now(), time.Hour))
 	assert.Len(t, b.account.Record().Refreshes, 1)
@@ -156,49 +152,21 @@ func ending(t *testing.T, token string) string {
 
 func TestALoginThatIsNotAccepted(t *testing.T) {
 	b := startLender(t, nil, "")
-	login, err := b.token(within(t), "")
+	login, err := b.Token(within(t), "")
 	require.NoError(t, err)
 	b.account.Invalidate()
-	_, err = b.token(within(t), broker.Digest(login.AccessToken))
+	_, err = b.Token(within(t), broker.Digest(login.AccessToken))
 	assert.Equal(t, broker.LoginInvalid, broker.CodeOf(err), err)
 }
 
 // An API key, and a worker with a provider of its own, have nothing to lend.
 func TestNothingToLend(t *testing.T) {
 	b := startLender(t, func([]byte) []byte { return []byte(`{"auth_mode":"apikey","OPENAI_API_KEY":"sk-SECRET"}`) }, "")
-	_, err := b.token(within(t), "")
+	_, err := b.Token(within(t), "")
 	assert.Equal(t, broker.NoAccount, broker.CodeOf(err), err)
 	assert.NotContains(t, err.Error(), "SECRET")
 
 	b = startLender(t, nil, "model_provider = \"mine\"\n[model_providers.mine]\nname = \"mine\"\nbase_url = \"http://127.0.0.1:1\"\n")
-	_, err = b.token(within(t), "")
+	_, err = b.Token(within(t), "")
 	assert.Equal(t, broker.NoAccount, broker.CodeOf(err), err)
-}
-
-// One connection has one answer. The line of annotations goes on as before.
-func TestAside(t *testing.T) {
-	ask := func(text string) string {
-		s := &Shim{requests: newRequests(), tokens: &tokenSource{home: t.TempDir(), socket: "/nowhere"}}
-		ours, theirs := net.Pipe()
-		done := make(chan struct{})
-		go func() { defer close(done); s.intercept(ours); ours.Close() }()
-		go func() { _, _ = theirs.Write([]byte(text)) }()
-		answer, _ := io.ReadAll(theirs)
-		<-done
-		return string(answer)
-	}
-	assert.Contains(t, ask(broker.QuestionFor(broker.Ask{})+"codex-proxy login\n"), `"code":"unavailable"`)
-	assert.Empty(t, ask("codex-proxy nonsense\n"))
-	assert.Empty(t, ask("codex-proxy "+strings.Repeat("x", 10<<10)))
-
-	s := &Shim{requests: newRequests()}
-	ours, theirs := net.Pipe()
-	done := make(chan struct{})
-	go func() { defer close(done); s.intercept(ours) }()
-	out := bufio.NewWriter(theirs)
-	_, _ = out.WriteString(annotations.Greeting + "a req_1\n")
-	require.NoError(t, out.Flush())
-	require.NoError(t, theirs.Close())
-	<-done
-	assert.Equal(t, "req_1", s.requests.of("a"))
 }

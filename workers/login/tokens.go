@@ -1,94 +1,39 @@
-package shim
+// Package login hands out the access tokens of codex's login, and keeps its refresh token to codex. A worker's process
+// answers so for its codex. With network = "model" a unit of its own does, codex-login@.service, which runs a codex for
+// the login alone.
+package login
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"strings"
 	"sync"
 	"time"
 
 	"codex-proxy/codex/appserver"
 	"codex-proxy/codex/codexaccount"
 	"codex-proxy/codex/handshake"
-	"codex-proxy/workers/annotations"
 	"codex-proxy/workers/broker"
 	"codex-proxy/workers/codexhome"
 )
 
 const (
-	// asidePrefix begins the first line of a connection that is for this process, and not for codex.
-	asidePrefix = "codex-proxy "
-	// leastLife is how long a token that is lent lasts at least, and refreshBound for codex's refresh of it.
-	leastLife    = 5 * time.Minute
-	refreshBound = 30 * time.Second
+	// leastLife is how long a token that is lent lasts at least.
+	leastLife = 5 * time.Minute
 	// refreshPause is the least time between two refreshes that clients cause.
 	refreshPause = time.Minute
-	// aloneBound is for the line of the question, and for its answer.
-	aloneBound = 5 * time.Second
 )
 
-// intercept serves a connection of the proxy by its first line.
-func (s *Shim) intercept(conn net.Conn) {
-	if s.answersLogin(conn) {
-		return
-	}
-	s.requests.read(conn)
-}
-
-// answersLogin answers a question for the login. It returns false for a connection of annotations, after it
-// has read the first line.
-func (s *Shim) answersLogin(conn net.Conn) bool {
-	if conn.SetReadDeadline(time.Now().Add(aloneBound)) != nil {
-		return true
-	}
-	line, err := readLine(conn)
-	if err != nil {
-		return true
-	}
-	if line == annotations.Greeting {
-		_ = conn.SetReadDeadline(time.Time{})
-		return false
-	}
-	if !strings.HasPrefix(line, broker.Question) || s.tokens == nil {
-		return true // a question of another version
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), refreshBound)
-	defer cancel()
-	login, err := s.tokens.token(ctx, broker.RefusedIn(line))
-	if conn.SetWriteDeadline(time.Now().Add(aloneBound)) == nil {
-		_ = broker.Answer(conn, login, err) // the client may have gone
-	}
-	return true
-}
-
-// readLine reads one line and nothing behind it.
-func readLine(conn net.Conn) (string, error) {
-	var line strings.Builder
-	for one := make([]byte, 1); line.Len() < maxAnnotation; {
-		if _, err := conn.Read(one); err != nil {
-			return "", err
-		}
-		line.WriteByte(one[0])
-		if one[0] == '\n' {
-			return line.String(), nil
-		}
-	}
-	return "", bufio.ErrTooLong
-}
-
-// tokenSource has the login of codex. Only codex refreshes it: a refresh token works once.
-type tokenSource struct {
-	home, socket, version string
+// Tokens has the login of codex. Only codex refreshes it: a refresh token works once.
+type Tokens struct {
+	Home, Socket, Version string // CODEX_HOME, the socket of codex, and our own version
 
 	refreshing sync.Mutex
 	refreshed  time.Time // the last refresh; under the lock
 }
 
-// answer returns the access token of codex's login. One that ends soon, or has the refused digest, is refreshed first.
-func (l *tokenSource) token(ctx context.Context, refused string) (broker.Login, error) {
+// Token returns the access token of codex's login. One that ends soon, or has the refused digest, is refreshed first.
+func (l *Tokens) Token(ctx context.Context, refused string) (broker.Login, error) {
 	login, err := l.login(ctx, codexaccount.Read)
 	if err != nil || useful(login, refused) {
 		return login, err
@@ -125,11 +70,11 @@ func useful(login broker.Login, refused string) bool {
 }
 
 // login asks codex for its account, and then reads the token of that.
-func (l *tokenSource) login(
+func (l *Tokens) login(
 	ctx context.Context, account func(context.Context, codexaccount.Caller) (codexaccount.Account, error),
 ) (broker.Login, error) {
 	var now codexaccount.Account
-	_, err := handshake.With(ctx, l.socket, l.version, func(conn *appserver.Conn) (err error) {
+	_, err := handshake.With(ctx, l.Socket, l.Version, func(conn *appserver.Conn) (err error) {
 		now, err = account(ctx, conn)
 		return err
 	})
@@ -146,7 +91,7 @@ func (l *tokenSource) login(
 	case now.Login.Type != "chatgpt":
 		return broker.Login{}, nothing()
 	}
-	token, err := codexhome.ReadAccessToken(l.home)
+	token, err := codexhome.ReadAccessToken(l.Home)
 	if errors.Is(err, codexhome.ErrNoToken) {
 		return broker.Login{}, nothing()
 	}
@@ -157,9 +102,26 @@ func (l *tokenSource) login(
 		Plan: now.Login.PlanType, Email: now.Login.Email}, nil
 }
 
+// Own is Token for the worker of the login itself, which may have an API key. That is a token without an account.
+func (l *Tokens) Own(ctx context.Context, refused string) (broker.Login, error) {
+	key, err := codexhome.ReadAPIKey(l.Home)
+	switch {
+	case err != nil:
+		return broker.Login{}, err
+	case key != "" && broker.Digest(key) == refused:
+		return broker.Login{}, &broker.Error{Code: broker.LoginInvalid, Message: "OpenAI refuses its API key; " + again}
+	case key != "":
+		return broker.Login{AccessToken: key}, nil
+	}
+	return l.Token(ctx, refused)
+}
+
+// again is the remedy for a login that does not hold.
+const again = "codex-proxy accounts login NAME"
+
 func invalid() error {
 	return &broker.Error{Code: broker.LoginInvalid,
-		Message: "its login is not accepted; codex-proxy accounts login NAME"}
+		Message: "its login is not accepted; " + again}
 }
 
 func nothing() error {

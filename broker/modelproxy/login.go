@@ -1,0 +1,215 @@
+package modelproxy
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"slices"
+	"sync"
+	"time"
+
+	"codex-proxy/broker/upstream"
+	"codex-proxy/workers/broker"
+)
+
+// LoginSource returns the login of a worker: another one than refused, a token that OpenAI has refused.
+type LoginSource func(ctx context.Context, refused string) (broker.Login, error)
+
+// OpenAI is the place of the model of a login.
+type OpenAI struct {
+	ChatGPT string // of an account
+	API     string // of an API key
+}
+
+// Public has OpenAI's addresses.
+var Public = OpenAI{ChatGPT: AccountsService + Prefix + "/codex", API: "https://api.openai.com/v1"}
+
+const (
+	// loginBound is how long a request waits for a login: its unit may have to start, and to refresh the login.
+	loginBound = 20 * time.Second
+	// loginPause is the pause after a unit that did not answer: it may have been killed.
+	loginPause = 500 * time.Millisecond
+)
+
+// ForLogin makes a model proxy for a worker with a login of its own. codex alone reaches its socket.
+func ForLogin(source LoginSource, at OpenAI, logger *slog.Logger) (*Proxy, error) {
+	s := &signer{source: source, asking: make(chan struct{}, 1)}
+	for address, to := range map[string]*place{at.ChatGPT: &s.chatGPT, at.API: &s.api} {
+		base, err := url.Parse(address)
+		if err != nil {
+			return nil, err
+		}
+		*to = place{base, upstream.New(nil)}
+	}
+	f := failures{logger}
+	l := newProxy(logger)
+	l.Token, l.guard = "", nil
+	l.handler = ofCodex(l.retriable(&httputil.ReverseProxy{
+		Rewrite: rewriteForLogin, Transport: s, FlushInterval: -1, ErrorHandler: f.answer,
+		ModifyResponse: func(res *http.Response) error {
+			res.Header.Del("Set-Cookie")
+			bound(res)
+			return nil
+		},
+		ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
+	}))
+	return l, nil
+}
+
+func rewriteForLogin(r *httputil.ProxyRequest) {
+	r.Out.URL.RawQuery = queryOf(r.In.URL)
+	r.Out.Header, r.Out.Trailer = headersOf(r.Out.Header), nil
+	if r.Out.Method == http.MethodGet {
+		r.Out.Body, r.Out.GetBody, r.Out.ContentLength = http.NoBody, nil, 0
+	}
+	r.Out.Body = ending(r.Out.Body, r.Out.ContentLength)
+}
+
+// place is one address of OpenAI, with its connections.
+type place struct {
+	base      *url.URL
+	transport http.RoundTripper
+}
+
+// signer sends requests with the login that holds.
+type signer struct {
+	source       LoginSource
+	chatGPT, api place
+	asking       chan struct{} // has a token while a question for a login is under way
+
+	mu   sync.Mutex
+	held broker.Login
+}
+
+// RoundTrip implements http.RoundTripper. A request that the login is refused for goes out once more, with another
+// login: nothing of its answer has gone to codex.
+func (s *signer) RoundTrip(r *http.Request) (*http.Response, error) {
+	with, err := s.login(r.Context(), "")
+	if err != nil {
+		return nil, &loginError{err}
+	}
+	res, err := s.send(r, with)
+	if err != nil || res.StatusCode != http.StatusUnauthorized {
+		return res, err
+	}
+	other, err := s.login(r.Context(), with.AccessToken)
+	if err != nil && (r.Context().Err() != nil || !final(err)) {
+		_ = res.Body.Close()
+		return nil, &loginError{err}
+	}
+	again, ok := repeated(r)
+	if err != nil || !ok { // codex gets OpenAI's words
+		return res, nil
+	}
+	_ = res.Body.Close()
+	return s.send(again, other)
+}
+
+// repeated is the same request with its body again.
+func repeated(r *http.Request) (*http.Request, bool) {
+	if r.ContentLength == 0 {
+		return r, true
+	}
+	if r.GetBody == nil {
+		return nil, false
+	}
+	body, err := r.GetBody()
+	again := r.WithContext(r.Context())
+	again.Body = ending(body, r.ContentLength)
+	return again, err == nil
+}
+
+// send sends a request with a login to its place.
+func (s *signer) send(r *http.Request, with broker.Login) (*http.Response, error) {
+	to := s.chatGPT
+	if with.AccountID == "" {
+		to = s.api
+	}
+	out := r.WithContext(r.Context())
+	out.URL = to.base.JoinPath(r.URL.Path)
+	out.URL.RawQuery, out.Host = r.URL.RawQuery, to.base.Host
+	out.Header = maps.Clone(r.Header)
+	out.Header.Set("Authorization", "Bearer "+with.AccessToken)
+	if with.AccountID != "" {
+		out.Header.Set("ChatGPT-Account-ID", with.AccountID)
+	}
+	return to.transport.RoundTrip(out)
+}
+
+// login returns a login that lasts, and is another one than refused. All requests that need another one wait for one
+// question to the source.
+func (s *signer) login(ctx context.Context, refused string) (broker.Login, error) {
+	if held, ok := s.useful(refused); ok {
+		return held, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, loginBound)
+	defer cancel()
+	select {
+	case s.asking <- struct{}{}:
+		defer func() { <-s.asking }()
+	case <-ctx.Done():
+		return broker.Login{}, context.Cause(ctx)
+	}
+	for {
+		if held, ok := s.useful(refused); ok { // another request has asked meanwhile
+			return held, nil
+		}
+		got, err := s.source(ctx, refused)
+		if err == nil {
+			s.mu.Lock()
+			s.held = got
+			s.mu.Unlock()
+			return got, nil
+		}
+		if final(err) {
+			return broker.Login{}, err
+		}
+		select {
+		case <-time.After(loginPause):
+		case <-ctx.Done():
+			return broker.Login{}, err
+		}
+	}
+}
+
+func (s *signer) useful(refused string) (broker.Login, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.held, s.held.Lasts(time.Now(), spare) && s.held.AccessToken != refused
+}
+
+// loginError is why a request has no login.
+type loginError struct{ error }
+
+func (e *loginError) Unwrap() error { return e.error }
+
+// final means that another question soon has the same answer.
+func final(err error) bool {
+	return slices.Contains([]broker.Code{broker.LoginInvalid, broker.NoAccount}, broker.CodeOf(err))
+}
+
+// failures answers requests that got no answer of OpenAI.
+type failures struct{ logger *slog.Logger }
+
+func (f failures) answer(w http.ResponseWriter, r *http.Request, err error) {
+	if r.Context().Err() != nil {
+		return // codex has interrupted the turn
+	}
+	var login *loginError
+	switch asLogin := errors.As(err, &login); {
+	case asLogin && final(err):
+		f.logger.Warn("the login of the worker does not hold", "error", err)
+		refuse(w, http.StatusUnauthorized, errorOf(err).Message)
+	case asLogin:
+		f.logger.Warn("the login of the worker cannot be read", "error", err)
+		refuse(w, http.StatusServiceUnavailable, "the unit of the login does not answer")
+	default:
+		reason := upstream.ReasonOf(err)
+		f.logger.Warn("the model endpoint cannot be reached", "reason", string(reason), "error", err)
+		refuse(w, http.StatusBadGateway, "cannot reach the provider: "+reason.Words())
+	}
+}

@@ -1,0 +1,189 @@
+package prepare
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"codex-proxy/internal/cli"
+	"codex-proxy/internal/paths"
+	"codex-proxy/units"
+	"codex-proxy/workers/codexhome"
+	"codex-proxy/workers/homelock"
+	"codex-proxy/workers/login"
+	"codex-proxy/workers/shim"
+)
+
+// homes are the directories with the homes of workers, and with those of their logins.
+type homes struct{ workers, logins string }
+
+// fromUnit are the directories for a program of a unit with DynamicUser=, also for one that runs as root: its
+// own view has no other homes, and no file moves from one mount to another.
+var fromUnit = homes{hostRoot + paths.WorkerHomes, hostRoot + paths.LoginHomes}
+
+const hostRoot = "/proc/1/root"
+
+// loginFault is a file of worker-wait for worker-prepare: why the worker's login is not where its file wants it.
+const loginFault = "login-fault"
+
+// stopping stops units in their order.
+type stopping func(ctx context.Context, names ...string) error
+
+// placeLogin moves the login of a worker that does not run to the home that its file wants: the worker's, or that of
+// codex-login@.service. Only a unit that is made of that text of the file has it moved. It runs as root.
+func placeLogin(ctx context.Context, name string, w *codexhome.Worker, stop stopping) {
+	var err error
+	switch apart := os.Getenv(shim.BrokerVariable) != ""; {
+	case w.LoginApart() && apart:
+		err = fromUnit.setApart(ctx, name, stop)
+	case !w.Brokered && !apart && w.NeedsLogin():
+		err = fromUnit.setBack(ctx, name, stop)
+	}
+	dir := runtimeDir()
+	if err == nil || dir == "" {
+		return
+	}
+	root, failed := os.OpenRoot(dir)
+	if failed != nil {
+		return // worker-prepare finds out
+	}
+	defer root.Close()
+	_ = root.Remove(loginFault)
+	file, failed := root.OpenFile(loginFault, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	if failed != nil {
+		return
+	}
+	defer file.Close()
+	_, _ = file.WriteString(strings.ReplaceAll(err.Error(), hostRoot, ""))
+	_ = file.Chmod(0o644) // the worker's user reads it
+}
+
+// placedLogin is the error of placeLogin.
+func placedLogin() error {
+	text, err := os.ReadFile(filepath.Join(runtimeDir(), loginFault))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return &codexhome.Problem{Text: string(text)}
+}
+
+// setApart moves the login out of the worker's home. It does so once: a login that appears there later is not ours, and
+// the worker does not start with it.
+func (h homes) setApart(ctx context.Context, name string, stop stopping) error {
+	kept := filepath.Join(h.logins, name)
+	if _, err := os.Lstat(h.mark(name)); errors.Is(err, fs.ErrNotExist) {
+		if err := stop(ctx, units.Login(name)); err != nil {
+			return err
+		}
+		if err := h.move(ctx, name, filepath.Join(h.workers, name), kept); err != nil {
+			return err
+		}
+		if err := os.WriteFile(h.mark(name), nil, 0o644); err != nil {
+			return err
+		}
+	} else if err != nil {
+		return err
+	}
+	in, err := codexhome.ReadLogin(kept)
+	if err == nil && in.Login == codexhome.NoLogin && !codexhome.Offered(kept) {
+		err = fmt.Errorf("codex is not logged in: run `codex-proxy accounts login %s`", name)
+	}
+	return err
+}
+
+// mark is paths.LoginMark in h.
+func (h homes) mark(name string) string {
+	return filepath.Join(h.logins, filepath.Base(paths.LoginMark(name)))
+}
+
+// setBack moves the login back into the worker's home.
+func (h homes) setBack(ctx context.Context, name string, stop stopping) error {
+	kept := filepath.Join(h.logins, name)
+	if _, err := os.Lstat(kept); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err := stop(ctx, units.LoginSocket(name), units.Login(name)); err != nil {
+		return err
+	}
+	if err := h.move(ctx, name, kept, filepath.Join(h.workers, name)); err != nil {
+		return err
+	}
+	return RemoveLogin(h.logins, name)
+}
+
+// move moves the login between two homes, while no codex runs in either: a unit of the login that starts meanwhile
+// waits for the lock.
+func (h homes) move(ctx context.Context, name, from, to string) (err error) {
+	if err := os.Mkdir(to, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	for _, home := range []string{from, to} {
+		lock, err := homelock.Take(ctx, home, units.Worker(name))
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, lock.Release()) }()
+	}
+	_, err = codexhome.MoveLogin(from, to)
+	return err
+}
+
+// RemoveLogin removes the home of a login from the directory of such homes. systemd may have moved it (DynamicUser=).
+func RemoveLogin(dir, name string) error {
+	above, base := filepath.Split(filepath.Clean(dir))
+	for _, path := range []string{filepath.Join(above, "private", base, name), filepath.Join(dir, name),
+		homes{logins: dir}.mark(name)} {
+		if err := os.RemoveAll(path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Login is `codex-proxy account-login`, the main process of codex-login@.service.
+func Login(ctx context.Context, name, version string, idle time.Duration, stderr io.Writer) error {
+	if err := units.ValidName(name); err != nil {
+		return cli.Exit(cli.Usage, err)
+	}
+	note := func(line string) {
+		fmt.Fprintf(stderr, "codex-login@%s: %s\n", name, strings.Join(strings.Fields(line), " "))
+	}
+	home, err := workerHome(name, note)
+	if err != nil {
+		return err
+	}
+	home.Keeps, home.Broker = true, ""
+	// Its worker has tried this codex.
+	if home.Program, err = Chosen(units.Worker(name)); err != nil {
+		home.Program = ""
+	}
+	prepare := func(ctx context.Context) error { return WithSignals(ctx, home.Prepare) }
+	unit := login.Unit{Worker: name, Version: version, Idle: idle, Home: home, Prepare: prepare}
+	return unit.Run(ctx, stderr)
+}
+
+// stopUnits stops units in their order.
+func stopUnits(ctx context.Context, names ...string) error {
+	ctx, cancel := context.WithTimeout(ctx, stopLoginBound)
+	defer cancel()
+	manager := units.NewManager()
+	defer manager.Close()
+	for _, name := range names {
+		if err := manager.Stop(ctx, name); err != nil {
+			return fmt.Errorf("cannot stop %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// stopLoginBound is longer than codex may take to end there.
+const stopLoginBound = 15 * time.Second
