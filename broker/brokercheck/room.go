@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"codex-proxy/broker/brokerunit"
+	"codex-proxy/broker/modelproxy"
 	"codex-proxy/broker/upstream"
 	"codex-proxy/internal/checkup"
 	"codex-proxy/internal/paths"
@@ -34,7 +35,16 @@ type broker struct {
 	file *codexhome.Worker
 }
 
-func (b broker) unit() string    { return units.Broker(b.name) }
+func (b broker) unit() string { return units.Broker(b.name) }
+
+// base is the address of its endpoint: OpenAI's for a login.
+func (b broker) base() string {
+	if b.file.Provider == nil {
+		return modelproxy.Public.ChatGPT
+	}
+	return b.file.Provider.BaseURL
+}
+
 func (b broker) subject() string { return "broker " + b.name }
 
 // New returns the brokers' part of an installation.
@@ -92,7 +102,7 @@ func (r *room) judge(ctx context.Context, b broker) checkup.Finding {
 
 func (r *room) ask(ctx context.Context, b broker) checkup.Finding {
 	reason, err := r.probe(ctx, filepath.Join(paths.BrokerSockets, b.name+".sock"))
-	endpoint := brokerunit.Origin(b.file.Provider.BaseURL)
+	endpoint := brokerunit.Origin(b.base())
 	switch {
 	case err != nil:
 		return checkup.Failure(b.subject(), "does not answer: "+err.Error(),
@@ -107,8 +117,12 @@ func (r *room) ask(ctx context.Context, b broker) checkup.Finding {
 // remedy is the way to mend a failure.
 func remedy(b broker, reason upstream.Reason) string {
 	file, host := filepath.Join(paths.WorkerSettings, b.name+".toml"), ""
-	if u, err := url.Parse(b.file.Provider.BaseURL); err == nil {
+	if u, err := url.Parse(b.base()); err == nil {
 		host = u.Hostname()
+	}
+	if b.file.Provider == nil && reason != upstream.ViaProxy {
+		return "look for a firewall, a resolver or a proxy on the way: curl -I https://" + host + "; IPAddressDeny= of " +
+			units.Worker(b.name) + " applies, too"
 	}
 	switch reason {
 	case upstream.Refused:

@@ -38,25 +38,28 @@ const (
 // ForLogin makes a model proxy for a worker with a login of its own. codex alone reaches its socket.
 func ForLogin(source LoginSource, at OpenAI, logger *slog.Logger) (*Proxy, error) {
 	s := &signer{source: source, asking: make(chan struct{}, 1)}
+	transport := upstream.New(nil)
 	for address, to := range map[string]*place{at.ChatGPT: &s.chatGPT, at.API: &s.api} {
 		base, err := url.Parse(address)
 		if err != nil {
 			return nil, err
 		}
-		*to = place{base, upstream.New(nil)}
+		*to = place{base, transport}
 	}
 	f := failures{logger}
 	l := newProxy(logger)
 	l.Token, l.guard = "", nil
-	l.handler = ofCodex(l.retriable(&httputil.ReverseProxy{
+	l.seen.line = transport.Line
+	l.handler = probing(s.chatGPT.base, transport, ofCodex(l.seen.observe(l.retriable(&httputil.ReverseProxy{
 		Rewrite: rewriteForLogin, Transport: s, FlushInterval: -1, ErrorHandler: f.answer,
 		ModifyResponse: func(res *http.Response) error {
 			res.Header.Del("Set-Cookie")
 			bound(res)
 			return nil
 		},
-		ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
-	}))
+		BufferPool: newBuffers(),
+		ErrorLog:   slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
+	}))))
 	return l, nil
 }
 

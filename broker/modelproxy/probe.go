@@ -3,6 +3,7 @@ package modelproxy
 import (
 	"context"
 	"net/http"
+	"net/url"
 	"time"
 
 	"codex-proxy/broker/upstream"
@@ -18,21 +19,21 @@ const (
 )
 
 // probing answers probes with requests that have no key, and passes on all others.
-func (p *provider) probing(transport http.RoundTripper, next http.Handler) http.Handler {
+func probing(endpoint *url.URL, transport http.RoundTripper, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != ProbePath || r.Method != http.MethodHead {
 			next.ServeHTTP(w, r)
 			return
 		}
-		w.Header().Set(ProbeHeader, string(p.probe(r.Context(), transport)))
+		w.Header().Set(ProbeHeader, string(probe(r.Context(), endpoint, transport)))
 	})
 }
 
 // probe returns the reason why the endpoint does not answer.
-func (p *provider) probe(ctx context.Context, transport http.RoundTripper) upstream.Reason {
+func probe(ctx context.Context, endpoint *url.URL, transport http.RoundTripper) upstream.Reason {
 	ctx, cancel := context.WithTimeout(ctx, probeBound)
 	defer cancel()
-	target := *p.url
+	target := *endpoint
 	target.User, target.RawQuery = nil, ""
 	r, err := http.NewRequestWithContext(ctx, http.MethodHead, target.JoinPath("models").String(), http.NoBody)
 	if err != nil {

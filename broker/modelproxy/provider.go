@@ -51,7 +51,7 @@ func New(e Endpoint, logger *slog.Logger) (*Proxy, error) {
 	l := newProxy(logger)
 	transport := upstream.New(trust)
 	l.seen.line = transport.Line
-	l.handler = p.probing(transport, ofCodex(l.seen.observe(l.retriable(&httputil.ReverseProxy{
+	l.handler = probing(base, transport, ofCodex(l.seen.observe(l.retriable(&httputil.ReverseProxy{
 		Rewrite: p.rewrite, Transport: transport, FlushInterval: -1, ErrorHandler: p.fail,
 		BufferPool:     newBuffers(),
 		ModifyResponse: func(res *http.Response) error { answered(res); bound(res); return nil },
