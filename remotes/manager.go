@@ -3,6 +3,7 @@ package remotes
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -34,12 +35,20 @@ type Options struct {
 	IdleStop            time.Duration         // without users and turns, until Resting closes; 0: never
 	Restart             func() error          // asks this process to end; nil: nothing does
 	Notify              func(Event)           // must not block; may be nil
-	Logger              *slog.Logger          // nil discards
+	// Initialized gets codex's result of initialize; may be nil.
+	Initialized func(json.RawMessage)
+	// LateFiles has codex write the file of a new thread before its first turn, and not at once: a client that is closed
+	// without a message then leaves no file.
+	LateFiles bool
+	Logger    *slog.Logger // nil discards
 }
 
 func (o Options) withDefaults() Options {
 	o.ClientName, o.Version = cmp.Or(o.ClientName, "codex-proxy"), cmp.Or(o.Version, "0")
 	o.Continue, o.Limit = cmp.Or(o.Continue, remoteconfig.Always), cmp.Or(o.Limit, 3)
+	if o.Initialized == nil {
+		o.Initialized = func(json.RawMessage) {}
+	}
 	if o.Notify == nil {
 		o.Notify = func(Event) {}
 	}

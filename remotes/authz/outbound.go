@@ -21,6 +21,8 @@ type outbound struct {
 	client    *clientWriter
 	role      Role
 	questions *questions
+	all       bool   // no request of codex is withheld
+	greeted   []byte // the id of a request whose answer does not go on; nil: none
 	// at each answer of codex, with the id of a request that it refuses, if it can be read
 	answered func(failed []byte)
 
@@ -140,7 +142,7 @@ func (o *outbound) drops(head []byte) bool {
 		if o.answered != nil {
 			o.answered(failed)
 		}
-		return false
+		return o.isGreeted(head)
 	}
 	var id []byte
 	method := ""
@@ -167,10 +169,32 @@ func (o *outbound) drops(head []byte) bool {
 	switch {
 	case id == nil || method == "":
 		return false
-	case o.role == Viewer || slices.Contains(withheld, method):
+	case o.role == Viewer || !o.all && slices.Contains(withheld, method):
 		return true
 	}
 	o.questions.add(string(id))
+	return false
+}
+
+// isGreeted reports whether a message is codex's answer to the request that the proxy has answered.
+func (o *outbound) isGreeted(head []byte) bool {
+	if o.greeted == nil {
+		return false
+	}
+	members := jsonscan.Open(head)
+	for name, ok := members.Name(); ok; name, ok = members.Name() {
+		value, valid := members.Value()
+		if !valid {
+			return false
+		}
+		if string(name) == "id" {
+			is := bytes.Equal(value, o.greeted)
+			if is {
+				o.greeted = nil
+			}
+			return is
+		}
+	}
 	return false
 }
 

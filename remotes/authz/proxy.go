@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -47,6 +48,15 @@ type Proxy struct {
 	// Reads has the requests of the codex that runs that only read, with the names of their parameters: those that no
 	// rule is on pass for owners, unless others of their family are refused. Nil: none.
 	Reads map[string][]string
+
+	// Open lets all requests and answers of clients pass, and all requests of codex: the proxy only follows.
+	Open bool
+	// Edit returns the parameters that go on in place of those of a request, or nil to leave them. It is called before
+	// Forwarding.
+	Edit func(Session, Request) []byte
+	// Starting, if not nil, reports that codex does not serve yet: with the result by which the proxy answers an
+	// initialize at once, nil if none is known, and a wait until codex serves. A nil wait means that codex serves.
+	Starting func() (result json.RawMessage, wait func(context.Context) error)
 
 	// Admit refuses a client by an error, which is the answer to its first request.
 	Admit func(Peer, Role) error
@@ -160,7 +170,15 @@ func (p *Proxy) Serve(ctx context.Context, client *net.UnixConn, target string) 
 		p.reject(ctx, s, client, in, up)
 		return nil
 	}
+	greeted, err := p.greet(ctx, client, in, &up)
+	if err != nil {
+		return nil // the client has gone, or codex has ended
+	}
+	s.greeted = greeted
 	codex, err := p.dial(ctx, target)
+	if err != nil && up.accepted {
+		return err
+	}
 	if err != nil {
 		s.rejection = fmt.Sprintf("codex of the remote %s does not answer: %v", p.Remote, err)
 		p.reject(ctx, s, client, in, up)
@@ -266,8 +284,10 @@ func (p *Proxy) connect(
 	if err := agreed(head); err != nil {
 		return err
 	}
-	if _, err := client.Write(head); err != nil {
-		return nil
+	if !up.accepted {
+		if _, err := client.Write(head); err != nil {
+			return nil
+		}
 	}
 	p.detach(s, p.relay(ctx, s, client, in, codex, from))
 	return nil
@@ -283,7 +303,8 @@ func (p *Proxy) relay(
 		end("the client", err)
 		_ = client.SetReadDeadline(time.Now().Add(closeBound)) // its earlier messages still go on
 	}}
-	copying := &outbound{codex: from, client: answers, role: s.Role, questions: &s.questions,
+	copying := &outbound{codex: from, client: answers, role: s.Role, questions: &s.questions, all: p.Open,
+		greeted: s.greeted,
 		answered: func(failed []byte) {
 			if failed != nil && p.Failed != nil {
 				p.Failed(s.Session, string(failed))
