@@ -24,8 +24,10 @@ import (
 type Options struct {
 	Name   string // of the remote, for people
 	Socket string // of codex app-server
-	State  string // the directory of the turn journal
-	Home   string // CODEX_HOME; empty: as codex reports
+	// Settings names the file with continue_limit, for people; empty means "the remote's file".
+	Settings string
+	State    string // the directory of the turn journal
+	Home     string // CODEX_HOME; empty: as codex reports
 	// ClientName and Version identify the manager to codex, which sends the name of its first client upstream. Empty
 	// means "codex-proxy" and "0".
 	ClientName, Version string
@@ -46,6 +48,7 @@ type Options struct {
 func (o Options) withDefaults() Options {
 	o.ClientName, o.Version = cmp.Or(o.ClientName, "codex-proxy"), cmp.Or(o.Version, "0")
 	o.Continue, o.Limit = cmp.Or(o.Continue, remoteconfig.Always), cmp.Or(o.Limit, 3)
+	o.Settings = cmp.Or(o.Settings, "the remote's file")
 	if o.Initialized == nil {
 		o.Initialized = func(json.RawMessage) {}
 	}

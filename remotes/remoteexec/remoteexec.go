@@ -71,7 +71,7 @@ func (u *Unit) Run(ctx context.Context) error {
 		return err
 	}
 	notifier.Status("Not started: " + err.Error())
-	turnAway(err)
+	mainprocess.TurnAway(paths.RemoteSocketName, err)
 	prepare.ExitBySignal(err)
 	if !cli.HasStatus(err) {
 		err = cli.Exit(notify.ExitExec, err)
