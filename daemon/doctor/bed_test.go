@@ -27,6 +27,7 @@ import (
 	"codex-proxy/internal/reach"
 	"codex-proxy/probes"
 	"codex-proxy/proxy/auth"
+	"codex-proxy/remotes"
 	"codex-proxy/remotes/remoteconfig"
 	"codex-proxy/units"
 	"codex-proxy/units/survey"
@@ -106,6 +107,7 @@ type bed struct {
 	free     uint64
 	probeErr error
 	faults   []string // of each remote and dependency
+	here     remotes.Status
 }
 
 type get struct {
@@ -142,6 +144,7 @@ func newBed(t *testing.T) *bed {
 			Probe:  func(_ context.Context, p dependencyconfig.Probe) (string, error) { return p.Check, b.probeErr },
 			Faults: func(*dependencyconfig.Settings) []string { return b.faults }},
 		RemoteFaults: func(*remoteconfig.Settings) []string { return b.faults },
+		Here:         func(context.Context, string) (remotes.Status, error) { return b.here, nil },
 		Control:      runDir + "/control/socket", Status: b.status, Keys: b.keys, Get: b.get,
 		Free: func(string) (uint64, error) { return b.free, nil },
 	}

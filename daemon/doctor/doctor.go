@@ -17,6 +17,7 @@ import (
 	"codex-proxy/internal/paths"
 	"codex-proxy/probes"
 	"codex-proxy/proxy/proxycheck"
+	"codex-proxy/remotes/here/herecheck"
 	"codex-proxy/remotes/remoteconfig"
 	"codex-proxy/remotes/remotescheck"
 	"codex-proxy/units"
@@ -33,6 +34,9 @@ type Host struct {
 	Dependencies dependenciescheck.Host
 	// RemoteFaults are the things missing on this machine for a start of a remote, each with its remedy.
 	RemoteFaults func(r *remoteconfig.Settings) []string
+
+	// Here asks the own codex of a user behind a socket for its status.
+	Here herecheck.Ask
 
 	Control string // control socket, unless config.toml names another
 	Status  func(ctx context.Context, socket string) (probes.Report, error)
@@ -59,6 +63,7 @@ func Examine(ctx context.Context, h Host) checkup.Report {
 		workerscheck.New(f, h.Workers, s.workers, control, sockets),
 		dependenciescheck.New(f, h.Dependencies),
 		remotescheck.New(f, h.Workers, h.RemoteFaults, names),
+		herecheck.New(f, h.Here),
 	})
 }
 

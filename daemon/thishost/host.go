@@ -21,6 +21,7 @@ import (
 	"codex-proxy/internal/paths"
 	"codex-proxy/internal/reach"
 	"codex-proxy/probes"
+	"codex-proxy/remotes/remoteapi"
 	"codex-proxy/remotes/remotescheck"
 	"codex-proxy/units"
 	"codex-proxy/units/survey"
@@ -41,8 +42,8 @@ func New(version string) doctor.Host {
 			Clock:   clock},
 		Workers:      workerscheck.Host{Codex: codexOf, Copies: copiesHere, Command: h.runInWorker, Accounts: askAccounts},
 		Dependencies: dependenciescheck.Host{Probe: h.probe, Faults: dependenciescheck.Faults},
-		RemoteFaults: remotescheck.Faults,
-		Control:      paths.ControlSocket, Status: askStatus, Keys: askKeys, Get: get, Free: free,
+		RemoteFaults: remotescheck.Faults, Here: remoteapi.AskStatus,
+		Control: paths.ControlSocket, Status: askStatus, Keys: askKeys, Get: get, Free: free,
 	}
 }
 

@@ -138,11 +138,13 @@ func (o *outbound) finish() {
 
 // drops decides on a message by its beginning: requests of codex go to owners alone, and some to no client.
 func (o *outbound) drops(head []byte) bool {
-	if is, failed := readAnswer(head); is {
+	is, failed := readAnswer(head)
+	greeted := o.isGreeted(head)
+	if is || greeted {
 		if o.answered != nil {
 			o.answered(failed)
 		}
-		return o.isGreeted(head)
+		return greeted
 	}
 	var id []byte
 	method := ""
@@ -176,24 +178,33 @@ func (o *outbound) drops(head []byte) bool {
 	return false
 }
 
-// isGreeted reports whether a message is codex's answer to the request that the proxy has answered.
+// isGreeted reports whether a message is codex's answer to the request that the proxy has answered: it has the id, and a
+// result or an error, before or after that.
 func (o *outbound) isGreeted(head []byte) bool {
 	if o.greeted == nil {
 		return false
 	}
+	id, answer := false, false
 	members := jsonscan.Open(head)
-	for name, ok := members.Name(); ok; name, ok = members.Name() {
+	for name, ok := members.Name(); ok && (!id || !answer); name, ok = members.Name() {
+		switch string(name) {
+		case "result", "error":
+			if answer = true; id {
+				o.greeted = nil
+				return true
+			}
+		case "method":
+			return false
+		}
 		value, valid := members.Value()
 		if !valid {
 			return false
 		}
-		if string(name) == "id" {
-			is := bytes.Equal(value, o.greeted)
-			if is {
-				o.greeted = nil
-			}
-			return is
-		}
+		id = id || string(name) == "id" && bytes.Equal(value, o.greeted)
+	}
+	if id && answer {
+		o.greeted = nil
+		return true
 	}
 	return false
 }

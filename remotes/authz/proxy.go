@@ -89,6 +89,14 @@ type Proxy struct {
 	owners, viewers int
 }
 
+// subject names that of which the clients are, for refusals.
+func (p *Proxy) subject() string {
+	if p.Open {
+		return "the unit of " + p.Remote
+	}
+	return "the remote " + p.Remote
+}
+
 func (p *Proxy) init() {
 	p.once.Do(func() {
 		p.large = make(chan struct{}, largeMessages)
@@ -157,7 +165,7 @@ func (p *Proxy) Serve(ctx context.Context, client *net.UnixConn, target string) 
 	}
 	up, err := parseUpgrade(head)
 	if err != nil {
-		_, _ = io.WriteString(client, plainAnswer(p.Remote)) // it may have gone
+		_, _ = io.WriteString(client, p.plainAnswer()) // it may have gone
 		return nil
 	}
 	if p.Network != "" && client.LocalAddr().String() == p.Network {
@@ -180,7 +188,7 @@ func (p *Proxy) Serve(ctx context.Context, client *net.UnixConn, target string) 
 		return err
 	}
 	if err != nil {
-		s.rejection = fmt.Sprintf("codex of the remote %s does not answer: %v", p.Remote, err)
+		s.rejection = fmt.Sprintf("codex of %s does not answer: %v", p.subject(), err)
 		p.reject(ctx, s, client, in, up)
 		return err
 	}
@@ -210,7 +218,7 @@ func (p *Proxy) identify(client *net.UnixConn) (*clientConn, error) {
 	}
 	switch {
 	case peer.within(p.Cgroup):
-		s.rejection = fmt.Sprintf("the remote %s takes no connection of its own processes", p.Remote)
+		s.rejection = fmt.Sprintf("%s takes no connection of its own processes", p.subject())
 	case p.Admit != nil:
 		if err := p.Admit(peer, s.Role); err != nil {
 			s.rejection = err.Error()

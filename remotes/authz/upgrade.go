@@ -127,8 +127,11 @@ func (u upgrade) accept(lines ...string) string {
 }
 
 // plainAnswer is for a client that asks for no WebSocket.
-func plainAnswer(remote string) string {
-	body := fmt.Sprintf("This is the socket of the remote %s, for codex: codex-proxy attach %s\n", remote, remote)
+func (p *Proxy) plainAnswer() string {
+	body := fmt.Sprintf("This is the socket of the remote %[1]s, for codex: codex-proxy attach %[1]s\n", p.Remote)
+	if p.Open {
+		body = fmt.Sprintf("This is the socket of %s, for codex\n", p.subject())
+	}
 	return fmt.Sprintf("HTTP/1.1 426 Upgrade Required\r\nConnection: close\r\nUpgrade: websocket\r\n"+
 		"Content-Type: text/plain; charset=utf-8\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
 }
