@@ -3,6 +3,7 @@ package remotes
 import (
 	"encoding/json"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -216,4 +217,48 @@ func putBack(b *bed.Bed, before map[string]string) {
 	assert.Empty(b.T, bed.Find(b, "/etc/codex", "/run/codex-user", "/var/lib/codex-user", "-mindepth", "1"))
 	assert.Equal(b.T, "inactive", b.Properties("codex-user@alice.socket", "ActiveState")["ActiveState"])
 	assert.Equal(b.T, "disabled", b.Properties("codex-user@alice.socket", "UnitFileState")["UnitFileState"])
+}
+
+// The other clients of codex reach a user's unit, and a remote by its socket.
+func TestClientsOfCodex(t *testing.T) { bed.EitherSuite(t, testClientsOfCodex) }
+
+func testClientsOfCodex(t *testing.T, suite string) {
+	b := hereBed(t, suite)
+	b.MustRun(t, "install", "-d", "-o", "alice", "/srv/build")
+	r := bed.NewRemote(b, "build", "alice", "")
+	enableHere(b)
+	as := func(command string) string {
+		t.Helper()
+		out, stderr, err := b.Run(t.Context(), "su", "-", "alice", "-c", "cd one && "+command)
+		require.NoError(t, err, "%s\n%s\n%s", command, out, stderr)
+		return out
+	}
+	answer := func(word string) {
+		require.NoError(t, b.Models.Add(modelserver.Script{Word: word, Times: -1, Steps: []string{"text the answer to " + word}}))
+	}
+	for server, socket := range map[string]string{"here": "unix://", "remote": "unix:///run/codex-remote/build.sock"} {
+		answer("question to " + server)
+		assert.Contains(t, as("codex exec --skip-git-repo-check --remote "+socket+" 'question to "+server+"' </dev/null"),
+			"the answer to question to "+server)
+	}
+	last := hereStatus(b).Last
+	require.NotEmpty(t, last, "exec --remote ran in the unit")
+	answer("queued here")
+	as("codex queue --resume --thread " + last + " --message 'queued here'")
+	_, err := b.Models.Wait(t.Context(), func(turns []modelserver.Request) bool {
+		return slices.ContainsFunc(turns, func(r modelserver.Request) bool { return strings.Contains(string(r.Body.Raw), "queued here") })
+	})
+	require.NoError(t, err)
+	untilTurns(b, 0)
+	untilIdle(b, r)
+
+	overview := bed.NewTerminal(b, "overview", "su", "-", "alice", "-c", "cd one && exec codex agents")
+	overview.Until("question to here")
+	assert.NotEmpty(t, hereStatus(b).Attached)
+	overview.Tmux("kill-server")
+
+	// Desktop clients over ssh run this command, which passes bytes on.
+	assert.Contains(t, as(`(printf 'GET /rpc HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n`+
+		`Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n'; sleep 1) | codex app-server proxy`),
+		"101 Switching Protocols")
 }
