@@ -32,7 +32,7 @@ func TestSettings(t *testing.T) {
 
 func TestSettingsWithFaults(t *testing.T) {
 	for text, want := range map[string]string{
-		"enviroment = []\n":              `:1: unknown key "enviroment" (did you mean "environment"?)`,
+		"environmen = []\n":             `:1: unknown key "environmen" (did you mean "environment"?)`,
 		"environment = [\"A B\"]\n":      `:1: environment: "A B" is no name of a variable`,
 		"\nidle_stop = \"soon\"\n":       `:2: idle_stop: "soon" is no time of a second or more`,
 		"continue_limit = 0\n":           ":1: continue_limit: 0 is not between 1 and 100",

@@ -92,7 +92,7 @@ func (u *Unit) run(ctx context.Context, notifier *notify.Notifier, s *remoteconf
 	if err != nil {
 		return err
 	}
-	defer socket.Close()
+	defer func() { _ = socket.Close() }() // its path counts on the descriptor
 	manager, err := remotes.New(u.options(s, socket.Path(), creds.accounts()))
 	if err != nil {
 		return err

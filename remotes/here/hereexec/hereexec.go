@@ -117,7 +117,7 @@ func (u *Unit) run(ctx context.Context, notifier *notify.Notifier) error {
 	if err != nil {
 		return err
 	}
-	defer socket.Close() //nolint:errcheck // it has been read
+	defer func() { _ = socket.Close() }() // its path counts on the descriptor
 	known := newGreeting(u.State, program, u.logger)
 	manager, err := remotes.New(u.options(settings, socket.Path(), known))
 	if err != nil {
@@ -204,7 +204,7 @@ func (u *Unit) program(s *here.Settings) (string, error) {
 
 func (u *Unit) options(s *here.Settings, socket string, known *greeting) remotes.Options {
 	return remotes.Options{
-		Name: u.Name, Socket: socket, State: filepath.Join(u.State, "turns"), ClientName: clientName, Version: u.Version,
+		Name: "codex-user@" + u.Name, Socket: socket, State: filepath.Join(u.State, "turns"), ClientName: clientName, Version: u.Version,
 		Settings: paths.HereSettings, Limit: s.ContinueLimit, IdleStop: s.IdleStop, LateFiles: true,
 		Restart: func() error { return unix.Kill(unix.Getpid(), unix.SIGTERM) }, Initialized: known.learn, Logger: u.logger,
 	}

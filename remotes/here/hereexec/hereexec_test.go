@@ -135,7 +135,7 @@ func TestUpgrade(t *testing.T) {
 			renew: func() error { renewals++; return err }}
 		done := make(chan struct{})
 		go func() { defer close(done); u.run(t.Context()) }()
-		look := func() { time.Sleep(lookPeriod); synctest.Wait() }
+		look := func() { time.Sleep(lookPeriod); synctest.Wait() } //nolint:forbidigo // of the clock of synctest
 		look()
 		look()
 		assert.Zero(t, renewals)

@@ -10,7 +10,7 @@ import (
 )
 
 // lookPeriod is how often the installed program is looked at. An installation is taken up after two looks that agree.
-const lookPeriod = 10 * time.Second
+const lookPeriod = 5 * time.Second
 
 // upgrade has codex start again when another one is installed, as soon as no turn runs.
 type upgrade struct {

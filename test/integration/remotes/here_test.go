@@ -15,6 +15,7 @@ import (
 	"codex-proxy/remotes/here/herecli"
 	"codex-proxy/test/bed"
 	"codex-proxy/test/machine"
+	"codex-proxy/test/manual"
 	"codex-proxy/test/modelserver"
 )
 
@@ -261,4 +262,8 @@ func testClientsOfCodex(t *testing.T, suite string) {
 	assert.Contains(t, as(`(printf 'GET /rpc HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n`+
 		`Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n'; sleep 1) | codex app-server proxy`),
 		"101 Switching Protocols")
+
+	b.MustRun(t, "codex-proxy", "here", "disable", "alice")
+	b.FollowManual(manual.Open(t, "docs/here.md"))
+	assert.Empty(t, bed.Find(b, "/etc/codex", "/run/codex-user", "/var/lib/codex-user", "-mindepth", "1"))
 }
