@@ -2,6 +2,7 @@ package remotes
 
 import (
 	"encoding/json"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"codex-proxy/codex/versions"
 	"codex-proxy/remotes/here/herecli"
 	"codex-proxy/test/bed"
 	"codex-proxy/test/machine"
@@ -39,9 +41,11 @@ stream_max_retries = 0
 // hereBed is a machine with the users alice and bob, and codex as npm install -g has it.
 func hereBed(t *testing.T, suite string) *bed.Bed {
 	t.Helper()
-	other := filepath.Dir(filepath.Dir(bed.RequireCodex(t)))
+	older, err := filepath.EvalSymlinks(filepath.Join(bed.Made(t, "CODEX_PROXY_TEST_CODEX_BETWEEN"),
+		fmt.Sprintf("0.%d.0", versions.OldestForHere)))
+	require.NoError(t, err)
 	b := bed.NewOn(t, machine.Debian(suite, "tmux"), bed.RealWorker, "",
-		machine.Bind{Source: other, Target: "/opt/other-codex", ReadOnly: true})
+		machine.Bind{Source: filepath.Dir(filepath.Dir(older)), Target: "/opt/older-codex", ReadOnly: true})
 	b.MustRun(t, "sh", "-ec", `ln -s `+bed.CodexDir+`/bin/codex /usr/local/bin/codex
 useradd -m -s /bin/sh alice
 useradd -m bob
@@ -52,11 +56,11 @@ printf 'a note\n' >/home/alice/note`)
 	return b
 }
 
-// bareCodex is alice's codex, without any option, in a directory of hers.
-func bareCodex(b *bed.Bed, name, dir string) *bed.Terminal {
+// bareCodex is a codex of alice, without any option, in a directory of hers.
+func bareCodex(b *bed.Bed, name, program, dir string) *bed.Terminal {
 	b.T.Helper()
 	return bed.NewTerminal(b, name, "su", "-", "alice", "-c",
-		"cd "+dir+" && VIRTUAL_ENV=/venv/"+dir+" SECRET=of-the-shell TERM=screen exec codex")
+		"cd "+dir+" && VIRTUAL_ENV=/venv/"+dir+" SECRET=of-the-shell TERM=screen exec "+program)
 }
 
 // tree lists all files of a home with their owners, modes and bytes.
@@ -113,10 +117,10 @@ func testHere(t *testing.T, suite string) {
 		require.NoError(t, b.Models.Add(modelserver.Script{Word: word, Times: times, Steps: steps}))
 	}
 	terminals := map[string]*bed.Terminal{}
-	for _, dir := range []string{"one", "two"} {
+	for dir, program := range map[string]string{"one": "codex", "two": "/opt/older-codex/bin/codex"} {
 		answer("look around "+dir, 1, `call exec_command {"cmd":"{ pwd; env; } >seen"}`)
 		answer("look around "+dir, -1, "text seen in "+dir)
-		terminals[dir] = bareCodex(b, dir, dir)
+		terminals[dir] = bareCodex(b, dir, program, dir)
 		terminals[dir].Until("Ask Codex")
 		terminals[dir].Enter("look around " + dir)
 		terminals[dir].Until("seen in " + dir)
@@ -144,13 +148,13 @@ func testHere(t *testing.T, suite string) {
 		terminal.Tmux("kill-server")
 	}
 	b.MustRun(t, "systemctl", "stop", aliceUnit)
-	woken := bareCodex(b, "woken", "two")
+	woken := bareCodex(b, "woken", "codex", "two")
 	woken.Until("Ask Codex")
 	b.UntilUnit(aliceUnit, "ActiveState", "active")
 	assert.Contains(t, b.MustRun(t, "codex-proxy", "here", "logs", "alice"), "ready")
 
 	pid := b.Properties(aliceUnit, "MainPID")["MainPID"]
-	b.MustRun(t, "ln", "-sfn", "/opt/other-codex/bin/codex", "/usr/local/bin/codex")
+	b.MustRun(t, "ln", "-sfn", "/opt/older-codex/bin/codex", "/usr/local/bin/codex")
 	for deadline := time.Now().Add(bed.Bound); ; bed.Pause(t.Context(), 200*time.Millisecond) {
 		now := b.Properties(aliceUnit, "MainPID", "ActiveState")
 		if now["MainPID"] != pid && now["ActiveState"] == "active" {
@@ -158,9 +162,8 @@ func testHere(t *testing.T, suite string) {
 		}
 		require.True(t, time.Now().Before(deadline), "the installed codex is not taken")
 	}
-	processes, err := b.Processes(aliceUnit)
-	require.NoError(t, err)
-	require.NotEmpty(t, processes)
+	untilTurns(b, 0)
+	assert.Contains(t, hereStatus(b).Codex, fmt.Sprintf("codex 0.%d.0", versions.OldestForHere))
 	woken.Tmux("kill-server")
 
 	b.MustRun(t, "codex-proxy", "here", "disable", "alice")
