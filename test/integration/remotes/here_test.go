@@ -269,4 +269,13 @@ func testClientsOfCodex(t *testing.T, suite string) {
 	b.MustRun(t, "codex-proxy", "here", "disable", "alice")
 	b.FollowManual(manual.Open(t, "docs/here.md"))
 	assert.Empty(t, bed.Find(b, "/etc/codex", "/run/codex-user", "/var/lib/codex-user", "-mindepth", "1"))
+
+	enableHere(b)
+	b.MustRun(t, "dpkg", "-r", "codex-proxy")
+	_, _, err = b.Run(t.Context(), "test", "-L", aliceControl)
+	assert.Error(t, err, "the removal of the package disables")
+	for _, gone := range []string{"/etc/codex/config.toml", "/var/lib/codex-here", "/var/lib/codex-user", "/run/codex-user"} {
+		_, _, err := b.Run(t.Context(), "test", "-e", gone)
+		assert.Error(t, err, gone)
+	}
 }
