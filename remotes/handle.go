@@ -81,7 +81,7 @@ func (l reports) writeFile(thread string) {
 }
 
 // writeLate is writeFile for a thread that is about to have its first turn.
-func (m *Manager) writeLate(thread string) {
+func writeLate(m *Manager, thread string) {
 	var link *codexConn
 	m.update(func(s *state) {
 		if t := s.threads[thread]; t != nil && t.unwritten && s.link != nil {

@@ -37,6 +37,8 @@ type Options struct {
 	IdleStop            time.Duration         // without users and turns, until Resting closes; 0: never
 	Restart             func() error          // asks this process to end; nil: nothing does
 	Notify              func(Event)           // must not block; may be nil
+	// Attach is the command by which a person attaches; empty means codex-proxy attach, with the name.
+	Attach string
 	// Initialized gets codex's result of initialize; may be nil.
 	Initialized func(json.RawMessage)
 	// LateFiles has codex write the file of a new thread before its first turn, and not at once: a client that is closed
@@ -48,6 +50,7 @@ type Options struct {
 func (o Options) withDefaults() Options {
 	o.ClientName, o.Version = cmp.Or(o.ClientName, "codex-proxy"), cmp.Or(o.Version, "0")
 	o.Continue, o.Limit = cmp.Or(o.Continue, remoteconfig.Always), cmp.Or(o.Limit, 3)
+	o.Attach = cmp.Or(o.Attach, "codex-proxy attach "+o.Name)
 	o.Settings = cmp.Or(o.Settings, "the remote's file")
 	if o.Initialized == nil {
 		o.Initialized = func(json.RawMessage) {}

@@ -112,8 +112,8 @@ var validUser = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.-]*$`)
 // longestUser is what systemd and the utmp take (systemd.exec(5), User=).
 const longestUser = 31
 
-// ValidUserName returns the error of a name of a user that systemd does not take, or that would need escaping in a unit's
-// instance.
+// ValidUserName returns the error of a name of a user that systemd does not take, or that would need escaping in a
+// unit's instance.
 func ValidUserName(name string) error {
 	if len(name) <= longestUser && validUser.MatchString(name) {
 		return nil

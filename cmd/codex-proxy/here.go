@@ -20,7 +20,9 @@ import (
 )
 
 func hereCommand() *cobra.Command {
-	h := &herecli.Here{Systemd: units.NewManager(), Records: paths.HereRecords, Config: paths.CodexConfig, Proc: "/proc"}
+	h := &herecli.Here{
+		Systemd: units.NewManager(), Records: paths.HereRecords, Config: paths.CodexConfig, Proc: "/proc",
+	}
 	c := &cobra.Command{
 		Use: "here", Short: "run a user's own codex in a unit that outlives terminals, crashes and upgrades",
 		Long: `
@@ -60,7 +62,8 @@ disable need root: sudo codex-proxy here enable.`,
 			return run(c.Context(), name)
 		}
 	}
-	enable := &cobra.Command{Use: "enable [NAME]", Short: "give a user a unit for the own codex", RunE: do(true, h.Enable)}
+	enable := &cobra.Command{Use: "enable [NAME]", Short: "give a user a unit for the own codex",
+		RunE: do(true, h.Enable)}
 	disable := &cobra.Command{Use: "disable [NAME]", Short: "take the unit away, and put all back",
 		RunE: do(true, func(ctx context.Context, name string) error {
 			if h.All {

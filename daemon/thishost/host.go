@@ -42,8 +42,9 @@ func New(version string) doctor.Host {
 			Clock:   clock},
 		Workers:      workerscheck.Host{Codex: codexOf, Copies: copiesHere, Command: h.runInWorker, Accounts: askAccounts},
 		Dependencies: dependenciescheck.Host{Probe: h.probe, Faults: dependenciescheck.Faults},
-		RemoteFaults: remotescheck.Faults, Here: remoteapi.AskStatus,
-		Control: paths.ControlSocket, Status: askStatus, Keys: askKeys, Get: get, Free: free,
+		RemoteFaults: remotescheck.Faults,
+		Here:         remoteapi.AskStatus,
+		Control:      paths.ControlSocket, Status: askStatus, Keys: askKeys, Get: get, Free: free,
 	}
 }
 

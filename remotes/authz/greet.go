@@ -25,10 +25,11 @@ func (p *Proxy) greet(ctx context.Context, client net.Conn, in *bufio.Reader, up
 	}
 	if result != nil {
 		up.accepted = true
-		if _, err := io.WriteString(client, up.accept(fmt.Sprintf("%s: %d\r\n", maxMessageHeader, frameLimit))); err != nil {
+		largest := fmt.Sprintf("%s: %d\r\n", maxMessageHeader, frameLimit)
+		if _, err := io.WriteString(client, up.accept(largest)); err != nil {
 			return nil, err
 		}
-		if id, err = p.answerInitialize(client, in, result); err != nil {
+		if id, err = answerInitialize(client, in, result); err != nil {
 			return nil, err
 		}
 	}
@@ -36,7 +37,7 @@ func (p *Proxy) greet(ctx context.Context, client net.Conn, in *bufio.Reader, up
 }
 
 // answerInitialize returns no id if the first message is another one.
-func (p *Proxy) answerInitialize(client net.Conn, in *bufio.Reader, result json.RawMessage) (id []byte, err error) {
+func answerInitialize(client net.Conn, in *bufio.Reader, result json.RawMessage) (id []byte, err error) {
 	if err := client.SetReadDeadline(time.Now().Add(headBound)); err != nil {
 		return nil, err
 	}

@@ -178,8 +178,8 @@ func (o *outbound) drops(head []byte) bool {
 	return false
 }
 
-// isGreeted reports whether a message is codex's answer to the request that the proxy has answered: it has the id, and a
-// result or an error, before or after that.
+// isGreeted reports whether a message is codex's answer to the request that the proxy has answered: it has the id, and
+// a result or an error, before or after that.
 func (o *outbound) isGreeted(head []byte) bool {
 	if o.greeted == nil {
 		return false

@@ -127,7 +127,7 @@ func (u upgrade) accept(lines ...string) string {
 }
 
 // plainAnswer is for a client that asks for no WebSocket.
-func (p *Proxy) plainAnswer() string {
+func plainAnswer(p *Proxy) string {
 	body := fmt.Sprintf("This is the socket of the remote %[1]s, for codex: codex-proxy attach %[1]s\n", p.Remote)
 	if p.Open {
 		body = fmt.Sprintf("This is the socket of %s, for codex\n", p.subject())

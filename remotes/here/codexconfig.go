@@ -21,11 +21,11 @@ daemon_auto_start = false
 // ConfigState is the state of codex's configuration for the machine.
 type ConfigState int
 
-// The states: there is no file; the file is NoDaemon; it is another one that says the same; it does not say so.
+// The states: there is no file; the file is NoDaemon; it is another one with the setting; it lacks the setting.
 const (
 	ConfigAbsent ConfigState = iota
 	ConfigOurs
-	ConfigSaysSo
+	ConfigHas
 	ConfigLacks
 )
 
@@ -48,7 +48,7 @@ func ConfigOf(file string) (ConfigState, error) {
 		return ConfigLacks, fmt.Errorf("%s: %w", file, err)
 	}
 	if config.Features["daemon_auto_start"] == false {
-		return ConfigSaysSo, nil
+		return ConfigHas, nil
 	}
 	return ConfigLacks, nil
 }

@@ -32,7 +32,7 @@ func TestSettings(t *testing.T) {
 
 func TestSettingsWithFaults(t *testing.T) {
 	for text, want := range map[string]string{
-		"environmen = []\n":             `:1: unknown key "environmen" (did you mean "environment"?)`,
+		"environmen = []\n":              `:1: unknown key "environmen" (did you mean "environment"?)`,
 		"environment = [\"A B\"]\n":      `:1: environment: "A B" is no name of a variable`,
 		"\nidle_stop = \"soon\"\n":       `:2: idle_stop: "soon" is no time of a second or more`,
 		"continue_limit = 0\n":           ":1: continue_limit: 0 is not between 1 and 100",
@@ -178,7 +178,7 @@ func TestConfig(t *testing.T) {
 	require.NoError(t, RemoveConfig(file))
 	is(ConfigAbsent)
 	for text, want := range map[string]ConfigState{"model = \"x\"\n": ConfigLacks,
-		"features = { daemon_auto_start = false }\n": ConfigSaysSo, "[features]\ndaemon_auto_start = true\n": ConfigLacks} {
+		"features = { daemon_auto_start = false }\n": ConfigHas, "[features]\ndaemon_auto_start = true\n": ConfigLacks} {
 		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 		is(want)
 		require.NoError(t, WriteConfig(file))

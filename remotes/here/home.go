@@ -87,7 +87,8 @@ func (h Home) Unlink(socket string, made []string) error {
 			if made[i] != filepath.Join(h.Dir, codexHome) && made[i] != filepath.Join(h.Dir, codexHome, controlDir) {
 				continue
 			}
-			if err := unix.Rmdir(made[i]); err != nil && !errors.Is(err, unix.ENOTEMPTY) && !errors.Is(err, fs.ErrNotExist) {
+			err := unix.Rmdir(made[i])
+			if err != nil && !errors.Is(err, unix.ENOTEMPTY) && !errors.Is(err, fs.ErrNotExist) {
 				return fmt.Errorf("cannot remove %s: %w", made[i], err)
 			}
 		}
@@ -95,8 +96,8 @@ func (h Home) Unlink(socket string, made []string) error {
 	})
 }
 
-// Linked reports whether the control socket of codex is the link to the socket, and if not what lies there: a word for
-// people.
+// Linked reports whether the control socket of codex is the link to the socket, and if not describes the thing that
+// lies there.
 func (h Home) Linked(socket string) (linked bool, instead string) {
 	instead = "nothing"
 	err := h.as(func() error {

@@ -77,7 +77,8 @@ func (d Records) Put(r Record) error {
 		return fmt.Errorf("cannot make the directory of the records: %w", err)
 	}
 	temp := d.file(r.User) + ".new"
-	if err := errors.Join(os.WriteFile(temp, append(text, '\n'), 0o644), os.Rename(temp, d.file(r.User))); err != nil { //nolint:gosec // all users read it
+	err = os.WriteFile(temp, append(text, '\n'), 0o644) //nolint:gosec // all users read it
+	if err = errors.Join(err, os.Rename(temp, d.file(r.User))); err != nil {
 		return fmt.Errorf("cannot write the record: %w", err)
 	}
 	return nil

@@ -29,7 +29,8 @@ type Settings struct {
 
 // Default is the list of variables that need no setting: none of them is a secret by its purpose.
 var Default = []string{
-	"PATH", "SSH_AUTH_SOCK", "GPG_TTY", "LANG", "LANGUAGE", "LC_*", "TERM", "COLORTERM", "TZ", "EDITOR", "VISUAL", "PAGER",
+	"PATH", "SSH_AUTH_SOCK", "GPG_TTY", "LANG", "LANGUAGE", "LC_*", "TERM", "COLORTERM", "TZ",
+	"EDITOR", "VISUAL", "PAGER",
 	"DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY", "XDG_*", "DBUS_SESSION_BUS_ADDRESS",
 	"VIRTUAL_ENV", "CONDA_PREFIX", "CONDA_DEFAULT_ENV", "PYENV_ROOT", "PYENV_VERSION", "NVM_DIR", "NVM_BIN", "NODE_ENV",
 	"JAVA_HOME", "GOPATH", "GOROOT", "GOFLAGS", "CARGO_HOME", "RUSTUP_HOME", "RUSTUP_TOOLCHAIN", "DIRENV_DIR",
@@ -104,8 +105,8 @@ func (s *Settings) add(file string, text []byte) error {
 	}
 	for _, name := range r.Environment {
 		if !pattern.MatchString(name) {
-			return fault("environment", "%q is no name of a variable: write a name such as AWS_PROFILE, or a beginning "+
-				"such as MISE_*", name)
+			return fault("environment",
+				"%q is no name of a variable: write a name such as AWS_PROFILE, or a beginning such as MISE_*", name)
 		}
 	}
 	if s.Environment = append(s.Environment, r.Environment...); len(s.Environment) > mostVariables {

@@ -8,7 +8,7 @@ import (
 	"codex-proxy/remotes/authz"
 )
 
-// Follow has the manager follow the clients of the proxy: who is attached, and what they ask for.
+// Follow has the manager follow the clients of the proxy and their requests.
 func Follow(p *authz.Proxy, manager *remotes.Manager) {
 	var attached sync.Map // of a session's id to the manager's func() for its end
 	p.Attached = func(s authz.Session) {
@@ -29,5 +29,5 @@ func Follow(p *authz.Proxy, manager *remotes.Manager) {
 	p.Leaving = manager.AwaitSubscribed
 }
 
-// requestName tells the requests of all sessions apart: each session has ids of its own.
+// requestName distinguishes the requests of all sessions: each session has ids of its own.
 func requestName(s authz.Session, id string) string { return strconv.FormatUint(s.ID, 10) + " " + id }

@@ -32,14 +32,16 @@ func New(f *survey.Facts, ask Ask) survey.Room {
 	r.all, r.err = here.Records(f.Path(paths.HereRecords)).All()
 	out := survey.Room{Checks: []checkup.Check{{Name: "here", Stage: checkup.Features, Run: r.check}}}
 	for _, of := range r.all {
-		out.Units = append(out.Units, survey.Unit{Name: units.Here(of.User)}, survey.Unit{Name: units.HereSocket(of.User)})
+		out.Units = append(out.Units, survey.Unit{Name: units.Here(of.User)},
+			survey.Unit{Name: units.HereSocket(of.User)})
 	}
 	return out
 }
 
 func (r *room) check(ctx context.Context) (found []checkup.Finding) {
 	if r.err != nil {
-		found = append(found, checkup.Failure(paths.HereRecords, r.err.Error(), "remove the file, and enable the user again"))
+		found = append(found, checkup.Failure(paths.HereRecords, r.err.Error(),
+			"remove the file, and enable the user again"))
 	}
 	if len(r.all) > 0 {
 		found = append(found, r.config()...)
@@ -82,7 +84,8 @@ func (r *room) judge(ctx context.Context, of here.Record) (found []checkup.Findi
 		fail("the control socket of codex is no link to the unit's, but "+instead, again)
 	}
 	if n := len(here.Daemons(r.Path("/proc"), of.UID)); n > 0 {
-		fail(fmt.Sprintf("codex's own daemon runs beside the unit (%d processes): threads of it are not in the unit", n), again)
+		fail(fmt.Sprintf("codex's own daemon runs beside the unit (%d processes): threads of it are not in the unit", n),
+			again)
 	}
 	if r.BusErr != nil {
 		return append(found, checkup.Unchecked(subject(of), "systemd does not answer", "bus"))
@@ -107,13 +110,13 @@ func (r *room) judgeRun(of here.Record) (found []checkup.Finding) {
 		found = append(found, checkup.Failure(subject(of), "has failed"+survey.Why(unit),
 			fmt.Sprintf("%s, and mend the cause; then systemctl reset-failed %s", journal, units.Here(of.User))))
 	case unit.ActiveState == "failed" || unit.HeldBack || strings.HasPrefix(unit.SubState, "auto-restart"):
-		found = append(found, checkup.Failure(subject(of), "keeps failing, and waits for its next start"+survey.Why(unit),
-			journal))
+		found = append(found, checkup.Failure(subject(of),
+			"keeps failing, and waits for its next start"+survey.Why(unit), journal))
 	}
 	switch {
 	case !socket.Active():
-		found = append(found, checkup.Failure(subject(of), "its socket does not listen: a bare codex runs without the unit"+
-			survey.Why(socket), fmt.Sprintf("systemctl reset-failed %[1]s; systemctl start %[1]s", units.HereSocket(of.User))))
+		found = append(found, checkup.Failure(subject(of),
+			"its socket does not listen: a bare codex runs without the unit"+survey.Why(socket), reopen(of)))
 	case socket.FileState != "enabled":
 		found = append(found, checkup.Warning(subject(of), "its socket listens, and does not at boot",
 			"systemctl enable "+units.HereSocket(of.User)))
@@ -121,7 +124,13 @@ func (r *room) judgeRun(of here.Record) (found []checkup.Finding) {
 	return found
 }
 
-// judgeVersions judges the running codex beside the versions that the tests run, and the terminals beside it.
+// reopen is the remedy for a socket that is closed, as after too many starts that have failed.
+func reopen(of here.Record) string {
+	return fmt.Sprintf("systemctl reset-failed %[1]s %[2]s; systemctl start %[1]s", units.HereSocket(of.User),
+		units.Here(of.User))
+}
+
+// judgeVersions compares the running codex and the attached terminals with the versions that the tests run.
 func (r *room) judgeVersions(ctx context.Context, of here.Record) (found []checkup.Finding) {
 	if !r.Running(units.Here(of.User)) {
 		return nil
@@ -130,18 +139,21 @@ func (r *room) judgeVersions(ctx context.Context, of here.Record) (found []check
 	defer cancel()
 	st, err := r.ask(ctx, paths.HereSocket(of.User))
 	if err != nil {
-		return checkup.Failure(subject(of), "it does not answer: "+err.Error(), "systemctl status "+units.Here(of.User)).Alone()
+		return checkup.Failure(subject(of), "it does not answer: "+err.Error(),
+			"systemctl status "+units.Here(of.User)).Alone()
 	}
 	_, version, _ := strings.Cut(st.Codex, "codex ")
 	version, _, _ = strings.Cut(version, ",")
 	if standing := versions.Standing(version); standing != "" {
-		found = append(found, checkup.Warning(subject(of), "codex "+version+" is "+standing, "install a newer codex-proxy"))
+		found = append(found, checkup.Warning(subject(of), "codex "+version+" is "+standing,
+			"install a newer codex-proxy"))
 	}
 	for _, client := range st.Attached {
 		name, terminal, _ := strings.Cut(client.Program, " ")
 		if name == "codex-tui" && versions.Older(terminal, versions.OldestForHere) {
-			found = append(found, checkup.Warning(subject(of), fmt.Sprintf("a terminal with codex %s is attached to codex %s: the "+
-				"tests run terminals from 0.%d on", terminal, version, versions.OldestForHere), "leave it, and start codex again"))
+			found = append(found, checkup.Warning(subject(of),
+				fmt.Sprintf("a terminal with codex %s is attached to codex %s: the tests run terminals from 0.%d on",
+					terminal, version, versions.OldestForHere), "leave it, and start codex again"))
 		}
 	}
 	return found

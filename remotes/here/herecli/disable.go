@@ -33,7 +33,8 @@ func (h *Here) Disable(ctx context.Context, name string) error {
 		if err := h.Systemd.Disable(ctx, units.HereSocket(name)); err != nil {
 			return err
 		}
-		return errors.Join(h.Systemd.ResetFailed(ctx, units.Here(name)), h.Systemd.ResetFailed(ctx, units.HereSocket(name)))
+		return errors.Join(h.Systemd.ResetFailed(ctx, units.Here(name)),
+			h.Systemd.ResetFailed(ctx, units.HereSocket(name)))
 	})
 	if err != nil {
 		return errors.Join(faults, err)
@@ -48,7 +49,8 @@ func (h *Here) Disable(ctx context.Context, name string) error {
 		faults = errors.Join(faults, err)
 	}
 	if faults == nil {
-		h.print("A bare codex of %s runs as before, without a unit. Threads and settings are in %s/.codex, as ever.", name, r.Home)
+		h.print("A bare codex of %s runs as before, without a unit. Threads and settings are in %s/.codex, as ever.",
+			name, r.Home)
 	}
 	return faults
 }

@@ -12,6 +12,7 @@ import (
 	"codex-proxy/codex/versions"
 	"codex-proxy/internal/paths"
 	"codex-proxy/remotes/here"
+	"codex-proxy/remotes/remoteapi"
 	"codex-proxy/units"
 )
 
@@ -36,7 +37,11 @@ func (h *Here) Enable(ctx context.Context, name string) error {
 	if err := h.Records.Put(r); err != nil {
 		return err
 	}
-	if err := h.open(ctx, name); err != nil {
+	err = h.open(ctx, name)
+	if err == nil {
+		err = judgeVersion(ctx, name)
+	}
+	if err != nil {
 		return errors.Join(err, h.Disable(ctx, name))
 	}
 	ended, err := here.EndDaemons(ctx, h.Proc, r.UID)
@@ -44,8 +49,8 @@ func (h *Here) Enable(ctx context.Context, name string) error {
 		return err
 	}
 	if ended > 0 {
-		h.print("codex's own daemon and its updater have ended: %d processes. Their files in %s/.codex/packages may go.", ended,
-			r.Home)
+		h.print("codex's own daemon and its updater have ended: %d processes. Their files in %s/.codex/packages may go.",
+			ended, r.Home)
 	}
 	made, err := r.In().Link(socket(name))
 	if len(made) > 0 {
@@ -55,7 +60,8 @@ func (h *Here) Enable(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	h.print("A bare codex of %s now runs in %s: %s leads to %s.", name, units.Here(name), here.ControlPath(r.Home), socket(name))
+	h.print("A bare codex of %s now runs in %s: %s leads to %s.", name, units.Here(name), here.ControlPath(r.Home),
+		socket(name))
 	h.print("As before, in its own process: %s.", embedded)
 	return h.configure()
 }
@@ -73,11 +79,28 @@ func (h *Here) open(ctx context.Context, name string) error {
 		if err == nil {
 			return nil
 		}
-		if unit, fault := h.Systemd.Describe(context.WithoutCancel(ctx), units.Here(name)); fault == nil && unit.StatusText != "" {
+		unit, fault := h.Systemd.Describe(context.WithoutCancel(ctx), units.Here(name))
+		if fault == nil && unit.StatusText != "" {
 			err = fmt.Errorf("%w: %s", err, unit.StatusText)
 		}
 		return err
 	})
+}
+
+// judgeVersion refuses a codex that attaches to no server by itself.
+func judgeVersion(ctx context.Context, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, askBound)
+	defer cancel()
+	st, err := remoteapi.AskStatus(ctx, socket(name))
+	if err != nil {
+		return err
+	}
+	version, _, _ := strings.Cut(strings.TrimPrefix(st.Codex, "codex "), ",")
+	if versions.Older(version, versions.OldestForHere) {
+		return fmt.Errorf("codex %s attaches to no server by itself: install 0.%d or newer, or name one by codex_path in %s",
+			version, versions.OldestForHere, paths.HereSettings)
+	}
+	return nil
 }
 
 // configure has codex start no daemon of its own, for all users, if codex's configuration for the machine is not there
@@ -90,22 +113,22 @@ func (h *Here) configure() error {
 	}
 	old := oldCopies(copies.Open())
 	switch {
-	case state == here.ConfigOurs || state == here.ConfigSaysSo:
+	case state == here.ConfigOurs || state == here.ConfigHas:
 	case len(old) > 0:
 		h.print("%s is for all, and units of this machine have codex %s, which does not start with the setting "+
-			"daemon_auto_start of 0.%d. So it is not written, and a codex that waits more than 2 s for the unit starts its "+
-			"own daemon.", h.Config, strings.Join(old, ", "), versions.OldestForHere)
+			"daemon_auto_start of 0.%d. So it is not written, and a codex that waits more than 2 s for the unit starts "+
+			"its own daemon.", h.Config, strings.Join(old, ", "), versions.OldestForHere)
 	case state == here.ConfigAbsent:
 		return here.WriteConfig(h.Config)
 	default:
-		h.print("Add to %s, under [features]:  daemon_auto_start = false\nWithout this line a codex that waits more than 2 s "+
-			"for the unit starts its own daemon.", h.Config)
+		h.print("Add to %s, under [features]:  daemon_auto_start = false\n"+
+			"Without this line a codex that waits more than 2 s for the unit starts its own daemon.", h.Config)
 	}
 	return nil
 }
 
-// oldCopies are the versions of the codexes that units of this machine run, or may run again, and that do not know the
-// setting.
+// oldCopies are the versions of the codexes that units of this machine run, or may run again, and that do not know
+// the setting.
 func oldCopies(store *copies.Store) (list []string) {
 	kept, _ := store.List()
 	for _, c := range kept {

@@ -37,7 +37,7 @@ type Here struct {
 
 func (h *Here) print(format string, args ...any) { fmt.Fprintf(h.Stderr, format+"\n", args...) }
 
-// Name is the user that a command without a name is about: the one who has called sudo, or our own.
+// Name is the user of a command without a name: the caller of sudo, or our own user.
 func Name() (string, error) {
 	if name := os.Getenv("SUDO_USER"); os.Geteuid() == 0 && name != "" && name != "root" {
 		return name, nil

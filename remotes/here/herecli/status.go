@@ -128,10 +128,12 @@ func (s State) words() string {
 func (s State) Faults() (list []string) {
 	again := "sudo codex-proxy here enable " + s.User
 	if !s.Linked {
-		list = append(list, fmt.Sprintf("codex's control socket is no link to the unit's, but %s: %s", s.Instead, again))
+		list = append(list,
+			fmt.Sprintf("codex's control socket is no link to the unit's, but %s: %s", s.Instead, again))
 	}
 	if !s.Listening {
-		list = append(list, fmt.Sprintf("the socket does not listen: systemctl start %s", units.HereSocket(s.User)))
+		list = append(list, fmt.Sprintf("the socket does not listen: systemctl reset-failed %[1]s %[2]s; systemctl start %[1]s",
+			units.HereSocket(s.User), units.Here(s.User)))
 	}
 	if s.Daemons > 0 {
 		list = append(list, fmt.Sprintf("codex's own daemon runs too (%d processes): %s", s.Daemons, again))

@@ -18,7 +18,7 @@ import (
 // greetingFile has the last result of initialize, in the unit's state directory.
 const greetingFile = "greeting.json"
 
-// identity tells a program from the one that an installation puts in its place.
+// identity distinguishes a program from the one that an installation puts in its place.
 type identity struct {
 	Path  string `json:"path"`
 	Inode uint64 `json:"inode"`
@@ -59,8 +59,8 @@ type saved struct {
 	Result  json.RawMessage `json:"result"`
 }
 
-// newGreeting reads the file of an earlier process. After a change of the program its version is put into the result; if
-// that is not known either, nothing is.
+// newGreeting reads the file of an earlier process. After a change of the program its version is put into the result;
+// if that is not known either, nothing is.
 func newGreeting(dir, program string, logger *slog.Logger) *greeting {
 	g := &greeting{file: filepath.Join(dir, greetingFile), logger: logger}
 	g.program, _ = identityOf(program) // the start reports it

@@ -1,5 +1,5 @@
-// Package hereexec is `codex-proxy here-exec`, the main process of codex-user@.service: it runs the own codex of a user,
-// continues the turns that a crash has cut, and connects the user's clients to codex.
+// Package hereexec is `codex-proxy here-exec`, the main process of codex-user@.service: it runs the own codex of a
+// user, continues the turns that a crash has cut, and connects the user's clients to codex.
 package hereexec
 
 import (
@@ -59,7 +59,8 @@ func Wait(ctx context.Context, name string, policy prepare.Policy, stderr io.Wri
 				Stderr: stderr}).Make(ctx)
 		}
 	}
-	return restartdelay.AwaitOf(ctx, units.Here(name), logger, choose, func() error { return nil }) // nothing else runs then
+	nothing := func() error { return nil } // else runs then
+	return restartdelay.AwaitOf(ctx, units.Here(name), logger, choose, nothing)
 }
 
 // Unit is the environment that systemd gives the main process.
@@ -69,7 +70,7 @@ type Unit struct {
 	Home    string // of the user
 	State   string // the StateDirectory
 	Runtime string // the RuntimeDirectory
-	Machine string // the settings of the machine; those of the user come after them
+	Machine string // the settings of the machine, which the user's follow
 	Cgroup  string // of the unit: no process of it may attach; empty: unknown
 	Stderr  io.Writer
 
@@ -168,9 +169,14 @@ func (u *Unit) serve(ctx context.Context, s *here.Settings, socket *mainprocess.
 	})
 }
 
-// environ gives codex and its tools the directories in which a user's own programs are. The rest is systemd's, and of
-// the drop-ins of the unit.
+// environ gives codex and its tools the directories in which a user's own programs are, and takes the variables away
+// that are about the unit. The rest is systemd's, and of the drop-ins of the unit.
 func (u *Unit) environ() error {
+	for _, name := range []string{"STATE_DIRECTORY", "RUNTIME_DIRECTORY"} {
+		if err := os.Unsetenv(name); err != nil {
+			return err
+		}
+	}
 	dirs := strings.Split(os.Getenv("PATH"), ":")
 	for _, own := range []string{".local/bin", "bin"} {
 		if info, err := os.Stat(filepath.Join(u.Home, own)); err == nil && info.IsDir() {
@@ -204,9 +210,11 @@ func (u *Unit) program(s *here.Settings) (string, error) {
 
 func (u *Unit) options(s *here.Settings, socket string, known *greeting) remotes.Options {
 	return remotes.Options{
-		Name: "codex-user@" + u.Name, Socket: socket, State: filepath.Join(u.State, "turns"), ClientName: clientName, Version: u.Version,
+		Name: "codex-user@" + u.Name, Socket: socket, State: filepath.Join(u.State, "turns"),
+		ClientName: clientName, Version: u.Version, Attach: "codex resume --last",
 		Settings: paths.HereSettings, Limit: s.ContinueLimit, IdleStop: s.IdleStop, LateFiles: true,
-		Restart: func() error { return unix.Kill(unix.Getpid(), unix.SIGTERM) }, Initialized: known.learn, Logger: u.logger,
+		Restart:     func() error { return unix.Kill(unix.Getpid(), unix.SIGTERM) },
+		Initialized: known.learn, Logger: u.logger,
 	}
 }
 
@@ -215,7 +223,9 @@ func (u *Unit) proxy(s *here.Settings, manager *remotes.Manager, known *greeting
 	p := &authz.Proxy{
 		Remote: u.Name, Version: u.Version, Logger: u.logger, Cgroup: u.Cgroup, Manager: remoteapi.Handler(manager),
 		Open: true, Edit: environments{s, readEnvironment}.edit, Admit: admit,
-		Starting: func() (result json.RawMessage, wait func(context.Context) error) { return known.starting(manager.Open) },
+		Starting: func() (result json.RawMessage, wait func(context.Context) error) {
+			return known.starting(manager.Open)
+		},
 	}
 	mainprocess.Follow(p, manager)
 	return p
