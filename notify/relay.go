@@ -17,12 +17,16 @@ import (
 // command. The service manager so sets the owner, the mode and the lifetime of the
 // socket for a program that cannot inherit one.
 //
-// It accepts no connection before the command is ready: until then connections wait
-// in the socket's backlog, where they also survive a restart of the command.
+// It accepts no connection before the command is ready, unless Early is set: until then
+// connections wait in the socket's backlog, where they also survive a restart of the
+// command.
 type Relay struct {
 	Listeners []net.Listener // stream sockets; the relay closes them
 	Target    string         // path of the command's unix socket
 	Limit     int            // connections at a time; more wait in the backlog
+
+	// Early accepts connections from the start of the command on: Serve waits for it.
+	Early bool
 
 	// Aside, if not nil, serves the connections that begin with AsidePrefix in place
 	// of the command. The relay closes them. Clients must then be the first to send

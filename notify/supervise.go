@@ -57,15 +57,22 @@ func newSupervisor(n *Notifier, logger *slog.Logger, c Command) *supervisor {
 // supervise returns when probing has ended and the relay has no connection. The relay
 // outlives the probes: a command that is shutting down may still finish its work.
 func (s *supervisor) supervise(probing, exited context.Context) {
+	var work sync.WaitGroup
+	defer work.Wait()
+	relay := func() {
+		relayed := s.relaying()
+		work.Go(func() { defer close(relayed); s.command.Relay.Run(exited, s.logger) })
+	}
+	early := s.command.Relay != nil && s.command.Relay.Early
+	if early {
+		relay()
+	}
 	detail, ready := s.awaitReady(probing)
 	if !ready {
 		return
 	}
-	var relay sync.WaitGroup
-	defer relay.Wait()
-	if s.command.Relay != nil {
-		relayed := s.relaying()
-		relay.Go(func() { defer close(relayed); s.command.Relay.Run(exited, s.logger) })
+	if s.command.Relay != nil && !early {
+		relay()
 	}
 	took := time.Since(s.started).Round(time.Millisecond)
 	s.notifier.Ready(fmt.Sprintf("Ready: %s, started in %v", detail, took))

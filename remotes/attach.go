@@ -7,9 +7,11 @@ import (
 
 // Client is somebody who is attached.
 type Client struct {
-	User   string    `json:"user"`
-	Viewer bool      `json:"viewer,omitempty"` // may not answer approvals
-	Since  time.Time `json:"since"`
+	User   string `json:"user"`
+	Viewer bool   `json:"viewer,omitempty"` // may not answer approvals
+	// Program is the client's own name and version, such as "codex-tui 0.171.0".
+	Program string    `json:"program,omitempty"`
+	Since   time.Time `json:"since"`
 }
 
 // Attach records that a client is attached until detach is called, which may be called again.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -65,14 +66,19 @@ type recovery struct{ *codexConn }
 // open does the handshake and continues the cut turns.
 func (l *codexConn) open(ctx context.Context) error {
 	began := time.Now()
-	var r initializeResult
+	var result json.RawMessage
 	params := wire.Initialize{
 		ClientInfo:   wire.ClientInfo{Name: l.opts.ClientName, Version: l.opts.Version},
 		Capabilities: wire.Capabilities{ExperimentalAPI: true, OptOutNotificationMethods: unused},
 	}
-	if err := l.c.Call(ctx, "initialize", params, &r); err != nil {
+	if err := l.c.Call(ctx, "initialize", params, &result); err != nil {
 		return fmt.Errorf("codex refuses the main process: %w", err)
 	}
+	var r initializeResult
+	if err := json.Unmarshal(result, &r); err != nil {
+		return fmt.Errorf("codex answers the main process with what does not parse: %w", err)
+	}
+	l.opts.Initialized(slices.Clone(result))
 	if err := l.c.Notify(ctx, "initialized", nil); err != nil {
 		return err
 	}

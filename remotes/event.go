@@ -86,7 +86,7 @@ func (m *keeping) log(e Event) {
 	case TurnEnded:
 		l.Info("a turn of a remote has ended", "status", e.Status, "alone", e.Alone)
 	case Waiting:
-		l.Warn("a turn waits for a person, and nobody is attached", "remedy", "codex-proxy attach "+m.opts.Name)
+		l.Warn("a turn waits for a person, and nobody is attached", "remedy", m.opts.Attach)
 	case ToolAnswered:
 		l.Info("the main process has answered a tool of a client that is gone", "tool", e.Detail)
 	case Switched:

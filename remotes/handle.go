@@ -61,12 +61,35 @@ var otherItem = json.RawMessage(`{"type":"other"}`)
 // ms after the first turn has begun. A kill before that loses the thread, and the TUI gives the conversation up.
 func (l reports) introduce(t codexthread.Thread) {
 	write := false
-	l.update(func(s *state) { write = s.describe(t) })
+	l.update(func(s *state) {
+		write = s.describe(t)
+		if live := s.thread(t.ID); write && l.opts.LateFiles {
+			live.writing, live.unwritten, write = false, true, false
+		}
+	})
 	if write {
-		params := wire.InjectItems{ThreadID: t.ID, Items: []json.RawMessage{otherItem}}
-		l.c.Post("thread/inject_items", params, func(rpc.Reply) {
-			l.update(func(s *state) { s.written(t.ID) })
-		})
+		l.writeFile(t.ID)
+	}
+}
+
+// writeFile has codex write the file of a thread that it has described.
+func (l reports) writeFile(thread string) {
+	params := wire.InjectItems{ThreadID: thread, Items: []json.RawMessage{otherItem}}
+	l.c.Post("thread/inject_items", params, func(rpc.Reply) {
+		l.update(func(s *state) { s.written(thread) })
+	})
+}
+
+// writeLate is writeFile for a thread that is about to have its first turn.
+func writeLate(m *Manager, thread string) {
+	var link *codexConn
+	m.update(func(s *state) {
+		if t := s.threads[thread]; t != nil && t.unwritten && s.link != nil {
+			t.unwritten, t.writing, link = false, true, s.link
+		}
+	})
+	if link != nil {
+		(reports{link}).writeFile(thread)
 	}
 }
 

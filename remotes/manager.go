@@ -3,6 +3,7 @@ package remotes
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -23,8 +24,10 @@ import (
 type Options struct {
 	Name   string // of the remote, for people
 	Socket string // of codex app-server
-	State  string // the directory of the turn journal
-	Home   string // CODEX_HOME; empty: as codex reports
+	// Settings names the file with continue_limit, for people; empty means "the remote's file".
+	Settings string
+	State    string // the directory of the turn journal
+	Home     string // CODEX_HOME; empty: as codex reports
 	// ClientName and Version identify the manager to codex, which sends the name of its first client upstream. Empty
 	// means "codex-proxy" and "0".
 	ClientName, Version string
@@ -34,12 +37,24 @@ type Options struct {
 	IdleStop            time.Duration         // without users and turns, until Resting closes; 0: never
 	Restart             func() error          // asks this process to end; nil: nothing does
 	Notify              func(Event)           // must not block; may be nil
-	Logger              *slog.Logger          // nil discards
+	// Attach is the command by which a person attaches; empty means codex-proxy attach, with the name.
+	Attach string
+	// Initialized gets codex's result of initialize; may be nil.
+	Initialized func(json.RawMessage)
+	// LateFiles has codex write the file of a new thread before its first turn, and not at once: a client that is closed
+	// without a message then leaves no file.
+	LateFiles bool
+	Logger    *slog.Logger // nil discards
 }
 
 func (o Options) withDefaults() Options {
 	o.ClientName, o.Version = cmp.Or(o.ClientName, "codex-proxy"), cmp.Or(o.Version, "0")
 	o.Continue, o.Limit = cmp.Or(o.Continue, remoteconfig.Always), cmp.Or(o.Limit, 3)
+	o.Attach = cmp.Or(o.Attach, "codex-proxy attach "+o.Name)
+	o.Settings = cmp.Or(o.Settings, "the remote's file")
+	if o.Initialized == nil {
+		o.Initialized = func(json.RawMessage) {}
+	}
 	if o.Notify == nil {
 		o.Notify = func(Event) {}
 	}

@@ -239,7 +239,8 @@ func (l recovery) perform(
 		kind, text := Left, "This turn was cut by a restart and does not go on, because of continue = \"never\" in the remote's file."
 		if v.action == giveUp {
 			kind, text = LimitReached, fmt.Sprintf("This turn was cut by a restart again, after it went on %s, "+
-				"as often as continue_limit in the remote's file allows.", plural(r.Continued, "time"))
+				"as often as continue_limit in %s allows.",
+				plural(r.Continued, "time"), l.opts.Settings)
 		}
 		l.emitKind(cut, kind)
 		l.show(ctx, thread, text+" A message goes on with its work.")

@@ -107,6 +107,7 @@ func (m *Manager) introduced(thread string) {
 	if !m.while(introduction, unknown) {
 		m.update(func(s *state) { s.thread(thread).known = true }) // as far as it will be
 	}
+	writeLate(m, thread)
 	m.while(writing, func(s *state) bool { t := s.threads[thread]; return t != nil && t.writing })
 }
 

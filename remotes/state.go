@@ -37,6 +37,7 @@ type live struct {
 	known      bool // codex has described it
 	hidden     bool
 	writing    bool // codex is asked to write its file
+	unwritten  bool // codex is asked so before the first turn, because of Options.LateFiles
 	status     codexthread.Status
 	changed    time.Time // when it began or ended to run
 	waiting    time.Time // since when it waits for a user; zero: it does not

@@ -109,3 +109,24 @@ func ValidRemoteName(name string) error {
 	return fmt.Errorf("cannot use %q as the name of a remote: use 1 to 28 lower-case letters, digits or -, "+
 		"a letter or digit first", name)
 }
+
+// Here returns the service unit of the own codex of the user called name.
+func Here(name string) string { return "codex-user@" + name + ".service" }
+
+// HereSocket returns the socket unit of the own codex of the user called name.
+func HereSocket(name string) string { return "codex-user@" + name + ".socket" }
+
+var validUser = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.-]*$`)
+
+// longestUser is what systemd and the utmp take (systemd.exec(5), User=).
+const longestUser = 31
+
+// ValidUserName returns the error of a name of a user that systemd does not take, or that would need escaping in a
+// unit's instance.
+func ValidUserName(name string) error {
+	if len(name) <= longestUser && validUser.MatchString(name) {
+		return nil
+	}
+	return fmt.Errorf("cannot use %q as the name of a user: a unit takes 1 to 31 letters, digits, _, . or -, "+
+		"a letter or _ first", name)
+}

@@ -30,12 +30,13 @@ func commands() []cli.Group {
 		{Title: "Commands for people", Commands: []*cobra.Command{
 			statusCommand(), drainCommand(), undrainCommand(), accountsCommand(), doctorCommand(), configCommand(),
 			codexCommand(), keysCommand(), usageCommand(), dependenciesCommand(), remotesCommand(), attachCommand(),
-			reloadCommand(),
+			hereCommand(), reloadCommand(),
 		}},
 		{Title: "Commands for systemd units", Commands: []*cobra.Command{
 			serveCommand(), workerWaitCommand(), workerPrepareCommand(), accountLoginCommand(), generateUnitsCommand(),
 			dependencyBoundCommand(), dependencyPrepareCommand(), remoteWaitCommand(), remoteExecCommand(),
-			remoteNotifyCommand(), canaryCommand(), canaryEndCommand(), copiesCommand(), fetchCommand(), fetchPrepareCommand(),
+			remoteNotifyCommand(), hereWaitCommand(), hereExecCommand(), canaryCommand(), canaryEndCommand(),
+			copiesCommand(), fetchCommand(), fetchPrepareCommand(),
 			sendTracesCommand(), tracesPrepareCommand(), launchCommand(), notifyExecCommand(),
 			lockExecCommand(), appServerCommand(),
 		}},

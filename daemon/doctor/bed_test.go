@@ -28,6 +28,7 @@ import (
 	"codex-proxy/internal/reach"
 	"codex-proxy/probes"
 	"codex-proxy/proxy/auth"
+	"codex-proxy/remotes"
 	"codex-proxy/remotes/remoteconfig"
 	"codex-proxy/units"
 	"codex-proxy/units/survey"
@@ -110,6 +111,7 @@ type bed struct {
 
 	reason    upstream.Reason // of the broker
 	reasonErr error
+	here     remotes.Status
 }
 
 type get struct {
@@ -146,6 +148,7 @@ func newBed(t *testing.T) *bed {
 			Probe:  func(_ context.Context, p dependencyconfig.Probe) (string, error) { return p.Check, b.probeErr },
 			Faults: func(*dependencyconfig.Settings) []string { return b.faults }},
 		RemoteFaults: func(*remoteconfig.Settings) []string { return b.faults },
+		Here:         func(context.Context, string) (remotes.Status, error) { return b.here, nil },
 		Control:      runDir + "/control/socket", Status: b.status, Keys: b.keys, Get: b.get,
 		Free: func(string) (uint64, error) { return b.free, nil },
 	}

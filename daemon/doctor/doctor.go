@@ -18,6 +18,7 @@ import (
 	"codex-proxy/internal/paths"
 	"codex-proxy/probes"
 	"codex-proxy/proxy/proxycheck"
+	"codex-proxy/remotes/here/herecheck"
 	"codex-proxy/remotes/remoteconfig"
 	"codex-proxy/remotes/remotescheck"
 	"codex-proxy/units"
@@ -35,6 +36,9 @@ type Host struct {
 	// RemoteFaults are the things missing on this machine for a start of a remote, each with its remedy.
 	RemoteFaults func(r *remoteconfig.Settings) []string
 	Broker       brokercheck.Probe
+
+	// Here asks the own codex of a user behind a socket for its status.
+	Here herecheck.Ask
 
 	Control string // control socket, unless config.toml names another
 	Status  func(ctx context.Context, socket string) (probes.Report, error)
@@ -62,6 +66,7 @@ func Examine(ctx context.Context, h Host) checkup.Report {
 		brokercheck.New(f, h.Broker, names),
 		dependenciescheck.New(f, h.Dependencies),
 		remotescheck.New(f, h.Workers, h.RemoteFaults, names),
+		herecheck.New(f, h.Here),
 	})
 }
 

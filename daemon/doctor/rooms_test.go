@@ -12,9 +12,12 @@ import (
 // A room that has a package of checks brings them: doctor shows at least one finding of each.
 func TestEveryRoomIsExamined(t *testing.T) {
 	checks := map[string]string{"proxycheck": "databases", "workerscheck": "codex", "brokercheck": "brokers", "dependenciescheck": "dependencies",
-		"remotescheck": "remotes"}
+		"remotescheck": "remotes", "herecheck": "here"}
 	packages, err := filepath.Glob("../../*/?*check")
 	require.NoError(t, err)
+	inner, err := filepath.Glob("../../*/*/?*check")
+	require.NoError(t, err)
+	packages = append(packages, inner...)
 	text, err := os.ReadFile("doctor.go")
 	require.NoError(t, err)
 	shown := map[string]bool{}

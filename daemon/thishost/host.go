@@ -22,6 +22,7 @@ import (
 	"codex-proxy/internal/paths"
 	"codex-proxy/internal/reach"
 	"codex-proxy/probes"
+	"codex-proxy/remotes/remoteapi"
 	"codex-proxy/remotes/remotescheck"
 	"codex-proxy/units"
 	"codex-proxy/units/survey"
@@ -42,7 +43,7 @@ func New(version string) doctor.Host {
 			Clock:   clock},
 		Workers:      workerscheck.Host{Codex: codexOf, Copies: copiesHere, Command: h.runInWorker, Accounts: askAccounts},
 		Dependencies: dependenciescheck.Host{Probe: h.probe, Faults: dependenciescheck.Faults},
-		RemoteFaults: remotescheck.Faults, Broker: brokercheck.Ask,
+		RemoteFaults: remotescheck.Faults, Broker: brokercheck.Ask, Here: remoteapi.AskStatus,
 		Control: paths.ControlSocket, Status: askStatus, Keys: askKeys, Get: get, Free: free,
 	}
 }

@@ -216,6 +216,9 @@ var remoteEvents = []event{
 	{"remote-links-stay", "bebc854aff29a951be5f9042c5d8135b", "not all connections to remotes are passed on yet"},
 	{"remote-link-lost", "1af5841251da407830955729436fe124",
 		"the reload has lost a connection of an API key to a remote"},
+	{"here-greeting-unkept", "5d6f2c41c1d84b55a1f3e0b7a9c2684e", "the next start cannot answer clients before codex does"},
+	{"here-upgraded", "b3e94a70d8f14c0f9a26c5d1e7083f42", "another codex is installed: it is started"},
+	{"here-not-upgraded", "c81a5be2f6b74e3da90d1f7c34e2b659", "another codex is installed, and cannot be started"},
 }
 
 // sharedEvents are those that both codex-proxy and codex-runner make: the catalogue of each has them.

@@ -16,6 +16,12 @@ const (
 	// `codex-proxy remotes add` copies.
 	RemoteSettings = Settings + "/remotes"
 	RemoteTemplate = "/usr/share/codex-proxy/remote.toml"
+	// HereSettings has the settings for the own codex of all users; UserHereSettings, below the home of a user, the
+	// user's.
+	HereSettings     = Settings + "/here.toml"
+	UserHereSettings = ".config/codex-proxy/here.toml"
+	// CodexConfig is codex's configuration for all users of the machine.
+	CodexConfig = "/etc/codex/config.toml"
 )
 
 // Sockets.
@@ -37,6 +43,8 @@ const (
 	CopiesSocket = WorkerSockets + "/copies.socket"
 	// RemoteSockets holds ListenStream= of codex-remote@.socket.
 	RemoteSockets = "/run/codex-remote"
+	// HereSockets holds ListenStream= of codex-user@.socket.
+	HereSockets = "/run/codex-user"
 	// BrokerSockets holds ListenStream= of codex-broker@.socket. BrokerAddress leads there, in the network namespace
 	// of a worker.
 	BrokerSockets = "/run/codex-broker"
@@ -71,6 +79,10 @@ const (
 	RemoteHomes        = "/var/lib/codex-remote"
 	PrivateRemoteHomes = "/var/lib/private/codex-remote"
 	RemoteRuntimeDirs  = "/run/codex-remote-run"
+	// HereStates is StateDirectory= of codex-user@.service. HereRecords has a file NAME.json for each user with
+	// `codex-proxy here enable`. Root alone writes there.
+	HereStates  = "/var/lib/codex-user"
+	HereRecords = "/var/lib/codex-here"
 	// OperatorUnits has the drop-ins of `systemctl edit` (systemd.unit(5)).
 	OperatorUnits = "/etc/systemd/system"
 	// DependencyRefusals has a file NAME for each refused start. Root alone writes there.
@@ -127,6 +139,7 @@ const (
 	RemoteSocketName  = "remote"
 	CopiesSocketName  = "copies"
 	LoginSocketName   = "login"
+	HereSocketName    = "here"
 )
 
 // LoginMark is a file of root: the login of the worker called name has been moved to LoginHomes. No worker has such a
@@ -144,6 +157,9 @@ func RemoteNetworkSocket(name string) string { return RemoteSockets + "/" + name
 
 // RemoteViewerSocket is the one for viewers. No name of a remote has a dot.
 func RemoteViewerSocket(name string) string { return RemoteSockets + "/" + name + ".viewer.sock" }
+
+// HereSocket is the socket of the own codex of the user called name.
+func HereSocket(name string) string { return HereSockets + "/" + name + ".sock" }
 
 // RemoteNotifySocket is the socket of the notices for the command of [notify].
 func RemoteNotifySocket(name string) string { return RemoteSockets + "/" + name + ".notify.sock" }

@@ -1,6 +1,7 @@
 package authz
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 )
@@ -39,6 +40,25 @@ func (r Role) authorize(m message, raw []byte, reads map[string][]string) verdic
 			"(a setting of this client, by -c or its config.toml)", m.method, name)
 	}
 	return verdict{pass: raw}
+}
+
+// authorize decides on a request or a notification of this client.
+func (s *clientConn) authorize(m message, raw []byte) verdict {
+	if !s.proxy.Open {
+		return s.Role.authorize(m, raw, s.proxy.Reads)
+	}
+	if s.proxy.Edit != nil {
+		if params := s.proxy.Edit(s.Session, request(m)); params != nil {
+			return verdict{pass: edited(m, params)}
+		}
+	}
+	return verdict{pass: raw}
+}
+
+// edited is a request with other parameters.
+func edited(m message, params []byte) []byte {
+	method, _ := json.Marshal(m.method) // a string has no errors
+	return fmt.Appendf(nil, `{"id":%s,"method":%s,"params":%s}`, m.id, method, params)
 }
 
 func refuse(format string, args ...any) verdict {

@@ -51,6 +51,7 @@ type clientConn struct {
 	rejection string // why this client may not attach; empty: it may
 	questions questions
 	open      unanswered
+	greeted   []byte // the id of an initialize that the proxy has answered: codex's answer does not go on
 	attached  atomic.Bool
 
 	requests, refusals, dropped atomic.Int64

@@ -235,6 +235,9 @@ func (i *inbound) decide(ctx context.Context, raw []byte) error {
 	if err != nil {
 		return closeFor(codePolicy, "%v", err)
 	}
+	if m.method == "" && i.session.proxy.Open && i.session.rejection == "" {
+		return i.pass(raw)
+	}
 	if m.method == "" {
 		if i.session.Role == Viewer || i.session.rejection != "" || !i.session.questions.take(string(m.id)) {
 			i.session.dropped.Add(1)
@@ -251,7 +254,7 @@ func (i *inbound) decide(ctx context.Context, raw []byte) error {
 		}
 		return closeFor(codePolicy, "%s", i.session.rejection)
 	}
-	v := i.session.Role.authorize(m, raw, i.session.proxy.Reads)
+	v := i.session.authorize(m, raw)
 	if v.unknown {
 		v.refusal = i.session.proxy.unknown(i.session.Session, m.method)
 	}

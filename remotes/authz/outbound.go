@@ -21,6 +21,8 @@ type outbound struct {
 	client    *clientWriter
 	role      Role
 	questions *questions
+	all       bool   // no request of codex is withheld
+	greeted   []byte // the id of a request whose answer does not go on; nil: none
 	// at each answer of codex, with the id of a request that it refuses, if it can be read
 	answered func(failed []byte)
 
@@ -136,11 +138,13 @@ func (o *outbound) finish() {
 
 // drops decides on a message by its beginning: requests of codex go to owners alone, and some to no client.
 func (o *outbound) drops(head []byte) bool {
-	if is, failed := readAnswer(head); is {
+	is, failed := readAnswer(head)
+	greeted := o.isGreeted(head)
+	if is || greeted {
 		if o.answered != nil {
 			o.answered(failed)
 		}
-		return false
+		return greeted
 	}
 	var id []byte
 	method := ""
@@ -167,10 +171,41 @@ func (o *outbound) drops(head []byte) bool {
 	switch {
 	case id == nil || method == "":
 		return false
-	case o.role == Viewer || slices.Contains(withheld, method):
+	case o.role == Viewer || !o.all && slices.Contains(withheld, method):
 		return true
 	}
 	o.questions.add(string(id))
+	return false
+}
+
+// isGreeted reports whether a message is codex's answer to the request that the proxy has answered: it has the id, and
+// a result or an error, before or after that.
+func (o *outbound) isGreeted(head []byte) bool {
+	if o.greeted == nil {
+		return false
+	}
+	id, answer := false, false
+	members := jsonscan.Open(head)
+	for name, ok := members.Name(); ok && (!id || !answer); name, ok = members.Name() {
+		switch string(name) {
+		case "result", "error":
+			if answer = true; id {
+				o.greeted = nil
+				return true
+			}
+		case "method":
+			return false
+		}
+		value, valid := members.Value()
+		if !valid {
+			return false
+		}
+		id = id || string(name) == "id" && bytes.Equal(value, o.greeted)
+	}
+	if id && answer {
+		o.greeted = nil
+		return true
+	}
 	return false
 }
 

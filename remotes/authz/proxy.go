@@ -1,9 +1,21 @@
+// Package authz stands between the clients of a remote and its codex app-server: it relays WebSocket connections,
+// decodes each message of a client, and passes on those that the client's role allows.
+//
+// The proxy does not contain a shell: each client has one, with the rights of the unit. It keeps the
+// login and the configuration of the unit, and the pace of approvals of others, from its clients. A message that no
+// rule allows is refused (see Methods), and the refusal names the reason, so that a TUI shows it and goes on.
+//
+// One direction is decoded, the other is copied. A message of a client is joined from its fragments, within bounds,
+// because a JSON object can be judged only whole: its last member may be a second "method". Messages of codex are
+// copied as they come; the proxy reads their beginnings, to recognise requests of codex, and sends its own answers
+// between two messages.
 package authz
 
 import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -48,6 +60,15 @@ type Proxy struct {
 	// rule is on pass for owners, unless others of their family are refused. Nil: none.
 	Reads map[string][]string
 
+	// Open lets all requests and answers of clients pass, and all requests of codex: the proxy only follows.
+	Open bool
+	// Edit returns the parameters that go on in place of those of a request, or nil to leave them. It is called before
+	// Forwarding.
+	Edit func(Session, Request) []byte
+	// Starting, if not nil, reports that codex does not serve yet: with the result by which the proxy answers an
+	// initialize at once, nil if none is known, and a wait until codex serves. A nil wait means that codex serves.
+	Starting func() (result json.RawMessage, wait func(context.Context) error)
+
 	// Admit refuses a client by an error, which is the answer to its first request.
 	Admit func(Peer, Role) error
 	// Manager serves requests with a path below ManagerPath in place of codex: those that only read (GET) for all
@@ -77,6 +98,14 @@ type Proxy struct {
 
 	mu              sync.Mutex
 	owners, viewers int
+}
+
+// subject names that of which the clients are, for refusals.
+func (p *Proxy) subject() string {
+	if p.Open {
+		return "the unit of " + p.Remote
+	}
+	return "the remote " + p.Remote
 }
 
 func (p *Proxy) init() {
@@ -147,7 +176,7 @@ func (p *Proxy) Serve(ctx context.Context, client *net.UnixConn, target string) 
 	}
 	up, err := parseUpgrade(head)
 	if err != nil {
-		_, _ = io.WriteString(client, plainAnswer(p.Remote)) // it may have gone
+		_, _ = io.WriteString(client, plainAnswer(p)) // it may have gone
 		return nil
 	}
 	if p.Network != "" && client.LocalAddr().String() == p.Network {
@@ -160,9 +189,17 @@ func (p *Proxy) Serve(ctx context.Context, client *net.UnixConn, target string) 
 		p.reject(ctx, s, client, in, up)
 		return nil
 	}
-	codex, err := p.dial(ctx, target)
+	greeted, err := p.greet(ctx, client, in, &up)
 	if err != nil {
-		s.rejection = fmt.Sprintf("codex of the remote %s does not answer: %v", p.Remote, err)
+		return nil // the client has gone, or codex has ended
+	}
+	s.greeted = greeted
+	codex, err := p.dial(ctx, target)
+	if err != nil && up.accepted {
+		return err
+	}
+	if err != nil {
+		s.rejection = fmt.Sprintf("codex of %s does not answer: %v", p.subject(), err)
 		p.reject(ctx, s, client, in, up)
 		return err
 	}
@@ -192,7 +229,7 @@ func (p *Proxy) identify(client *net.UnixConn) (*clientConn, error) {
 	}
 	switch {
 	case peer.within(p.Cgroup):
-		s.rejection = fmt.Sprintf("the remote %s takes no connection of its own processes", p.Remote)
+		s.rejection = fmt.Sprintf("%s takes no connection of its own processes", p.subject())
 	case p.Admit != nil:
 		if err := p.Admit(peer, s.Role); err != nil {
 			s.rejection = err.Error()
@@ -266,8 +303,10 @@ func (p *Proxy) connect(
 	if err := agreed(head); err != nil {
 		return err
 	}
-	if _, err := client.Write(head); err != nil {
-		return nil
+	if !up.accepted {
+		if _, err := client.Write(head); err != nil {
+			return nil
+		}
 	}
 	p.detach(s, p.relay(ctx, s, client, in, codex, from))
 	return nil
@@ -283,7 +322,8 @@ func (p *Proxy) relay(
 		end("the client", err)
 		_ = client.SetReadDeadline(time.Now().Add(closeBound)) // its earlier messages still go on
 	}}
-	copying := &outbound{codex: from, client: answers, role: s.Role, questions: &s.questions,
+	copying := &outbound{codex: from, client: answers, role: s.Role, questions: &s.questions, all: p.Open,
+		greeted: s.greeted,
 		answered: func(failed []byte) {
 			if failed != nil && p.Failed != nil {
 				p.Failed(s.Session, string(failed))

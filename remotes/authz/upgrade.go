@@ -41,6 +41,8 @@ type upgrade struct {
 	nonce string // of the WebSocket
 	key   string // of NetworkHead, and role likewise
 	role  Role
+	// accepted means that the proxy has opened the WebSocket of the client itself.
+	accepted bool
 }
 
 // The headers by which codex-proxy names the API key of a client and its role.
@@ -117,16 +119,19 @@ func agreed(head []byte) error {
 	return nil
 }
 
-// accept is the answer of a server that opens the WebSocket itself.
-func (u upgrade) accept() string {
+// accept is the answer of a server that opens the WebSocket itself, with further lines.
+func (u upgrade) accept(lines ...string) string {
 	sum := sha1.Sum([]byte(u.nonce + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11")) //nolint:gosec // RFC 6455, 4.2.2
 	return "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: " +
-		base64.StdEncoding.EncodeToString(sum[:]) + "\r\n\r\n"
+		base64.StdEncoding.EncodeToString(sum[:]) + "\r\n" + strings.Join(lines, "") + "\r\n"
 }
 
 // plainAnswer is for a client that asks for no WebSocket.
-func plainAnswer(remote string) string {
-	body := fmt.Sprintf("This is the socket of the remote %s, for codex: codex-proxy attach %s\n", remote, remote)
+func plainAnswer(p *Proxy) string {
+	body := fmt.Sprintf("This is the socket of the remote %[1]s, for codex: codex-proxy attach %[1]s\n", p.Remote)
+	if p.Open {
+		body = fmt.Sprintf("This is the socket of %s, for codex\n", p.subject())
+	}
 	return fmt.Sprintf("HTTP/1.1 426 Upgrade Required\r\nConnection: close\r\nUpgrade: websocket\r\n"+
 		"Content-Type: text/plain; charset=utf-8\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
 }

@@ -284,7 +284,7 @@ func (b *bed) stop() {
 	require.NoError(b.t, b.cmd.Process.Signal(unix.SIGTERM))
 	<-b.ended
 	b.notify.Close()
-	require.NoError(b.t, removed(b.dir+"/notify"))
+	require.NoError(b.t, os.RemoveAll(b.dir+"/notify"))
 }
 
 // saw counts the notifications of a method so far, of those that came since the last turn.

@@ -22,6 +22,7 @@ import (
 	"codex-proxy/internal/paths"
 	"codex-proxy/notify"
 	"codex-proxy/remotes"
+	"codex-proxy/remotes/mainprocess"
 	"codex-proxy/remotes/namespaces"
 	"codex-proxy/remotes/remoteconfig"
 	"codex-proxy/remotes/schema"
@@ -29,9 +30,6 @@ import (
 )
 
 const (
-	// ExitResting is the exit status of a remote that has stopped because nobody uses it. The unit names it in
-	// RestartPreventExitStatus= and SuccessExitStatus=. systemd.exec(5) leaves 150 to 199 to applications.
-	ExitResting = 150
 	// stopTimeout bounds the end of codex, which has no bound of its own: cut turns go on at the next start.
 	stopTimeout = 5 * time.Second
 	// relayLimit is the number of connections to all sockets together: 32 viewers, 32 over the network, and more than
@@ -73,7 +71,7 @@ func (u *Unit) Run(ctx context.Context) error {
 		return err
 	}
 	notifier.Status("Not started: " + err.Error())
-	turnAway(err)
+	mainprocess.TurnAway(paths.RemoteSocketName, err)
 	prepare.ExitBySignal(err)
 	if !cli.HasStatus(err) {
 		err = cli.Exit(notify.ExitExec, err)
@@ -90,11 +88,11 @@ func (u *Unit) run(ctx context.Context, notifier *notify.Notifier, s *remoteconf
 	if err != nil {
 		return err
 	}
-	socket, err := newSocket(filepath.Join(u.Runtime, "app-server.sock"))
+	socket, err := mainprocess.NewSocket(filepath.Join(u.Runtime, "app-server.sock"))
 	if err != nil {
 		return err
 	}
-	defer socket.file.Close() // its path counts on the descriptor
+	defer func() { _ = socket.Close() }() // its path counts on the descriptor
 	manager, err := remotes.New(u.options(s, socket.Path(), creds.accounts()))
 	if err != nil {
 		return err
@@ -145,7 +143,7 @@ func (u *Unit) run(ctx context.Context, notifier *notify.Notifier, s *remoteconf
 }
 
 // serve starts the servers that run next to codex.
-func (u *Unit) serve(ctx context.Context, passage *namespaces.Passage, creds *credentials, socket *socket,
+func (u *Unit) serve(ctx context.Context, passage *namespaces.Passage, creds *credentials, socket *mainprocess.Socket,
 	manager *remotes.Manager) {
 	u.tasks.Go(func() {
 		listener, err := passage.Listener()
@@ -160,7 +158,7 @@ func (u *Unit) serve(ctx context.Context, passage *namespaces.Passage, creds *cr
 		u.tasks.Go(func() { creds.client.Run(ctx) })
 	}
 	u.tasks.Go(func() {
-		if err := socket.await(ctx); err != nil {
+		if err := socket.Await(ctx); err != nil {
 			u.logger.Error("codex's socket cannot be opened", "error", err)
 			return
 		}
@@ -214,12 +212,5 @@ func end(status syscall.WaitStatus, manager *remotes.Manager) error {
 	if n := status.ExitStatus(); n > signalled {
 		status = syscall.WaitStatus(n - signalled)
 	}
-	select {
-	case <-manager.Resting():
-		if status.Exited() && status.ExitStatus() == 0 || status.Signaled() && status.Signal() == syscall.SIGHUP {
-			return cli.Exit(ExitResting, nil)
-		}
-	default:
-	}
-	return cli.Exit(notify.Exit(status), nil)
+	return mainprocess.End(status, manager)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"codex-proxy/remotes"
+	"codex-proxy/remotes/mainprocess"
 	"codex-proxy/test/modelserver"
 )
 
@@ -151,11 +152,11 @@ func TestIdleStop(t *testing.T) {
 	b := newBed(t, "idle_stop = \"10s\"")
 	b.start()
 	<-b.ended
-	assert.Equal(t, ExitResting, b.cmd.ProcessState.ExitCode())
+	assert.Equal(t, mainprocess.ExitResting, b.cmd.ProcessState.ExitCode())
 	unit, err := os.ReadFile("../../packaging/systemd/codex-remote@.service")
 	require.NoError(t, err)
 	for _, key := range []string{"SuccessExitStatus", "RestartPreventExitStatus"} {
-		assert.Contains(t, string(unit), fmt.Sprintf("\n%s=%d", key, ExitResting))
+		assert.Contains(t, string(unit), fmt.Sprintf("\n%s=%d", key, mainprocess.ExitResting))
 	}
 }
 

@@ -26,6 +26,7 @@ type Choice struct {
 	Unit      string
 	CodexPath string // of the unit's settings
 	None      bool   // the unit runs no codex
+	Alone     bool   // the unit runs what is installed, whatever the policy and the other units
 	Policy    Policy
 	Notifier  *notify.Notifier
 	Stderr    io.Writer
@@ -59,7 +60,7 @@ func (c *Choice) choose(ctx context.Context) {
 	installed, _ := codexhome.Installed()
 	// A missing program is a fault for the next step, if there is no copy of one.
 	start.Program, _ = codexhome.FindCodex(c.CodexPath, os.Getenv("PATH"))
-	start.Own = start.Program != installed && (c.CodexPath != "" || start.Program != "")
+	start.Own = c.Alone || start.Program != installed && (c.CodexPath != "" || start.Program != "")
 	if c.None {
 		start = copies.Start{Unit: c.Unit, Own: true}
 	}

@@ -21,7 +21,7 @@ func testUnits(t *testing.T, suite string) {
 		"codex.target", "codex-proxy.socket", "codex-proxy.service", "codex-proxy-fetch.socket",
 		"codex-proxy-fetch.service", "codex-proxy-logins.socket", "codex-proxy-traces.socket", "codex-proxy-traces.service",
 		"codex-copies.socket", "codex-copies.service", "codex-canary@0.171.0-0123456789ab.service",
-		"codex-worker@default.socket", "codex-worker@default.service", "codex-dependency@default.service")
+		"codex-worker@default.socket", "codex-worker@default.service", "codex-dependency@default.service", "codex-user@root.service", "codex-user@root.socket")
 	assert.NoError(t, err)
 	output := stdout + stderr
 	if suite == bed.Oldest {
@@ -29,8 +29,8 @@ func testUnits(t *testing.T, suite string) {
 	}
 	assert.Empty(t, output)
 
-	rows := bed.SecurityRows(t, `^codex-(proxy|copies|canary|worker|dependency|remote).*\.service$`)
-	require.Len(t, rows, 9)
+	rows := bed.SecurityRows(t, `^codex-(proxy|copies|canary|worker|dependency|remote|user).*\.service$`)
+	require.Len(t, rows, 10)
 	for _, row := range rows {
 		unit, most := strings.Replace(row[0], "@", "@default", 1), bed.Seconds(t, strings.TrimSpace(row[1]))
 		out := b.MustRun(t, "systemd-analyze", "security", "--no-pager", unit)

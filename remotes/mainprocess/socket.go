@@ -1,4 +1,6 @@
-package remoteexec
+// Package mainprocess has the parts that the main processes of a remote and of a user's own codex share: the socket of
+// codex, the way by which the manager follows the clients, and the exit status.
+package mainprocess
 
 import (
 	"context"
@@ -12,10 +14,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// socket is the socket of codex, which loses its name as soon as it is there: so no tool, and no command of a person
+// Socket is the socket of codex, which loses its name as soon as it is there: so no tool, and no command of a person
 // who attaches, finds a way to codex that leads round the proxy. A process connects to it by a descriptor, with O_PATH
 // (open(2)), that it has from the time before.
-type socket struct {
+type Socket struct {
 	name string
 	file *os.File
 }
@@ -23,9 +25,9 @@ type socket struct {
 // lookPause is the time between two looks for the socket, which codex makes some 50 ms after its start.
 const lookPause = 5 * time.Millisecond
 
-// newSocket reserves a descriptor for the socket that codex makes at name. Until then it is for a directory, and a
+// NewSocket reserves a descriptor for the socket that codex makes at name. Until then it is for a directory, and a
 // connect(2) to it is refused.
-func newSocket(name string) (*socket, error) {
+func NewSocket(name string) (*Socket, error) {
 	if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("cannot remove the socket of an earlier codex: %w", err)
 	}
@@ -33,15 +35,18 @@ func newSocket(name string) (*socket, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &socket{name, file}, nil
+	return &Socket{name, file}, nil
 }
 
-// Path is where this process, and no other one, connects to codex.
-func (s *socket) Path() string { return fmt.Sprintf("/proc/self/fd/%d", s.file.Fd()) }
+// Close closes the descriptor, on which Path counts.
+func (s *Socket) Close() error { return s.file.Close() }
 
-// await waits for codex's socket, opens it and takes its names away: the one that codex was given and, as that is a
+// Path is where this process, and no other one, connects to codex.
+func (s *Socket) Path() string { return fmt.Sprintf("/proc/self/fd/%d", s.file.Fd()) }
+
+// Await waits for codex's socket, opens it and takes its names away: the one that codex was given and, as that is a
 // link since codex 0.141, the one that it leads to. Its error is not about the end of ctx.
-func (s *socket) await(ctx context.Context) error {
+func (s *Socket) Await(ctx context.Context) error {
 	tick := time.NewTicker(lookPause)
 	defer tick.Stop()
 	for {
@@ -62,7 +67,7 @@ func (s *socket) await(ctx context.Context) error {
 
 var errNoSocket = errors.New("it is not a socket")
 
-func (s *socket) take(target string) error {
+func (s *Socket) take(target string) error {
 	fd, err := unix.Open(target, unix.O_PATH|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return err

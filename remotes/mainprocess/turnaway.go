@@ -1,4 +1,4 @@
-package remoteexec
+package mainprocess
 
 import (
 	"bufio"
@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"codex-proxy/internal/paths"
 	"codex-proxy/notify"
 )
 
@@ -22,9 +21,10 @@ const (
 	turnAwayBound = time.Second
 )
 
-// turnAway answers the clients that wait at the sockets with the reason why the remote does not start. Without it they
-// would read of a cut connection, and systemd would start the unit for the same connection until its limit of starts.
-func turnAway(reason error) {
+// TurnAway answers the clients that wait at the sockets of that name with the reason why codex does not start. Without
+// it they would read of a cut connection, and systemd would start the unit for the same connection until its limit of
+// starts.
+func TurnAway(name string, reason error) {
 	sockets, err := notify.Inherited()
 	if err != nil {
 		return
@@ -35,7 +35,7 @@ func turnAway(reason error) {
 		return
 	}
 	var work sync.WaitGroup
-	for _, l := range sockets[paths.RemoteSocketName] {
+	for _, l := range sockets[name] {
 		if d, is := l.(interface{ SetDeadline(t time.Time) error }); !is ||
 			d.SetDeadline(time.Now().Add(waitingBound)) != nil {
 			continue

@@ -1,0 +1,164 @@
+package hereexec
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"codex-proxy/remotes"
+	"codex-proxy/remotes/authz"
+	"codex-proxy/remotes/here"
+)
+
+var quiet = slog.New(slog.DiscardHandler)
+
+func edit(t *testing.T, environ, method, params string) string {
+	t.Helper()
+	settings, err := here.Load()
+	require.NoError(t, err)
+	e := environments{settings, func(int) ([]byte, error) { return []byte(environ), nil }}
+	return string(e.edit(authz.Session{}, authz.Request{ID: "1", Method: method, Params: json.RawMessage(params)}))
+}
+
+// A thread gets the variables in the list and no others; everything else in the request stays.
+func TestVariables(t *testing.T) {
+	const environ = "PATH=/x:/y\x00LC_ALL=C\x00OPENAI_API_KEY=sk\x00LC_A.B=dot\x00TERM=a\"b\x00LANG=\xff\x00broken\x00"
+	const servers = `"config":{"mcp_servers.codex_tui":{"url":"u"}}`
+	var params struct {
+		Cwd    string
+		Config map[string]any
+	}
+	for _, method := range []string{"thread/start", "thread/resume", "thread/fork"} {
+		edited := edit(t, environ, method, `{"cwd":"/p",`+servers+`}`)
+		require.NoError(t, json.Unmarshal([]byte(edited), &params), edited)
+		assert.Equal(t, "/p", params.Cwd)
+		assert.Equal(t, map[string]any{"mcp_servers.codex_tui": map[string]any{"url": "u"}, "shell_environment_policy.set.PATH": "/x:/y",
+			"shell_environment_policy.set.LC_ALL": "C", "shell_environment_policy.set.TERM": `a"b`}, params.Config)
+	}
+	for _, none := range []string{`{"cwd":"/p"}`, `{"config":null}`, `{"config":{}}`} {
+		assert.Contains(t, edit(t, environ, "thread/start", none), "policy.set.PATH", none)
+	}
+}
+
+func TestRequestsThatStay(t *testing.T) {
+	const environ = "PATH=/x\x00"
+	for params, method := range map[string]string{
+		`{"config":{"shell_environment_policy":{"inherit":"none"}}}`: "thread/start",
+		`{"config":{"shell_environment_policy.set":{"A":"b"}}}`:      "thread/start",
+		`{"config":7}`:       "thread/start",
+		`[]`:                 "thread/start",
+		`{"threadId":"one"}`: "turn/start",
+	} {
+		assert.Empty(t, edit(t, environ, method, params), params)
+	}
+	assert.Empty(t, edit(t, "HOME=/x\x00", "thread/start", "{}"), "nothing to add")
+	large := "PATH=/x\x00LC_BIG=" + strings.Repeat("x", largestPassed) + "\x00LANG=C\x00"
+	assert.NotContains(t, edit(t, large, "thread/start", "{}"), "LANG")
+}
+
+func TestOurOwnEnvironmentIsRead(t *testing.T) {
+	text, err := readEnvironment(os.Getpid())
+	require.NoError(t, err)
+	assert.Contains(t, string(text), "PATH=")
+}
+
+const result = `{"userAgent":"codex-tui/0.171.0 (Debian 13.0.0; x86_64) unknown (codex-tui; 0.2.0)","codexHome":"/h"}`
+
+// The result of codex is known at the next start, also of another version.
+func TestGreeting(t *testing.T) {
+	state, at := t.TempDir(), t.TempDir()
+	program := filepath.Join(at, "bin/codex")
+	install := func(version, text string) {
+		require.NoError(t, os.MkdirAll(filepath.Dir(program), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(at, "codex-package.json"), []byte(`{"version":"`+version+`"}`), 0o600))
+		require.NoError(t, os.WriteFile(program, []byte(text), 0o600))
+	}
+	install("0.171.0", "old")
+	g := newGreeting(state, program, quiet)
+	assert.Nil(t, g.known())
+	g.learn(json.RawMessage(result))
+	assert.JSONEq(t, result, string(newGreeting(state, program, quiet).known()))
+	install("0.172.0", "newer")
+	assert.Contains(t, string(newGreeting(state, program, quiet).known()), "codex-tui/0.172.0 (Debian")
+	require.NoError(t, os.Remove(filepath.Join(at, "codex-package.json")))
+	assert.Nil(t, newGreeting(state, program, quiet).known(), "the version is not known")
+	require.NoError(t, os.WriteFile(filepath.Join(state, greetingFile), []byte("{"), 0o600))
+	assert.Nil(t, newGreeting(state, program, quiet).known())
+}
+
+func TestStarting(t *testing.T) {
+	g := &greeting{result: json.RawMessage(result)}
+	open := make(chan struct{})
+	probe := func(ctx context.Context) (string, error) {
+		select {
+		case <-open:
+			return "open", nil
+		default:
+		}
+		select {
+		case <-open:
+			return "open", nil
+		case <-ctx.Done():
+			return "", ctx.Err()
+		}
+	}
+	known, wait := g.starting(probe)
+	assert.NotNil(t, known)
+	require.NotNil(t, wait)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.Error(t, wait(ended))
+	close(open)
+	require.NoError(t, wait(t.Context()))
+	_, wait = g.starting(probe)
+	assert.Nil(t, wait)
+}
+
+// Another codex is taken once its installation has ended, and once no turn runs.
+func TestUpgrade(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		program := filepath.Join(dir, "codex")
+		require.NoError(t, os.WriteFile(program, []byte("old"), 0o600))
+		renewals, err := 0, error(nil)
+		u := upgrade{installed: func() (string, error) { return program, nil }, logger: quiet,
+			renew: func() error { renewals++; return err }}
+		done := make(chan struct{})
+		go func() { defer close(done); u.run(t.Context()) }()
+		look := func() { time.Sleep(lookPeriod); synctest.Wait() } //nolint:forbidigo // of the clock of synctest
+		look()
+		look()
+		assert.Zero(t, renewals)
+		require.NoError(t, os.Remove(program))
+		look()
+		look()
+		assert.Zero(t, renewals, "there is none just now")
+		require.NoError(t, os.WriteFile(program, []byte("a newer one"), 0o600))
+		err = remotes.ErrBusy
+		look()
+		assert.Zero(t, renewals, "it may be written still")
+		look()
+		assert.Equal(t, 1, renewals)
+		err = errors.New("x")
+		look()
+		err = nil
+		look()
+		<-done
+		assert.Equal(t, 3, renewals)
+	})
+}
+
+func TestOnlyTheUserIsAdmitted(t *testing.T) {
+	require.NoError(t, admit(authz.Peer{UID: os.Getuid()}, authz.Owner))
+	assert.ErrorContains(t, admit(authz.Peer{UID: os.Getuid() + 1}, authz.Owner), "the codex of another user")
+}
