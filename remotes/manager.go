@@ -34,7 +34,10 @@ type Options struct {
 	IdleStop            time.Duration         // without users and turns, until Resting closes; 0: never
 	Restart             func() error          // asks this process to end; nil: nothing does
 	Notify              func(Event)           // must not block; may be nil
-	Logger              *slog.Logger          // nil discards
+	Hands               interface {
+		Commands() int // that were executed there, since this process has started
+	} // nil: codex executes its commands itself
+	Logger *slog.Logger // nil discards
 }
 
 func (o Options) withDefaults() Options {

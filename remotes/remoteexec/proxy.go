@@ -30,7 +30,7 @@ func (u *Unit) reads(ctx context.Context, s *remoteconfig.Settings) schema.Reque
 }
 
 // proxy is the way of people to codex, which the manager follows.
-func (u *Unit) proxy(manager *remotes.Manager, reads schema.Requests) *authz.Proxy {
+func (u *Unit) proxy(manager *remotes.Manager, reads schema.Requests, of authz.Elsewhere) *authz.Proxy {
 	var attached sync.Map // of a session's id to the manager's func() for its end
 	return &authz.Proxy{
 		Remote: u.Name, Version: u.Version, Reads: reads, Logger: u.logger, Viewers: paths.RemoteViewerSocket(u.Name),
@@ -51,7 +51,7 @@ func (u *Unit) proxy(manager *remotes.Manager, reads schema.Requests) *authz.Pro
 		},
 		Unknown: func(s authz.Session, method string) string { return manager.Unknown(method, s.Role == authz.Viewer) },
 		Failed:  func(s authz.Session, id string) { manager.RecordRefusal(requestName(s, id)) },
-		Leaving: manager.AwaitSubscribed,
+		Leaving: manager.AwaitSubscribed, Elsewhere: of,
 	}
 }
 

@@ -2,6 +2,7 @@ package codexhome
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -23,11 +24,10 @@ func (p *preparation) renew(ctx context.Context, inputs string) error {
 	if err := removeFiles(p.stampFile(), p.configFile()); err != nil {
 		return err
 	}
-	from := versions.Oldest
-	if p.worker.remote != nil {
-		from = versions.OldestForRemotes
+	version, err := p.codex.version(ctx, p.worker.oldest())
+	if problem := (*Problem)(nil); errors.As(err, &problem) && p.worker.oldest() == versions.OldestForHands {
+		problem.Text += ", and the file has [hands]"
 	}
-	version, err := p.codex.version(ctx, from)
 	if err != nil {
 		return err
 	}
@@ -59,6 +59,17 @@ func (p *preparation) renew(ctx context.Context, inputs string) error {
 	}
 	// codex may have changed the login meanwhile; a stamp of older inputs only causes one more run.
 	return p.stamp(inputs, files...)
+}
+
+// oldest is the oldest minor version of codex with what the worker needs.
+func (w *Worker) oldest() int {
+	switch {
+	case w.remote == nil:
+		return versions.Oldest
+	case w.remote.Hands == "":
+		return versions.OldestForRemotes
+	}
+	return versions.OldestForHands
 }
 
 // base writes the model catalogue, if the worker has one, and returns the settings around it.

@@ -93,4 +93,3 @@ func testExecServer(t *testing.T, suite string) {
 	assert.Equal(t, 69, ended.Outcome.ExitStatus)
 	assert.Regexp(t, `codex 0\.140\.\d+ has no exec-server that takes a token: install codex 0\.160 or later`, string(output))
 }
-
