@@ -1,6 +1,9 @@
 package remotes
 
-import "context"
+import (
+	"context"
+	"errors"
+)
 
 type injectParams struct {
 	ThreadID string `json:"threadId"`
@@ -14,4 +17,12 @@ func (m *Manager) Inject(ctx context.Context, thread string, items []any) error 
 		return err
 	}
 	return l.c.Call(ctx, "thread/inject_items", injectParams{thread, items}, nil)
+}
+
+// Changes has the changes of the workspace printed by the hands.
+func (m *Manager) Changes(ctx context.Context, begin bool) (stdout, stderr []byte, err error) {
+	if m.opts.Hands == nil {
+		return nil, nil, errors.New("the remote has no [hands]")
+	}
+	return m.opts.Hands.Changes(ctx, begin)
 }

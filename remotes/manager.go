@@ -34,10 +34,16 @@ type Options struct {
 	IdleStop            time.Duration         // without users and turns, until Resting closes; 0: never
 	Restart             func() error          // asks this process to end; nil: nothing does
 	Notify              func(Event)           // must not block; may be nil
-	Hands               interface {
-		Commands() int // that were executed there, since this process has started
-	} // nil: codex executes its commands itself
-	Logger *slog.Logger // nil discards
+	Hands               Hands                 // nil: codex executes its commands itself
+	Logger              *slog.Logger          // nil discards
+}
+
+// Hands execute the commands of codex.
+type Hands interface {
+	// Commands is how many were executed since this process has started.
+	Commands() int
+	// Changes has the changes of the workspace printed; begin includes those that it began with.
+	Changes(ctx context.Context, begin bool) (stdout, stderr []byte, err error)
 }
 
 func (o Options) withDefaults() Options {

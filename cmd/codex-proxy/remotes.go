@@ -41,9 +41,10 @@ terminal. list shows the state of each remote, its turns and the people who are
 attached. check shows what would run, and names each fault that prevents a start; it
 exits with 78 then. send sends a message without a terminal, and prints the thread.
 continue has a turn go on that a restart has cut, if the file says continue = "ask".
-logs shows the journal of its units. stop ends codex until the next attach. remove
-takes a remote away; its threads stay without --purge. add, check, stop and remove
-need root.`,
+logs shows the journal of its units. commands lists what the hands of a remote have
+executed, and diff prints the changes in their workspace (docs/hands.md). stop ends codex until the next attach. remove
+takes a remote away; its threads stay without --purge. add, check, diff, stop and
+remove need root.`,
 	}
 	do := func(root bool, run func(context.Context, string) error) func(*cobra.Command, []string) error {
 		return func(c *cobra.Command, args []string) error {
@@ -98,7 +99,8 @@ For continue its id; not needed if one turn waits`)
 	remove := &cobra.Command{Use: "remove NAME", Short: "stop a remote, and remove it", RunE: do(true, r.Remove)}
 	remove.Flags().BoolVar(&r.Purge, "purge", false, "remove its threads and the drop-ins of systemctl edit, too")
 	c.AddCommand(list, add, check, send, proceed, remoteJournal("logs NAME", "show the journal of a remote", r.Logs, do),
-		remoteJournal("commands NAME", "list the commands that the hands of a remote have executed", r.Commands, do), stop, remove)
+		remoteJournal("commands NAME", "list the commands that the hands of a remote have executed", r.Commands, do),
+		remoteDiff(r, do(true, r.Diff)), stop, remove)
 	for _, of := range c.Commands() {
 		if of != list && of != add {
 			of.ValidArgsFunction = completeRemotes
@@ -130,6 +132,14 @@ codex itself has no file of the project then`)
 	cli.Complete(add, "network", string(remoteconfig.NoNetwork), string(remoteconfig.Loopback),
 		string(remoteconfig.AllOfIt))
 	cli.Complete(add, "sandbox", string(remoteconfig.ReadOnly), string(remoteconfig.WorkspaceWrite))
+}
+
+func remoteDiff(r *remotescli.Remotes, run func(*cobra.Command, []string) error) *cobra.Command {
+	c := &cobra.Command{Use: "diff NAME", Short: "print the changes in the workspace of a remote's hands, as a patch", RunE: run}
+	c.Flags().Var(cli.Text(&r.Branch, "NAME"), "branch", `make this branch of them instead, in the directory of the
+remote's file, on top of the commit that the workspace began
+with`)
+	return c
 }
 
 // remoteJournal is a command that shows entries of the journal of a remote.

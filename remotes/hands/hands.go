@@ -12,6 +12,7 @@ import (
 	"codex-proxy/runner/api/wire"
 	"codex-proxy/runner/client"
 	"codex-proxy/runner/outcome"
+	"codex-proxy/runner/session"
 )
 
 // Directory is the workspace, in the session and, empty, for codex.
@@ -161,7 +162,7 @@ func wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-func (h *Hands) running() (session string, number int) {
+func (h *Hands) running() (id string, number int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.record.Session, h.number
@@ -173,13 +174,17 @@ func (h *Hands) Session() string {
 	return id
 }
 
-// Close ends the exec-server with all of its processes. The session stays, with its workspace.
+// Close ends the exec-server with all of its processes. The session stays, with its workspace. It takes the changes, so
+// that codex-runner has them when it closes the session.
 func (h *Hands) Close(ctx context.Context) error {
 	id, n := h.running()
 	if n == 0 {
 		return nil
 	}
-	_, err := h.Client.Cancel(ctx, id, n)
+	s, err := h.Client.Cancel(ctx, id, n)
+	if err == nil {
+		_, err = h.Client.AddCommand(ctx, id, wire.NewCommand{Args: session.DiffOrder{Commit: s.Commit}.Args()})
+	}
 	return err
 }
 
@@ -188,20 +193,20 @@ func (h *Hands) start(ctx context.Context) error {
 	token := rand.Text() + rand.Text()
 	command := client.ExecServer(h.Program, token)
 	command.Limits = h.Limits
-	session, number, err := h.next(ctx, command)
+	id, number, err := h.next(ctx, command)
 	if err != nil {
 		return err
 	}
 	h.mu.Lock()
-	h.record.Session, h.record.Source, h.number, h.token = session, h.Source, number, token
+	h.record.Session, h.record.Source, h.number, h.token = id, h.Source, number, token
 	made := h.record
 	h.mu.Unlock()
 	return made.write(h.Dir)
 }
 
 // next queues the command, in the session that is there if it has the same source.
-func (h *Hands) next(ctx context.Context, command wire.NewCommand) (session string, number int, err error) {
-	id := h.Session()
+func (h *Hands) next(ctx context.Context, command wire.NewCommand) (id string, number int, err error) {
+	id = h.Session()
 	if id != "" && h.record.Source != h.Source {
 		if _, err := h.Client.Cancel(ctx, id, 0); err != nil && !refusedAs(err, wire.NotFound, wire.Conflict) {
 			return "", 0, err
@@ -216,8 +221,8 @@ func (h *Hands) next(ctx context.Context, command wire.NewCommand) (session stri
 		h.Logger.Warn("the session of the hands is closed, and a new one begins", "remote", h.Remote, "session", id,
 			"reason", err.Error())
 	}
-	session, err = h.create(ctx, command)
-	return session, 1, err
+	id, err = h.create(ctx, command)
+	return id, 1, err
 }
 
 // again ends what runs in the session, and queues the command.
@@ -241,7 +246,7 @@ func (h *Hands) again(ctx context.Context, id string, command wire.NewCommand) (
 	return added.Number, err
 }
 
-func (h *Hands) create(ctx context.Context, command wire.NewCommand) (session string, err error) {
+func (h *Hands) create(ctx context.Context, command wire.NewCommand) (id string, err error) {
 	n := wire.NewSession{Repository: h.Source.Repo, Ref: h.Source.Ref, SetUp: h.Source.SetUp,
 		Commands: []wire.NewCommand{command}}
 	if isDirectory(h.Source.Repo) {

@@ -183,5 +183,8 @@ func match(file, query string) (indices []int, score int) {
 		}
 		at--
 	}
+	if len(indices) > 0 && !slices.Contains(letters[indices[0]:], '/') {
+		score += 16 // in the name of the file alone
+	}
 	return indices, score
 }

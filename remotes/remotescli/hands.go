@@ -10,10 +10,12 @@ import (
 
 	"codex-proxy/notify"
 	"codex-proxy/remotes/hands"
+	"codex-proxy/remotes/remoteapi"
 	"codex-proxy/remotes/remoteconfig"
 	"codex-proxy/runner/api/wire"
 	"codex-proxy/runner/client"
 	"codex-proxy/runner/sessions"
+	"codex-proxy/units"
 )
 
 // Commands becomes journalctl for the commands that the hands of a remote have executed.
@@ -38,16 +40,49 @@ func (r *Remotes) hasHands(name string) error {
 	return err
 }
 
-// handsBound bounds the requests to codex-runner of a remove.
-const handsBound = time.Minute
+// Diff prints the changes in the workspace of the hands, or makes a branch of them.
+func (r *Remotes) Diff(ctx context.Context, name string) error {
+	if err := r.hasHands(name); err != nil {
+		return err
+	}
+	session, err := r.sessionOf(name)
+	if err == nil && session == "" {
+		err = fmt.Errorf("the remote %[1]s has no session yet: codex-proxy attach %[1]s makes one", name)
+	}
+	if err != nil {
+		return err
+	}
+	unit, err := r.describe(ctx, units.Remote(name))
+	if err != nil {
+		return err
+	}
+	d := sessions.Diff{Client: client.New(r.Runner), Stdout: r.Stdout, Stderr: r.Stderr, Branch: r.Branch,
+		Message: fmt.Sprintf("Changes by the remote %s\n\nThey are from the session %s of codex-runner.\n", name, session)}
+	defer d.Client.Close()
+	if unit.ActiveState == "active" { // else there is no command to wait for
+		d.Execute = func(ctx context.Context, begin bool) (stdout, stderr []byte, err error) {
+			return remoteapi.Changes(ctx, r.Socket(name), begin)
+		}
+	}
+	return d.Run(ctx, session)
+}
 
-// closeHands closes the session of the hands of a remote that is removed, and returns its ID; empty: there is none.
-func (r *Remotes) closeHands(ctx context.Context, name string) (session string, err error) {
+// sessionOf is the session of a remote's hands; empty: none yet.
+func (r *Remotes) sessionOf(name string) (session string, err error) {
 	for _, home := range r.homesOf(name) {
 		if session, err = hands.SessionOf(filepath.Join(home, remotesManager)); session != "" || err != nil {
 			break
 		}
 	}
+	return session, err
+}
+
+// handsBound bounds the requests to codex-runner of a remove.
+const handsBound = time.Minute
+
+// closeHands closes the session of the hands of a remote that is removed, and returns its ID; empty: there is none.
+func (r *Remotes) closeHands(ctx context.Context, name string) (session string, err error) {
+	session, err = r.sessionOf(name)
 	if session == "" || err != nil {
 		return "", err
 	}

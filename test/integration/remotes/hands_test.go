@@ -60,7 +60,7 @@ func (h handsBed) session() string {
 	var record struct {
 		Session string `json:"session"`
 	}
-	require.NoError(h.T, json.Unmarshal([]byte(text), &record))
+	require.NoError(h.T, json.Unmarshal(text, &record))
 	return record.Session
 }
 
@@ -111,6 +111,7 @@ func testRemoteHands(t *testing.T, suite string) {
 	p.say(thread, "patch it")
 	p.until("turn/completed")
 	h.gate(p, thread)
+	h.diff()
 	h.apart(p, thread)
 	h.faults(p, thread)
 }
@@ -177,6 +178,16 @@ func (h handsBed) gate(p *person, thread string) {
 	assert.Regexp(t, `<user_shell_command>.*PROJECT`, string(turns[len(turns)-1].Body.Raw), "the model reads what a person ran")
 }
 
+// diff takes the changes of the workspace while the hands run, and when they do not.
+func (h handsBed) diff() {
+	t := h.T
+	patch := h.MustRun(t, "codex-proxy", "remotes", "diff", "build")
+	assert.Contains(t, patch, "+++ b/patched\n@@ -0,0 +1 @@\n+by the brain\n")
+	h.MustRun(t, "codex-proxy", "remotes", "diff", "--branch", "fix", "build")
+	assert.Equal(t, "Changes by the remote build\nAGENTS.md\nmade\nnotes\npatched\n",
+		h.MustRun(t, "sh", "-c", "git -C /srv/app log -1 --format=%s fix; git -C /srv/app ls-tree --name-only fix"))
+}
+
 // hidden is a pattern that finds a text, and not itself.
 func hidden(text string) string { return text[:4] + "[" + text[4:5] + "]" + text[5:] }
 
@@ -215,7 +226,7 @@ echo looked`, hidden(token), hidden(bed.ModelAddr), strings.Replace(bed.ModelAdd
 	assert.NotEmpty(t, h.MustRun(t, "sh", "-c", "ls -A "+root+h.Home+"/sessions"), "the view is the right one")
 	assert.Equal(t, "lo", bed.Trim(h.MustRun(t, "nsenter", "-t", pid, "-n", "sh", "-c", "sed -n 's/^ *\\([a-z0-9]*\\):.*/\\1/p' /proc/self/net/dev")))
 	h.MustRun(t, "codex-proxy", "remotes", "remove", "--purge", "other")
-	assert.Contains(t, h.MustRun(t, "codex-runner", "show", session), "closed")
+	h.MustRun(t, "timeout", "180", "sh", "-c", "until codex-runner show "+session+" | grep -q ', closed, '; do sleep 0.05; done")
 }
 
 // faults ends the hands and codex in the middle of a command: the turn goes on, and no command runs twice.
@@ -257,4 +268,5 @@ func (h handsBed) faults(p *person, thread string) {
 	assert.Equal(t, "by the brain", p.turn(h, thread, "cat patched"), "the workspace is the same")
 	h.MustRun(t, "codex-proxy", "remotes", "stop", "build")
 	h.MustRun(t, "timeout", "180", "sh", "-c", "while systemctl is-active --quiet "+h.unit()+"; do sleep 0.05; done")
+	assert.Contains(t, h.MustRun(t, "codex-proxy", "remotes", "diff", "build"), "+++ b/patched\n", "without an exec-server")
 }
