@@ -98,7 +98,8 @@ For continue its id; not needed if one turn waits`)
 	stop := &cobra.Command{Use: "stop NAME", Short: "stop a remote until the next attach", RunE: do(true, r.Stop)}
 	remove := &cobra.Command{Use: "remove NAME", Short: "stop a remote, and remove it", RunE: do(true, r.Remove)}
 	remove.Flags().BoolVar(&r.Purge, "purge", false, "remove its threads and the drop-ins of systemctl edit, too")
-	c.AddCommand(list, add, check, send, proceed, remoteJournal("logs NAME", "show the journal of a remote", r.Logs, do),
+	c.AddCommand(list, add, check, send, proceed,
+		remoteJournal("logs NAME", "show the journal of a remote", r.Logs, do),
 		remoteJournal("commands NAME", "list the commands that the hands of a remote have executed", r.Commands, do),
 		remoteDiff(r, do(true, r.Diff)), stop, remove)
 	for _, of := range c.Commands() {
@@ -123,8 +124,8 @@ func addFlags(add *cobra.Command, with *remotescli.Answers) {
 		"an endpoint of the model in place of the accounts, which speaks OpenAI's Responses API")
 	flags.Var(cli.Text(&with.KeyFile, "FILE"), "key-file", "the file with the key of the endpoint")
 	flags.Var(cli.Text(&with.CodexPath, "PATH"), "codex-path", "the codex to run; without it the one that is installed")
-	flags.Var(cli.Text(&with.Hands.By, "runner"), "hands", `have codex-runner execute the commands, in a checkout of --repo:
-codex itself has no file of the project then`)
+	flags.Var(cli.Text(&with.Hands.By, "runner"), "hands", `have codex-runner execute the commands, in a checkout
+of --repo: codex itself has no file of the project then`)
 	flags.Var(cli.Text(&with.Hands.Repo, "DIR"), "repo", "the repository of the hands: a directory or a URL")
 	flags.Var(cli.Text(&with.Hands.Ref, "REF"), "ref", "its branch, tag or commit; without it the one of HEAD")
 	flags.Var(cli.Text(&with.Hands.Memory, "SIZE"), "memory", "the memory of the hands, such as 4G")
@@ -135,7 +136,9 @@ codex itself has no file of the project then`)
 }
 
 func remoteDiff(r *remotescli.Remotes, run func(*cobra.Command, []string) error) *cobra.Command {
-	c := &cobra.Command{Use: "diff NAME", Short: "print the changes in the workspace of a remote's hands, as a patch", RunE: run}
+	c := &cobra.Command{
+		Use: "diff NAME", Short: "print the changes in the workspace of a remote's hands, as a patch", RunE: run,
+	}
 	c.Flags().Var(cli.Text(&r.Branch, "NAME"), "branch", `make this branch of them instead, in the directory of the
 remote's file, on top of the commit that the workspace began
 with`)

@@ -15,10 +15,11 @@ type execServer struct {
 }
 
 func (e *execServer) flags(flags *pflag.FlagSet) {
-	flags.BoolVar(&e.wanted, "exec-server", false, `run codex's exec-server on port 18900 of the session, for a codex
-elsewhere. It needs codex 0.160 or later, and --token-file`)
-	flags.Var(cli.Text(&e.tokenFile, "FILE"), "token-file", `the file with the token of --exec-server, one line. The session
-gets its hash alone`)
+	flags.BoolVar(&e.wanted, "exec-server", false, `run codex's exec-server on port 18900 of the session, for a
+codex elsewhere. It needs codex 0.160 or later, and
+--token-file`)
+	flags.Var(cli.Text(&e.tokenFile, "FILE"), "token-file", `the file with the token of --exec-server, one line. The
+session gets its hash alone`)
 }
 
 // command makes the command of r, and checks the other options.
@@ -28,7 +29,8 @@ func (e *execServer) command(c *cobra.Command, r *sessions.Run, patch string, ar
 	case len(args) > 1:
 		return cli.Misuse(c, "--exec-server takes the path of a codex alone: leave its arguments out")
 	case e.tokenFile == "":
-		return cli.Misuse(c, "--exec-server needs --token-file: without a token every program of the session could connect")
+		return cli.Misuse(c, "--exec-server needs --token-file: without a token every program of the session could "+
+			"connect")
 	case r.Session == "" && !r.Detach && !r.Keep:
 		return cli.Misuse(c, "--exec-server runs until it is cancelled: add --keep --detach")
 	case r.TTY || r.StdinFile != "":

@@ -13,8 +13,7 @@ const (
 	Oldest = 140
 	// OldestForRemotes is the oldest for remotes: the first one with own clients that reconnect after a cut.
 	OldestForRemotes = 153
-	// OldestForHands is the oldest for remotes whose commands are executed elsewhere: the first one whose exec-server takes
-	// a token.
+	// OldestForHands is the oldest for remotes with hands: the first one with an exec-server that takes a token.
 	OldestForHands = 160
 	// MarksResponses is the first one of those that the tests run that reports the end of a response of the model. An
 	// older one has a turn go on until the calls in it are answered.

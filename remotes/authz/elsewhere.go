@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// Elsewhere has the commands and files of a remote whose codex has none.
+// Elsewhere has the commands and files of a remote if codex has none.
 type Elsewhere interface {
 	// Serves reports whether a request is served there, and not by codex.
 	Serves(method string) bool
@@ -34,7 +34,7 @@ type aside struct {
 	answers *clientWriter
 	slots   chan struct{}
 	tasks   sync.WaitGroup
-	ctx     context.Context //nolint:containedctx // of the connection, whose requests outlive the calls of start
+	ctx     context.Context //nolint:containedctx // of the connection: its requests outlive the calls
 	end     context.CancelFunc
 }
 
@@ -71,7 +71,8 @@ func (a *aside) take(m message) (taken bool, err error) {
 	select {
 	case a.slots <- struct{}{}:
 	default:
-		return true, a.answers.put(refusal(m.id, fmt.Sprintf("%d requests about commands and files go on already", mostAside)))
+		words := fmt.Sprintf("%d requests about commands and files go on already", mostAside)
+		return true, a.answers.put(refusal(m.id, words))
 	}
 	a.tasks.Go(func() {
 		defer func() { <-a.slots }()

@@ -11,8 +11,8 @@ import (
 // mostChanges bounds the changes of a workspace that go through this process, in bytes.
 const mostChanges = 5 << 20
 
-// Changes has the changes of the workspace printed, as by session.DiffStep, beside the commands that run. begin includes
-// those that the session began with.
+// Changes has the changes of the workspace printed, as by session.DiffStep, while commands run. begin includes those
+// that the session began with.
 func (h *Hands) Changes(ctx context.Context, begin bool) (stdout, stderr []byte, err error) {
 	s, err := h.Client.Session(ctx, h.Session())
 	if err != nil {
@@ -26,8 +26,8 @@ func (h *Hands) Changes(ctx context.Context, begin bool) (stdout, stderr []byte,
 	case ended.Status != 0:
 		return nil, nil, fmt.Errorf("cannot find out the changes: %.1000s", strings.TrimSpace(string(ended.Stderr)))
 	case ended.Cut:
-		return nil, nil, fmt.Errorf("the changes have more than %d MiB: codex-proxy remotes stop %s, and take them then",
-			mostChanges>>20, h.Remote)
+		return nil, nil, fmt.Errorf("the changes have more than %d MiB: codex-proxy remotes stop %s, and take them "+
+			"then", mostChanges>>20, h.Remote)
 	}
 	return ended.Stdout, ended.Stderr, nil
 }

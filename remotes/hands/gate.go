@@ -36,8 +36,9 @@ func (g *Gate) served() map[string]func(ctx context.Context, of Client, params [
 		"command/exec": g.execute, "command/exec/terminate": g.terminate,
 		"command/exec/write": noInput, "command/exec/resize": noInput,
 		"thread/shellCommand": g.shellCommand,
-		"fs/readFile":         g.readFile, "fs/getMetadata": g.file("fs/getMetadata"), "fs/readDirectory": g.file("fs/readDirectory"),
-		"fs/watch": noWatch, "fs/unwatch": noWatch,
+		"fs/readFile":         g.readFile, "fs/getMetadata": g.file("fs/getMetadata"),
+		"fs/readDirectory": g.file("fs/readDirectory"),
+		"fs/watch":         noWatch, "fs/unwatch": noWatch,
 		"fuzzyFileSearch": g.search, "fuzzyFileSearch/sessionStart": g.startSearch,
 		"fuzzyFileSearch/sessionUpdate": g.updateSearch, "fuzzyFileSearch/sessionStop": g.stopSearch,
 	}
@@ -117,7 +118,9 @@ func (g *Gate) execute(ctx context.Context, of Client, params []byte) error {
 	if p.ID != "" {
 		defer g.keep(of.Name()+" "+p.ID, cancel)()
 	}
-	process := Process{Command: Command{User: of.User(), Dir: place(p.Dir), Argv: p.Command}, Cap: limit(p.Cap), Env: map[string]string{}}
+	process := Process{
+		Command: Command{User: of.User(), Dir: place(p.Dir), Argv: p.Command}, Cap: limit(p.Cap), Env: map[string]string{},
+	}
 	for name, value := range p.Env {
 		if value != nil {
 			process.Env[name] = *value
@@ -125,15 +128,18 @@ func (g *Gate) execute(ctx context.Context, of Client, params []byte) error {
 	}
 	if p.Stream {
 		process.Output = func(stream string, data []byte) {
-			_ = of.Notify("command/exec/outputDelta", map[string]any{"processId": p.ID, "stream": stream, // it may have gone
-				"deltaBase64": data, "capReached": false})
+			_ = of.Notify("command/exec/outputDelta", map[string]any{ // it may have gone
+				"processId": p.ID, "stream": stream, "deltaBase64": data, "capReached": false,
+			})
 		}
 	}
 	ended, err := g.Hands.Execute(ctx, process)
 	if err != nil {
 		return err
 	}
-	return of.Answer(map[string]any{"exitCode": ended.Status, "stdout": string(ended.Stdout), "stderr": string(ended.Stderr)})
+	return of.Answer(map[string]any{
+		"exitCode": ended.Status, "stdout": string(ended.Stdout), "stderr": string(ended.Stderr),
+	})
 }
 
 func limit(asked int) int {

@@ -92,7 +92,8 @@ func (h *Hands) Open(ctx context.Context) error {
 		case err != nil:
 			return fmt.Errorf("the hands of the remote: %w", explained(err))
 		case ended != nil:
-			return fmt.Errorf("the hands of the remote do not start: %s (codex-runner logs %s)", ended.Text, h.record.Session)
+			return fmt.Errorf("the hands of the remote do not start: %s (codex-runner logs %s)", ended.Text,
+				h.record.Session)
 		}
 	}
 }
@@ -138,7 +139,8 @@ func (h *Hands) Run(ctx context.Context) {
 		} else if err != nil {
 			words = err.Error()
 		}
-		h.Logger.Warn("the hands of a remote have ended, and start again", "remote", h.Remote, "session", id, "reason", words)
+		h.Logger.Warn("the hands of a remote have ended, and start again", "remote", h.Remote, "session", id,
+			"reason", words)
 		if time.Since(began) > lasting {
 			pause = firstPause
 		}

@@ -119,7 +119,7 @@ func pass(ctx context.Context, to, from *websocket.Conn, observe func(beginning 
 	}
 }
 
-// passLong passes a message on whose beginning was read.
+// passLong passes a message on after its beginning was read.
 func passLong(ctx context.Context, to *websocket.Conn, kind websocket.MessageType, beginning []byte,
 	rest io.Reader) error {
 	w, err := to.Writer(ctx, kind)
@@ -129,7 +129,8 @@ func passLong(ctx context.Context, to *websocket.Conn, kind websocket.MessageTyp
 	if _, err := w.Write(beginning); err != nil {
 		return err
 	}
-	if _, err := io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{rest}, beginning[:cap(beginning)]); err != nil {
+	_, err = io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{rest}, beginning[:cap(beginning)])
+	if err != nil {
 		return err
 	}
 	return w.Close()
@@ -157,10 +158,10 @@ func (h *Hands) dial(ctx context.Context, bound time.Duration) (*websocket.Conn,
 	}
 	ctx, cancel := context.WithTimeout(ctx, headBound)
 	defer cancel()
-	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(context.Context, string, string) (net.Conn, error) {
-		return &streamConn{PortStream: stream}, nil
-	}}
-	conn, _, err := websocket.Dial(ctx, "ws://hands/", &websocket.DialOptions{ //nolint:bodyclose // the library closes it
+	dial := func(context.Context, string, string) (net.Conn, error) { return &streamConn{PortStream: stream}, nil }
+	transport := &http.Transport{DisableKeepAlives: true, DialContext: dial}
+	//nolint:bodyclose // the library closes it
+	conn, _, err := websocket.Dial(ctx, "ws://hands/", &websocket.DialOptions{
 		HTTPClient: &http.Client{Transport: transport}, CompressionMode: websocket.CompressionDisabled,
 		HTTPHeader: http.Header{"Authorization": {"Bearer " + token}},
 	})
@@ -170,7 +171,7 @@ func (h *Hands) dial(ctx context.Context, bound time.Duration) (*websocket.Conn,
 	return conn, err
 }
 
-// streamConn is a stream as a connection, whose deadlines are those of contexts.
+// streamConn is a stream as a connection. It has no deadlines: contexts bound its use.
 type streamConn struct{ *wire.PortStream }
 
 func (*streamConn) LocalAddr() net.Addr              { return &net.UnixAddr{Name: "codex-runner", Net: "unix"} }

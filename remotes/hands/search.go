@@ -126,7 +126,9 @@ func (g *Gate) updateSearch(ctx context.Context, of Client, params []byte) error
 		}
 		g.mu.Unlock()
 	}
-	_ = of.Notify("fuzzyFileSearch/sessionUpdated", map[string]any{"sessionId": p.ID, "query": p.Query, "files": s.find(p.Query)})
+	_ = of.Notify("fuzzyFileSearch/sessionUpdated", map[string]any{ // it may have gone
+		"sessionId": p.ID, "query": p.Query, "files": s.find(p.Query),
+	})
 	return of.Notify("fuzzyFileSearch/sessionCompleted", map[string]any{"sessionId": p.ID})
 }
 
@@ -150,11 +152,14 @@ func (s *search) find(query string) []found {
 	for _, file := range s.files {
 		file = strings.TrimPrefix(file, "./")
 		if indices, score := match(file, query); file != "" && score > 0 {
-			all = append(all, found{Root: s.root, Path: file, Kind: "file", Name: path.Base(file), Score: score, Indices: indices})
+			all = append(all, found{
+				Root: s.root, Path: file, Kind: "file", Name: path.Base(file), Score: score, Indices: indices,
+			})
 		}
 	}
 	slices.SortStableFunc(all, func(a, b found) int {
-		return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(len(a.Path), len(b.Path)), strings.Compare(a.Path, b.Path))
+		return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(len(a.Path), len(b.Path)),
+			strings.Compare(a.Path, b.Path))
 	})
 	return all[:min(len(all), mostFound)]
 }

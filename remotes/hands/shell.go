@@ -34,8 +34,8 @@ func (g *Gate) shellCommand(ctx context.Context, of Client, params []byte) error
 	turn := personsTurn{of: of, params: p, id: rand.Text(), began: time.Now()}
 	turn.start()
 	argv := []string{"/bin/sh", "-c", p.Command}
-	ended, err := g.Hands.Execute(ctx, Process{Command: Command{Thread: p.Thread, User: of.User(), Dir: Directory, Argv: argv},
-		Cap: mostOutput})
+	ended, err := g.Hands.Execute(ctx, Process{Cap: mostOutput,
+		Command: Command{Thread: p.Thread, User: of.User(), Dir: Directory, Argv: argv}})
 	text := string(ended.Stdout) + string(ended.Stderr)
 	if err != nil {
 		ended.Status = 1
@@ -68,8 +68,8 @@ func (t personsTurn) turn(status string) map[string]any {
 }
 
 func (t personsTurn) item(status string) map[string]any {
-	return map[string]any{"type": "commandExecution", "id": "shell-" + t.id, "command": t.params.Command, "cwd": Directory,
-		"source": "userShell", "status": status, "commandActions": []any{}}
+	return map[string]any{"type": "commandExecution", "id": "shell-" + t.id, "command": t.params.Command,
+		"cwd": Directory, "source": "userShell", "status": status, "commandActions": []any{}}
 }
 
 func (t personsTurn) start() {
@@ -92,7 +92,9 @@ func (t personsTurn) end(ended Ended, text string) {
 
 // note is the item by which the model reads of the command, in the form of codex.
 func note(command string, ended Ended, text string) any {
-	return map[string]any{"type": "message", "role": "user", "content": []any{map[string]any{"type": "input_text",
-		"text": fmt.Sprintf("<user_shell_command>\n<command>\n%s\n</command>\n<result>\nExit code: %d\nDuration: %.4f seconds\nOutput:\n%s\n</result>\n"+
-			"</user_shell_command>", command, ended.Status, ended.Took.Seconds(), text)}}}
+	words := fmt.Sprintf("<user_shell_command>\n<command>\n%s\n</command>\n<result>\nExit code: %d\n"+
+		"Duration: %.4f seconds\nOutput:\n%s\n</result>\n</user_shell_command>",
+		command, ended.Status, ended.Took.Seconds(), text)
+	return map[string]any{"type": "message", "role": "user",
+		"content": []any{map[string]any{"type": "input_text", "text": words}}}
 }

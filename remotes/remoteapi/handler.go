@@ -57,7 +57,7 @@ func Handler(m *remotes.Manager) http.Handler {
 		return m.Proceed(r.Context(), msg.Thread)
 	}))
 	mux.HandleFunc("POST "+changesPath, func(w http.ResponseWriter, r *http.Request) {
-		stdout, stderr, err := m.Changes(r.Context(), r.FormValue("begin") == "true")
+		stdout, stderr, err := remotes.Changes(r.Context(), m, r.FormValue("begin") == "true")
 		if err != nil {
 			writeJSON(w, http.StatusConflict, threadReply{Error: err.Error()})
 			return

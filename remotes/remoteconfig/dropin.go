@@ -29,7 +29,7 @@ func (s *Settings) ServiceDropIn() []byte {
 	b.Add("\n[Service]")
 	b.Add("Environment=%s=%s", HashVariable, s.Hash)
 	s.owner(&b)
-	s.hands(&b)
+	s.Hands.dropIn(&b)
 	if s.Provider != nil && s.Provider.KeyFile != "" {
 		b.Add("# systemd opens it as root; remote-exec reads it, and no other process can.")
 		b.Add("StandardInput=file:%s", unitfile.Text(s.Provider.KeyFile))
@@ -103,17 +103,17 @@ func (s *Settings) owner(b *unitfile.Lines) {
 	b.Add("RemoveIPC=no")
 }
 
-// hands has the unit ask codex-runner for a session, and shows codex an empty workspace. The main process reads the
+// dropIn has the unit ask codex-runner for a session, and shows codex an empty workspace. The main process reads the
 // repository for codex-runner; codex itself sees neither that nor the socket.
-func (s *Settings) hands(b *unitfile.Lines) {
-	if s.Hands == nil {
+func (h *Hands) dropIn(b *unitfile.Lines) {
+	if h == nil {
 		return
 	}
 	b.Add("SupplementaryGroups=%s", HandsGroup)
 	b.Add("TemporaryFileSystem=/workspace:ro")
 	b.Add("# The set-up of the repository runs before the remote is ready.")
 	b.Add("TimeoutStartSec=1h")
-	if dir := s.Hands.RepoDirectory(); InHome(dir) {
+	if dir := h.RepoDirectory(); InHome(dir) {
 		b.Add("BindReadOnlyPaths=%s", unitfile.Path("-"+dir))
 	}
 }

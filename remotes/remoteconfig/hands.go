@@ -25,7 +25,7 @@ type Hands struct {
 	Disk     int64 // bytes
 }
 
-// HandsGroup is the group whose members may ask codex-runner for sessions.
+// HandsGroup is the group of users that may ask codex-runner for sessions.
 const HandsGroup = "codex-runner"
 
 // HandsTimeout is the longest time of a command that codex-runner takes, and the default of hands.
@@ -72,7 +72,8 @@ func (r raw) checkHands() error {
 	case h == nil:
 		return nil
 	case !h.Runner:
-		return settingsfile.Wrong("hands.runner", "is missing: set runner = true, which has codex-runner execute the commands")
+		return settingsfile.Wrong("hands.runner",
+			"is missing: set runner = true, which has codex-runner execute the commands")
 	case r.Directory != "" || len(r.Writable) > 0:
 		return settingsfile.Wrong("directory",
 			"a remote with [hands] has no directory of its own, and its commands work in the checkout of hands.repo: "+
@@ -80,7 +81,8 @@ func (r raw) checkHands() error {
 	case r.Sandbox != "":
 		return settingsfile.Wrong("sandbox", "the session is the sandbox of [hands]: remove the key")
 	case r.Network != "" && Network(r.Network) != NoNetwork:
-		return settingsfile.Wrong("network", `codex reaches the model and its [hands] alone: remove the key, or set "none"`)
+		return settingsfile.Wrong("network",
+			`codex reaches the model and its [hands] alone: remove the key, or set "none"`)
 	case len(h.Ref) > maxRef || strings.HasPrefix(h.Ref, "-"):
 		return settingsfile.Wrong("hands.ref", "%.40q is not the name of a branch, tag or commit", h.Ref)
 	case h.Timeout.Duration < 0 || h.Timeout.Duration > HandsTimeout:

@@ -32,8 +32,14 @@ const (
 
 // environments is the text of codex's environments.toml: the hands are the only place where a command can run.
 func (u *Unit) environments() string {
-	return fmt.Sprintf("default = \"hands\"\ninclude_local = false\n\n[[environments]]\nid = \"hands\"\nurl = \"ws://127.0.0.1:%d\"\n"+
-		"auth_bearer_token = %q\n", namespaces.HandsPort, u.handsToken)
+	return fmt.Sprintf(`default = "hands"
+include_local = false
+
+[[environments]]
+id = "hands"
+url = "ws://127.0.0.1:%d"
+auth_bearer_token = %q
+`, namespaces.HandsPort, u.handsToken)
 }
 
 // hands are the hands of the remote; nil: it has none. The error has an exit status.
@@ -55,7 +61,8 @@ func (u *Unit) hands(s *remoteconfig.Settings) (*hands.Hands, error) {
 	}
 	of := runnerclient.New(u.Runner)
 	return hands.New(hands.Options{
-		Remote: u.Name, Client: of, Dir: filepath.Join(u.Home, managerDir), Program: program, Source: source,
+		Remote: u.Name, Client: of, Dir: filepath.Join(u.Home, managerDir), Program: program,
+		Source: source,
 		Limits: wire.Limits{Timeout: wire.Duration(s.Hands.Timeout), CPUs: s.Hands.CPUs, Memory: s.Hands.Memory,
 			Tasks: s.Hands.Tasks, FileSize: s.Hands.FileSize, Disk: s.Hands.Disk},
 		Send: func(ctx context.Context, dir, ref string) (repository, commit string, err error) {
@@ -98,7 +105,8 @@ func (u *Unit) closeHands(ctx context.Context, of *hands.Hands) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), handsClose)
 	defer cancel()
 	if err := of.Close(ctx); err != nil {
-		u.logger.Warn("the hands of a remote do not end with it", "remote", u.Name, "session", of.Session(), "error", err)
+		u.logger.Warn("the hands of a remote do not end with it", "remote", u.Name, "session", of.Session(),
+			"error", err)
 	}
 }
 
@@ -124,5 +132,7 @@ func gate(of *hands.Hands, manager *remotes.Manager) authz.Elsewhere {
 	if of == nil {
 		return nil
 	}
-	return elsewhere{&hands.Gate{Hands: of, Inject: manager.Inject}}
+	return elsewhere{&hands.Gate{Hands: of, Inject: func(ctx context.Context, thread string, items []any) error {
+		return remotes.Inject(ctx, manager, thread, items)
+	}}}
 }

@@ -48,7 +48,7 @@ func requirements(file string, s *remoteconfig.Settings) (string, error) {
 	return string(merged), err
 }
 
-// fullAccess is the sandbox of a codex whose commands run in hands, which are a sandbox.
+// fullAccess is the sandbox of a codex with hands, which are a sandbox themselves.
 const fullAccess = "danger-full-access"
 
 // handsRequirements lets a client ask for no sandbox: codex's own does not work in the hands. codex wants "read-only"

@@ -58,7 +58,8 @@ func Faults(s *remoteconfig.Settings) (faults []string) {
 func handsFaults(s *remoteconfig.Settings, as reach.Account, known bool) map[string]error {
 	faults := map[string]error{}
 	if _, err := user.LookupGroup(remoteconfig.HandsGroup); err != nil {
-		faults["hands.runner"] = fmt.Errorf("there is no group %q: install codex-runner on this machine", remoteconfig.HandsGroup)
+		faults["hands.runner"] = fmt.Errorf("there is no group %q: install codex-runner on this machine",
+			remoteconfig.HandsGroup)
 	}
 	dir := s.Hands.RepoDirectory()
 	if dir == "" || !known {
@@ -68,7 +69,8 @@ func handsFaults(s *remoteconfig.Settings, as reach.Account, known bool) map[str
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		faults["hands.repo"] = fmt.Errorf("there is no directory %s: make it, or name another one", dir)
 	} else if err := reach.Check(as, dir, reads); err != nil {
-		faults["hands.repo"] = fmt.Errorf("%w: the user is %s; give it the permission to read, or name another user", err, UserOf(s))
+		faults["hands.repo"] = fmt.Errorf("%w: the user is %s; give it the permission to read, or name another user",
+			err, UserOf(s))
 	}
 	return faults
 }

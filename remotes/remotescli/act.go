@@ -119,8 +119,7 @@ func (r *Remotes) Remove(ctx context.Context, name string) error {
 	case err != nil:
 		r.print("The session of its hands may still be there (codex-runner sessions): %v", err)
 	case session != "":
-		r.print("The session of its hands is closed; codex-runner diff %s prints the changes that it had when they were taken last.",
-			session)
+		r.print("The session of its hands is closed; codex-runner diff %s prints its changes.", session)
 	}
 	dropIns := r.dropInsOf(name)
 	if r.Purge {

@@ -36,7 +36,8 @@ func (a Answers) check() error {
 	case a.KeyFile != "" && a.BaseURL == "":
 		return errors.New("--key-file has the key of --base-url: give both, or none for the accounts of codex-proxy")
 	case h.By == "" && (h.Repo != "" || h.Ref != "" || h.Memory != ""):
-		return errors.New("--repo, --ref and --memory are of hands: add --hands runner, or name the directory of codex with --dir")
+		return errors.New("--repo, --ref and --memory are of hands: add --hands runner, or name the directory of " +
+			"codex with --dir")
 	case h.By == "" && a.Directory == "":
 		return errors.New("name the directory that codex works in with --dir, or the repository of its hands with " +
 			"--hands runner --repo")
@@ -45,7 +46,8 @@ func (a Answers) check() error {
 	case h.By != "" && h.Repo == "":
 		return errors.New("--hands runner needs --repo, the repository of its commands: a directory or a URL")
 	case h.By != "" && (a.Directory != "" || a.Sandbox != "" || a.Network != ""):
-		return errors.New("a remote with hands works in a session of codex-runner: leave --dir, --sandbox and --network out")
+		return errors.New("a remote with hands works in a session of codex-runner: leave --dir, --sandbox and " +
+			"--network out")
 	}
 	return nil
 }

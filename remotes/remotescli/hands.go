@@ -27,15 +27,15 @@ func (r *Remotes) Commands(name string, options ...string) error {
 	return notify.Become(append(args, options...))
 }
 
-// hasHands is the error of a remote whose codex executes its commands itself.
-func (r *Remotes) hasHands(name string) error {
-	if err := r.known(name); err != nil {
+// hasHands is the error of a remote without hands.
+func (p *Places) hasHands(name string) error {
+	if err := p.known(name); err != nil {
 		return err
 	}
-	s, err := remoteconfig.Load(r.fileOf(name))
+	s, err := remoteconfig.Load(p.fileOf(name))
 	if err == nil && s.Hands == nil {
-		err = fmt.Errorf("the remote %s has no [hands] in %s: its codex executes commands itself, and they are in its threads",
-			name, s.File)
+		err = fmt.Errorf("the remote %s has no [hands] in %s: its codex executes commands itself, and they are in its "+
+			"threads", name, s.File)
 	}
 	return err
 }
@@ -68,8 +68,8 @@ func (r *Remotes) Diff(ctx context.Context, name string) error {
 }
 
 // sessionOf is the session of a remote's hands; empty: none yet.
-func (r *Remotes) sessionOf(name string) (session string, err error) {
-	for _, home := range r.homesOf(name) {
+func (p *Places) sessionOf(name string) (session string, err error) {
+	for _, home := range p.homesOf(name) {
 		if session, err = hands.SessionOf(filepath.Join(home, remotesManager)); session != "" || err != nil {
 			break
 		}
@@ -81,14 +81,14 @@ func (r *Remotes) sessionOf(name string) (session string, err error) {
 const handsBound = time.Minute
 
 // closeHands closes the session of the hands of a remote that is removed, and returns its ID; empty: there is none.
-func (r *Remotes) closeHands(ctx context.Context, name string) (session string, err error) {
-	session, err = r.sessionOf(name)
+func (p *Places) closeHands(ctx context.Context, name string) (session string, err error) {
+	session, err = p.sessionOf(name)
 	if session == "" || err != nil {
 		return "", err
 	}
 	ctx, cancel := context.WithTimeout(ctx, handsBound)
 	defer cancel()
-	c := client.New(r.Runner)
+	c := client.New(p.Runner)
 	defer c.Close()
 	// The session keeps the changes that were taken last.
 	_ = sessions.Diff{Client: c, Stdout: io.Discard, Stderr: io.Discard}.Run(ctx, session) // it may be closed

@@ -12,7 +12,7 @@ import (
 const (
 	// ExecServerPort is the port of an exec-server on the loopback of its session, which no other session has.
 	ExecServerPort = 18900
-	// OldestExecServer is the first minor version of codex 0.x whose exec-server takes a token.
+	// OldestExecServer is the first minor version of codex 0.x with an exec-server that takes a token.
 	OldestExecServer = 160
 	// LeastToken is the length of the shortest token: its hash is no secret.
 	LeastToken = 32

@@ -49,8 +49,8 @@ func readToken(path string) (string, error) {
 	}
 	token := strings.TrimSpace(string(text))
 	if len(token) < client.LeastToken || len(text) > maxToken || strings.ContainsAny(token, " \t\r\n") {
-		return "", fmt.Errorf("%s has no token: write one line of at least %d random characters, as `openssl rand -hex "+
-			"32` prints", path, client.LeastToken)
+		return "", fmt.Errorf("%s has no token: write one line of at least %d random characters, as "+
+			"`openssl rand -hex 32` prints", path, client.LeastToken)
 	}
 	return token, nil
 }

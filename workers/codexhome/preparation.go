@@ -24,8 +24,8 @@ func (p *preparation) renew(ctx context.Context, inputs string) error {
 	if err := removeFiles(p.stampFile(), p.configFile()); err != nil {
 		return err
 	}
-	version, err := p.codex.version(ctx, p.worker.oldest())
-	if problem := (*Problem)(nil); errors.As(err, &problem) && p.worker.oldest() == versions.OldestForHands {
+	version, err := p.codex.version(ctx, oldestFor(p.worker))
+	if problem := (*Problem)(nil); errors.As(err, &problem) && oldestFor(p.worker) == versions.OldestForHands {
 		problem.Text += ", and the file has [hands]"
 	}
 	if err != nil {
@@ -61,8 +61,8 @@ func (p *preparation) renew(ctx context.Context, inputs string) error {
 	return p.stamp(inputs, files...)
 }
 
-// oldest is the oldest minor version of codex with what the worker needs.
-func (w *Worker) oldest() int {
+// oldestFor is the oldest minor version of codex that has all that the worker needs.
+func oldestFor(w *Worker) int {
 	switch {
 	case w.remote == nil:
 		return versions.Oldest

@@ -24,18 +24,18 @@ type handsBed struct {
 }
 
 // newHands boots a machine with a remote whose commands codex-runner executes.
-func newHands(t *testing.T, suite, name, keys string) handsBed {
+func newHands(t *testing.T, suite string, packages ...string) handsBed {
 	t.Helper()
-	root := machine.Installed(machine.Installed(machine.Debian(suite, "git"), os.Getenv("CODEX_PROXY_TEST_DEB")),
+	root := machine.Installed(machine.Installed(machine.Debian(suite, append([]string{"git"}, packages...)...), os.Getenv("CODEX_PROXY_TEST_DEB")),
 		os.Getenv("CODEX_PROXY_TEST_RUNNER_DEB"))
 	b := bed.Boot(t, root)
 	b.MustRun(t, "systemctl", "start", "codex-runner.socket")
 	b.MustRun(t, "sh", "-ec", `git init -q -b main /srv/app; cd /srv/app; git config user.name a; git config user.email a@example.org
 		echo PROJECT >notes; printf '# the project\n' >AGENTS.md; git add .; git commit -qm first`)
-	return addHands(b, name, keys)
+	return addHands(b, "build")
 }
 
-func addHands(b *bed.Bed, name, keys string) handsBed {
+func addHands(b *bed.Bed, name string) handsBed {
 	b.T.Helper()
 	h := handsBed{bed.Remote{Bed: b, Name: name, Unit: units.Remote(name), Socket: units.RemoteSocket(name),
 		File: "/etc/codex-proxy/remotes/" + name + ".toml", Home: "/var/lib/codex-remote/" + name}}
@@ -44,11 +44,6 @@ func addHands(b *bed.Bed, name, keys string) handsBed {
 	b.MustRun(b.T, "codex-proxy", "remotes", "add", name, "--hands", "runner", "--repo", "/srv/app", "--memory", "1G",
 		"--model", bed.Model, "--base-url", "http://"+bed.ModelAddr+"/v1", "--key-file", key,
 		"--codex-path", filepath.Join(bed.CodexDir, "bin/codex"))
-	if keys != "" {
-		text, err := b.ReadFile(h.File)
-		require.NoError(b.T, err)
-		h.Write(keys + string(text))
-	}
 	return h
 }
 
@@ -99,7 +94,7 @@ func (p *person) turn(h handsBed, thread, script string) string {
 func TestRemoteHands(t *testing.T) { bed.BothSuites(t, testRemoteHands) }
 
 func testRemoteHands(t *testing.T, suite string) {
-	h := newHands(t, suite, "build", "")
+	h := newHands(t, suite)
 	p := attach(h.Remote)
 	thread := p.newThread()
 	out := p.turn(h, thread, "id -un; pwd; cat notes; echo made >made")
@@ -188,6 +183,22 @@ func (h handsBed) diff() {
 		h.MustRun(t, "sh", "-c", "git -C /srv/app log -1 --format=%s fix; git -C /srv/app ls-tree --name-only fix"))
 }
 
+// codex's own terminal runs the commands of its user, as it would end without an answer to them.
+func TestTerminalOfHands(t *testing.T) { bed.EitherSuite(t, testTerminalOfHands) }
+
+func testTerminalOfHands(t *testing.T, suite string) {
+	h := newHands(t, suite, "tmux")
+	term := bed.NewTerminal(h.Bed, "person", "codex-proxy", "attach", "--codex", bed.CodexDir+"/bin/codex", "build")
+	term.Until("Ask Codex to do anything")
+	term.Tmux("send-keys", "-t", term.Name, "-l", "!") // the terminal shows it apart from the command
+	term.Enter("cat notes; id -un")
+	term.Until("cs-" + h.session())
+	require.NoError(h.T, h.Models.Script("text the terminal lives"))
+	term.Enter("are you there?")
+	term.Until("the terminal lives")
+	term.Tmux("kill-session", "-t", term.Name)
+}
+
 // hidden is a pattern that finds a text, and not itself.
 func hidden(text string) string { return text[:4] + "[" + text[4:5] + "]" + text[5:] }
 
@@ -195,7 +206,7 @@ func hidden(text string) string { return text[:4] + "[" + text[4:5] + "]" + text
 // where codex is.
 func (h handsBed) apart(p *person, thread string) {
 	t := h.T
-	other := addHands(h.Bed, "other", "")
+	other := addHands(h.Bed, "other")
 	q := attach(other.Remote)
 	q.turn(other, "", "echo OTHERS-SECRET >theirs")
 	session := other.session()
