@@ -30,7 +30,6 @@ var oneSuite = map[string]string{
 	"TestIdleAccounts":         ofTheAccounts,
 	"TestDisconnectInterrupts": ofTheAPI,
 	"TestImagesInChat":         ofTheAPI,
-	"TestTerminalOfHands":  "what codex's terminal shows; TestRemoteHands has the units on both",
 	"TestImagesAddresses":      "the fetcher refuses addresses itself; TestImagesFirewall has what systemd refuses",
 	"TestDependencyMCP":        "a server's own protocol; TestRequires has the start with the worker that requires it",
 	"TestTemporalCadence":      "the times of our probe; TestTemporalCrashes has the restarts",
