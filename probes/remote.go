@@ -92,6 +92,8 @@ type RemoteUse struct {
 	Continued int `json:"continued"`
 	GivenUp   int `json:"given_up"`
 	Switches  int `json:"switches"`
+	// Commands are those that its hands have executed since its main process has started.
+	Commands int `json:"commands,omitempty"`
 	// Unknown are requests of clients that were refused because this codex-proxy does not know them.
 	Unknown []string `json:"unknown_requests,omitempty"`
 }
@@ -101,7 +103,8 @@ func (u *RemoteUse) AtRest() *RemoteUse {
 	if u == nil {
 		return nil
 	}
-	return &RemoteUse{At: u.At, Account: u.Account, Continued: u.Continued, GivenUp: u.GivenUp, Switches: u.Switches}
+	return &RemoteUse{At: u.At, Account: u.Account, Continued: u.Continued, GivenUp: u.GivenUp, Switches: u.Switches,
+		Commands: u.Commands}
 }
 
 // Sentence describes a remote that is down for operators: its name, its reason, and the remedy. It is empty for others.

@@ -44,7 +44,17 @@ type Options struct {
 	// LateFiles has codex write the file of a new thread before its first turn, and not at once: a client that is closed
 	// without a message then leaves no file.
 	LateFiles bool
-	Logger    *slog.Logger // nil discards
+	// Hands execute the commands of codex; nil: codex executes them itself.
+	Hands  Hands
+	Logger *slog.Logger // nil discards
+}
+
+// Hands execute the commands of codex.
+type Hands interface {
+	// Commands is how many were executed since this process has started.
+	Commands() int
+	// Changes has the changes of the workspace printed; begin includes those that it began with.
+	Changes(ctx context.Context, begin bool) (stdout, stderr []byte, err error)
 }
 
 func (o Options) withDefaults() Options {

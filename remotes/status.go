@@ -28,6 +28,8 @@ type Status struct {
 	QuotaAt   time.Time `json:"quota_at,omitzero"`
 	// Unknown are requests of clients that this codex-proxy does not know, since the remote has started.
 	Unknown []string `json:"unknown_requests,omitempty"`
+	// Commands is how many commands the hands have executed since the remote has started.
+	Commands int `json:"commands,omitempty"`
 	// RestsAt is when the remote stops if nobody comes; zero: not soon. A question in that moment would start it again.
 	RestsAt time.Time `json:"rests_at,omitzero"`
 }
@@ -55,6 +57,9 @@ func (m *Manager) Status() (st Status) {
 			st.RestsAt = s.since.Add(m.opts.IdleStop)
 		}
 	})
+	if m.opts.Hands != nil {
+		st.Commands = m.opts.Hands.Commands()
+	}
 	if m.opts.Accounts != nil {
 		st.NoAccount, st.QuotaAt = m.opts.Accounts.Denied()
 	}

@@ -14,6 +14,7 @@ import (
 	"codex-proxy/remotes/attach"
 	"codex-proxy/remotes/remoteconfig"
 	"codex-proxy/remotes/remotescli"
+	runnerpaths "codex-proxy/runner/paths"
 	"codex-proxy/units"
 )
 
@@ -23,6 +24,7 @@ func remotesCommand() *cobra.Command {
 		Places: remotescli.Places{
 			Settings: paths.RemoteSettings, Template: paths.RemoteTemplate, Homes: paths.RemoteHomes,
 			PrivateHomes: paths.PrivateRemoteHomes, Units: paths.OperatorUnits, Socket: paths.RemoteSocket,
+			Runner: runnerpaths.Socket,
 		},
 	}
 	c := &cobra.Command{
@@ -39,9 +41,10 @@ terminal. list shows the state of each remote, its turns and the people who are
 attached. check shows what would run, and names each fault that prevents a start; it
 exits with 78 then. send sends a message without a terminal, and prints the thread.
 continue has a turn go on that a restart has cut, if the file says continue = "ask".
-logs shows the journal of its units. stop ends codex until the next attach. remove
-takes a remote away; its threads stay without --purge. add, check, stop and remove
-need root.`,
+logs shows the journal of its units. commands lists what the hands of a remote have
+executed, and diff prints the changes in their workspace (docs/hands.md). stop ends codex until the next attach. remove
+takes a remote away; its threads stay without --purge. add, check, diff, stop and
+remove need root.`,
 	}
 	do := func(root bool, run func(context.Context, string) error) func(*cobra.Command, []string) error {
 		return func(c *cobra.Command, args []string) error {
@@ -96,7 +99,10 @@ For continue its id; not needed if one turn waits`)
 	stop := &cobra.Command{Use: "stop NAME", Short: "stop a remote until the next attach", RunE: do(true, r.Stop)}
 	remove := &cobra.Command{Use: "remove NAME", Short: "stop a remote, and remove it", RunE: do(true, r.Remove)}
 	remove.Flags().BoolVar(&r.Purge, "purge", false, "remove its threads and the drop-ins of systemctl edit, too")
-	c.AddCommand(list, add, check, send, proceed, remoteLogs(r, do), stop, remove)
+	c.AddCommand(list, add, check, send, proceed,
+		remoteJournal("logs NAME", "show the journal of a remote", r.Logs, do),
+		remoteJournal("commands NAME", "list the commands that the hands of a remote have executed", r.Commands, do),
+		remoteDiff(r, do(true, r.Diff)), stop, remove)
 	for _, of := range c.Commands() {
 		if of != list && of != add {
 			of.ValidArgsFunction = completeRemotes
@@ -119,28 +125,43 @@ func addFlags(add *cobra.Command, with *remotescli.Answers) {
 		"an endpoint of the model in place of the accounts, which speaks OpenAI's Responses API")
 	flags.Var(cli.Text(&with.KeyFile, "FILE"), "key-file", "the file with the key of the endpoint")
 	flags.Var(cli.Text(&with.CodexPath, "PATH"), "codex-path", "the codex to run; without it the one that is installed")
-	_ = add.MarkFlagRequired("dir") // the option is there
+	flags.Var(cli.Text(&with.Hands.By, "runner"), "hands", `have codex-runner execute the commands, in a checkout
+of --repo: codex itself has no file of the project then`)
+	flags.Var(cli.Text(&with.Hands.Repo, "DIR"), "repo", "the repository of the hands: a directory or a URL")
+	flags.Var(cli.Text(&with.Hands.Ref, "REF"), "ref", "its branch, tag or commit; without it the one of HEAD")
+	flags.Var(cli.Text(&with.Hands.Memory, "SIZE"), "memory", "the memory of the hands, such as 4G")
+	cli.Complete(add, "hands", "runner")
 	cli.Complete(add, "network", string(remoteconfig.NoNetwork), string(remoteconfig.Loopback),
 		string(remoteconfig.AllOfIt))
 	cli.Complete(add, "sandbox", string(remoteconfig.ReadOnly), string(remoteconfig.WorkspaceWrite))
 }
 
-func remoteLogs(
-	r *remotescli.Remotes, do func(bool, func(context.Context, string) error) func(*cobra.Command, []string) error,
-) *cobra.Command {
+func remoteDiff(r *remotescli.Remotes, run func(*cobra.Command, []string) error) *cobra.Command {
+	c := &cobra.Command{
+		Use: "diff NAME", Short: "print the changes in the workspace of a remote's hands, as a patch", RunE: run,
+	}
+	c.Flags().Var(cli.Text(&r.Branch, "NAME"), "branch", `make this branch of them instead, in the directory of the
+remote's file, on top of the commit that the workspace began
+with`)
+	return c
+}
+
+// remoteJournal is a command that shows entries of the journal of a remote.
+func remoteJournal(use, short string, show func(name string, options ...string) error,
+	do func(bool, func(context.Context, string) error) func(*cobra.Command, []string) error) *cobra.Command {
 	var follow bool
 	lines := 50
-	logs := &cobra.Command{Use: "logs NAME", Short: "show the journal of a remote"}
-	logs.RunE = do(false, func(_ context.Context, name string) error {
+	c := &cobra.Command{Use: use, Short: short}
+	c.RunE = do(false, func(_ context.Context, name string) error {
 		options := []string{"-n", strconv.Itoa(lines)}
 		if follow {
 			options = append(options, "-f")
 		}
-		return r.Logs(name, options...)
+		return show(name, options...)
 	})
-	logs.Flags().BoolVarP(&follow, "follow", "f", false, "go on with every new line, until Ctrl-C")
-	logs.Flags().IntVarP(&lines, "lines", "n", lines, "how many lines")
-	return logs
+	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on with every new line, until Ctrl-C")
+	c.Flags().IntVarP(&lines, "lines", "n", lines, "how many lines")
+	return c
 }
 
 // completeRemotes completes the first argument by the names of the remotes.

@@ -18,6 +18,7 @@ import (
 	"codex-proxy/remotes/remoteconfig"
 	"codex-proxy/remotes/remoteexec"
 	"codex-proxy/remotes/remotenotify"
+	runnerpaths "codex-proxy/runner/paths"
 	"codex-proxy/units"
 )
 
@@ -52,7 +53,7 @@ without people and turns; 78 for a fault of the file.`,
 			}
 			u := &remoteexec.Unit{
 				Name: args[0], Version: versionString(), Key: os.Stdin, Init: paths.RemoteInit, Stderr: c.ErrOrStderr(),
-				Logins: paths.LoginsSocket, Cgroup: authz.Cgroup(),
+				Logins: paths.LoginsSocket, Runner: runnerpaths.Socket, Cgroup: authz.Cgroup(),
 				File: filepath.Join(cmp.Or(os.Getenv("CONFIGURATION_DIRECTORY"), paths.Settings), "remotes",
 					args[0]+".toml"),
 				Home: os.Getenv("CODEX_HOME"), Runtime: os.Getenv("RUNTIME_DIRECTORY"),

@@ -19,7 +19,7 @@ import (
 )
 
 func runCommand() *cobra.Command {
-	r, patch, setup := &sessions.Run{}, "", ""
+	r, patch, setup, server := &sessions.Run{}, "", "", execServer{}
 	c := &cobra.Command{
 		Use: "run [OPTION]... -- COMMAND [ARG]...", Short: "run a command in a session",
 		Long: `
@@ -30,6 +30,10 @@ runs after those before it, in the same workspace and environment. Without --det
 --keep, a new session is closed when COMMAND has ended; its record, output and
 artifacts stay until they are pruned.
 
+With --exec-server the command is codex's exec-server, and COMMAND, if it is given, names
+the codex. A codex elsewhere has its commands, patches and accesses to files executed in
+the session: codex-runner port-forward ID 18900 leads there.
+
 Ctrl-C cancels COMMAND and waits for its end; a second one leaves it. If the service
 restarts meanwhile, COMMAND goes on, and its output as well, without a gap.
 
@@ -39,6 +43,12 @@ cancelled; 137 if it ran out of memory; 125 for every other reason of the runner
 for wrong usage, and 75 if the queue is full or the service stops. For all but a
 COMMAND that fails by itself, the reason is on standard error.`,
 		Args: func(c *cobra.Command, args []string) error {
+			if server.wanted {
+				return server.command(c, r, patch, args)
+			}
+			if server.tokenFile != "" {
+				return cli.Misuse(c, "--token-file has the token of --exec-server: give both or none")
+			}
 			if len(args) == 0 {
 				return cli.Misuse(c, "COMMAND is missing: put it last, after --")
 			}
@@ -52,6 +62,7 @@ COMMAND that fails by itself, the reason is on standard error.`,
 	commandFlags(flags, r)
 	streamFlags(flags, r)
 	limitFlags(flags, r)
+	server.flags(flags)
 	flags.BoolVar(&r.Keep, "keep", false, "leave the new session open for further commands (--session)")
 	flags.BoolVar(&r.Detach, "detach", false, "print the ID of the session, and do not wait")
 	flags.BoolVar(&r.DryRun, "dry-run", false, `show what would run, and run nothing: the workspace, the

@@ -16,6 +16,8 @@ const (
 	// OldestForHere is the oldest for a user's own codex in a unit: the first one of those that the tests run that
 	// attaches by itself to a server, and knows the setting by which it starts none.
 	OldestForHere = 169
+	// OldestForHands is the oldest for remotes with hands: the first one with an exec-server that takes a token.
+	OldestForHands = 160
 	// MarksResponses is the first one of those that the tests run that reports the end of a response of the model. An
 	// older one has a turn go on until the calls in it are answered.
 	MarksResponses = 153

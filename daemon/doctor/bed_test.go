@@ -111,7 +111,7 @@ type bed struct {
 
 	reason    upstream.Reason // of the broker
 	reasonErr error
-	here     remotes.Status
+	here      remotes.Status
 }
 
 type get struct {

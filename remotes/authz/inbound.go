@@ -37,6 +37,7 @@ type inbound struct {
 	deadline func(time.Time) error // of the next reads
 	large    chan struct{}         // places of large messages, of all clients
 	stay     func()                // before codex reads that the client closes; may be nil
+	aside    *aside                // of requests that codex does not get; nil: it gets all
 
 	message []byte // the joined payloads of the open message
 	open    bool
@@ -257,6 +258,12 @@ func (i *inbound) decide(ctx context.Context, raw []byte) error {
 	v := i.session.authorize(m, raw)
 	if v.unknown {
 		v.refusal = i.session.proxy.unknown(i.session.Session, m.method)
+	}
+	if v.pass != nil {
+		if taken, err := i.aside.take(m); taken {
+			return err
+		}
+		m, v = i.aside.settle(m, v)
 	}
 	switch {
 	case v.pass != nil:

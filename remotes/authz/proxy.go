@@ -87,6 +87,8 @@ type Proxy struct {
 	// Unknown is called for a request that no rule is on, and returns the version of the codex that runs; empty: not
 	// known.
 	Unknown func(s Session, method string) (codex string)
+	// Elsewhere serves the requests about commands and files in place of codex; nil: codex does.
+	Elsewhere Elsewhere
 	// Leaving is called when a client has gone and codex has answered all that it asked for, before codex learns of it,
 	// and before a thread/unsubscribe. codex learns when Leaving has returned, which must be soon after the end of ctx.
 	Leaving func(ctx context.Context)
@@ -331,6 +333,8 @@ func (p *Proxy) relay(
 			s.open.add(-1)
 		}}
 	reading := p.inbound(s, client, in, codex, answers)
+	reading.aside = newAside(ctx, p.Elsewhere, s, answers)
+	defer reading.aside.close()
 	copied, ended := context.WithCancel(context.Background())
 	reading.stay = sync.OnceFunc(func() { s.stay(copied) })
 	var both sync.WaitGroup

@@ -33,12 +33,12 @@ func Init(text string, args []string) (status int, err error) {
 	if err := view.mount(); err != nil {
 		return 0, err
 	}
-	if view.Offline {
+	if view.Offline || view.Hands {
 		if err := loopback(); err != nil {
 			return 0, err
 		}
 	}
-	port, err := offer()
+	port, err := offer(view.Hands)
 	if err != nil {
 		return 0, err
 	}

@@ -63,7 +63,8 @@ func keep(text string, args []string) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	if l, err := passage.Listener(); err == nil {
+	if all, err := passage.Listeners(); err == nil {
+		l := all[0]
 		go serve(l, "lent")
 	}
 	_ = cmd.Wait()

@@ -31,9 +31,14 @@ type View struct {
 	// Dir is the working directory of the command. That of this process lies outside of the namespaces, and so does all
 	// that a path from it reaches.
 	Dir string
-	// Offline gives codex a network namespace of its own, which has only the server that Listener returns.
+	// Offline gives codex a network namespace of its own, which has only the servers that Listeners returns.
 	Offline bool
+	// Hands has Init listen on HandsPort as well. It goes with Offline alone: there no other process has the port.
+	Hands bool
 }
+
+// HandsPort is the port on 127.0.0.1 at which codex finds its hands.
+const HandsPort = 18900
 
 // ModelPort stands in the arguments of the command for the port on 127.0.0.1 that Init listens on.
 const ModelPort = "{port}"
@@ -55,7 +60,7 @@ func (v View) Args(program string, args []string) ([]string, error) {
 // made the namespaces.
 func (v View) Attr() *syscall.SysProcAttr {
 	flags := uintptr(unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNS | unix.CLONE_NEWIPC)
-	if v.Offline {
+	if v.Offline || v.Hands {
 		flags |= unix.CLONE_NEWNET
 	}
 	uid, gid := os.Getuid(), os.Getgid()

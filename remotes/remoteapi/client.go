@@ -70,6 +70,13 @@ func FindThread(ctx context.Context, socket, name string) (id string, err error)
 	return r.Thread, err
 }
 
+// Changes has the hands of a remote print the changes of their workspace.
+func Changes(ctx context.Context, socket string, begin bool) (stdout, stderr []byte, err error) {
+	var r changesReply
+	err = call(ctx, socket, http.MethodPost, fmt.Sprintf("%s?begin=%t", changesPath, begin), nil, &r)
+	return r.Stdout, r.Stderr, err
+}
+
 func act(ctx context.Context, socket, path string, msg remotes.Message) (string, error) {
 	b, err := json.Marshal(msg)
 	if err != nil {

@@ -17,6 +17,7 @@ const (
 	sendPath      = HandlerPrefix + "send"
 	continuePath  = HandlerPrefix + "continue"
 	threadPath    = HandlerPrefix + "thread"
+	changesPath   = HandlerPrefix + "changes"
 	// RenewPath is for the daemon.
 	RenewPath = HandlerPrefix + "renew"
 )
@@ -30,8 +31,14 @@ type threadReply struct {
 	Error  string `json:"error,omitempty"`
 }
 
-// Handler serves a manager to people: GET /keeper/status, GET /keeper/thread, POST /keeper/send and POST
-// /keeper/continue; and POST /keeper/renew to the daemon. The caller checks the rights.
+// changesReply has the output of the command that prints the changes.
+type changesReply struct {
+	Stdout []byte `json:"stdout"`
+	Stderr []byte `json:"stderr"`
+}
+
+// Handler serves a manager to people: GET /keeper/status, GET /keeper/thread, POST /keeper/send, POST /keeper/continue
+// and POST /keeper/changes; and POST /keeper/renew to the daemon. The caller checks the rights.
 func Handler(m *remotes.Manager) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+statusPath, func(w http.ResponseWriter, _ *http.Request) {
@@ -49,6 +56,14 @@ func Handler(m *remotes.Manager) http.Handler {
 	mux.HandleFunc("POST "+continuePath, serve(func(r *http.Request, msg remotes.Message) (string, error) {
 		return m.Proceed(r.Context(), msg.Thread)
 	}))
+	mux.HandleFunc("POST "+changesPath, func(w http.ResponseWriter, r *http.Request) {
+		stdout, stderr, err := remotes.Changes(r.Context(), m, r.FormValue("begin") == "true")
+		if err != nil {
+			writeJSON(w, http.StatusConflict, threadReply{Error: err.Error()})
+			return
+		}
+		writeJSON(w, http.StatusOK, changesReply{stdout, stderr})
+	})
 	mux.HandleFunc("POST "+RenewPath, serve(func(*http.Request, remotes.Message) (string, error) {
 		return "", m.Renew()
 	}))

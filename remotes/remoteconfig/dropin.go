@@ -22,9 +22,14 @@ func (s *Settings) ServiceDropIn() []byte {
 		b.Add("After=%s", units.RemoteNotifySocket(s.Name))
 	}
 	s.mounts(&b)
+	if s.Hands != nil {
+		b.Add("Wants=codex-runner.socket")
+		b.Add("After=codex-runner.socket")
+	}
 	b.Add("\n[Service]")
 	b.Add("Environment=%s=%s", HashVariable, s.Hash)
 	s.owner(&b)
+	s.Hands.dropIn(&b)
 	if s.Provider != nil && s.Provider.KeyFile != "" {
 		b.Add("# systemd opens it as root; remote-exec reads it, and no other process can.")
 		b.Add("StandardInput=file:%s", unitfile.Text(s.Provider.KeyFile))
@@ -96,6 +101,21 @@ func (s *Settings) owner(b *unitfile.Lines) {
 	b.Add("User=%s", s.User)
 	b.Add("# Else a stop would delete the shared memory of the user's other processes.")
 	b.Add("RemoveIPC=no")
+}
+
+// dropIn has the unit ask codex-runner for a session, and shows codex an empty workspace. The main process reads the
+// repository for codex-runner; codex itself sees neither that nor the socket.
+func (h *Hands) dropIn(b *unitfile.Lines) {
+	if h == nil {
+		return
+	}
+	b.Add("SupplementaryGroups=%s", HandsGroup)
+	b.Add("TemporaryFileSystem=/workspace:ro")
+	b.Add("# The set-up of the repository runs before the remote is ready.")
+	b.Add("TimeoutStartSec=1h")
+	if dir := h.RepoDirectory(); InHome(dir) {
+		b.Add("BindReadOnlyPaths=%s", unitfile.Path("-"+dir))
+	}
 }
 
 // directories opens the directories of the file. A missing one is a fault that remote-exec reports.

@@ -29,6 +29,9 @@ func checkVisible(key, path string) error {
 }
 
 func (s *Settings) checkDirectories() error {
+	if s.Hands != nil {
+		return nil
+	}
 	if s.Directory == "" {
 		return settingsfile.Wrong("directory",
 			`is missing: name the directory that codex works in, as in directory = "/srv/app"`)
@@ -83,5 +86,10 @@ func InHome(dir string) bool {
 	return false
 }
 
-// Directories are all directories of the work.
-func (s *Settings) Directories() []string { return append([]string{s.Directory}, s.Writable...) }
+// Directories are all directories of the work. A remote with hands has none.
+func (s *Settings) Directories() []string {
+	if s.Hands != nil {
+		return nil
+	}
+	return append([]string{s.Directory}, s.Writable...)
+}

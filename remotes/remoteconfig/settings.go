@@ -32,7 +32,7 @@ type Settings struct {
 	Hash        string // of the text of the file
 	Description string
 
-	Directory string  // codex's working directory
+	Directory string  // codex's working directory; empty: Hands have one
 	User      string  // empty: a user of its own
 	Group     string  // its members may attach; empty: root and User alone
 	Network   Network // of codex and its tools
@@ -52,6 +52,7 @@ type Settings struct {
 	Provider  *Provider // nil: accounts
 	Accounts  []string  // that may serve; empty: all
 	Notify    []string  // the command of [notify]; empty: none
+	Hands     *Hands    // nil: codex executes its commands itself
 	Codex     map[string]any
 
 	Lines strict.Lines // of the file
@@ -131,6 +132,7 @@ type raw struct {
 	Accounts      []string              `toml:"accounts"`
 	Provider      *rawProvider          `toml:"provider"`
 	Notify        rawNotify             `toml:"notify"`
+	Hands         *rawHands             `toml:"hands"`
 	Codex         map[string]any        `toml:"codex"`
 }
 
@@ -149,8 +151,8 @@ type rawNotify struct {
 func defaults() raw {
 	const halfAnHour, thrice = 30 * time.Minute, 3
 	return raw{
-		Network: string(AllOfIt), Sandbox: string(WorkspaceWrite), IdleStop: settingsfile.Lasting(halfAnHour),
-		Continue: string(Always), ContinueLimit: thrice, Unknown: string(RefuseUnknown),
+		IdleStop: settingsfile.Lasting(halfAnHour), Continue: string(Always), ContinueLimit: thrice,
+		Unknown: string(RefuseUnknown),
 	}
 }
 
@@ -175,19 +177,29 @@ func Parse(file string, text []byte) (*Settings, error) {
 	s.File, s.Lines = file, strict.LinesOf(text)
 	sum := sha256.Sum256(text)
 	s.Hash = hex.EncodeToString(sum[:])
-	if err := s.check(); err != nil {
+	if err := cmp.Or(r.checkHands(), s.check()); err != nil {
 		return nil, settingsfile.Located(err, file, s.Lines)
 	}
 	return s, nil
 }
 
+// network and sandbox are the values of these keys, or their defaults.
+func (r raw) network() Network {
+	if r.Hands != nil {
+		return NoNetwork
+	}
+	return Network(cmp.Or(r.Network, string(AllOfIt)))
+}
+
+func (r raw) sandbox() Sandbox { return Sandbox(cmp.Or(r.Sandbox, string(WorkspaceWrite))) }
+
 func (r raw) settings(name string) *Settings {
 	return &Settings{
 		Name: name, Description: cmp.Or(r.Description, "remote "+name), Directory: r.Directory, User: r.User,
-		Group: r.Group, Network: Network(r.Network), Sandbox: Sandbox(r.Sandbox), Writable: r.Writable,
+		Group: r.Group, Network: r.network(), Sandbox: r.sandbox(), Writable: r.Writable,
 		Limits: Limits{r.Memory, r.CPU, r.Tasks}, UnknownMethods: UnknownMethods(r.Unknown), IdleStop: r.IdleStop.Duration, Continue: Continue(r.Continue),
 		ContinueLimit: r.ContinueLimit, Model: r.Model, CodexPath: r.CodexPath, Provider: (*Provider)(r.Provider),
-		Accounts: r.Accounts, Notify: r.Notify.Command, Codex: r.Codex,
+		Accounts: r.Accounts, Notify: r.Notify.Command, Hands: r.Hands.hands(), Codex: r.Codex,
 	}
 }
 

@@ -100,7 +100,9 @@ func TestTemplate(t *testing.T) {
 	s, err := Parse("template.toml", text)
 	require.NoError(t, err)
 	var shown strings.Builder
-	for line := range strings.Lines(string(text)) {
+	before, rest, _ := strings.Cut(string(text), "#[hands]\n") // a remote has either these or a directory
+	table, after, _ := strings.Cut(rest, "# A command that")
+	for line := range strings.Lines(before + "# " + after) {
 		key := strings.TrimPrefix(strings.TrimPrefix(line, "#"), " ")
 		if key != line && (assignment.MatchString(key) || key == "[provider]\n") {
 			line = key
@@ -117,6 +119,12 @@ func TestTemplate(t *testing.T) {
 	assert.Equal(t, &Provider{Name: "local", BaseURL: "http://127.0.0.1:8080/v1", Models: []string{}}, all.Provider)
 	all.Writable, all.Notify, all.Accounts, all.Provider, all.Model = nil, nil, nil, nil, ""
 	assert.Equal(t, s, all)
+
+	hands, err := Parse("template.toml", []byte("[hands]\n"+strings.ReplaceAll(strings.ReplaceAll("\n"+table, "\n#", "\n"), "\n ", "\n# ")))
+	require.NoError(t, err)
+	assert.Equal(t, &Hands{Repo: "/srv/app", Timeout: HandsTimeout}, hands.Hands)
+	assert.Equal(t, NoNetwork, hands.Network)
+	assert.Empty(t, hands.Directories())
 }
 
 // assignment is a line of a key that is commented out.

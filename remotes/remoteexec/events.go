@@ -7,18 +7,24 @@ import (
 
 	"codex-proxy/internal/paths"
 	"codex-proxy/remotes"
+	"codex-proxy/remotes/hands"
 	"codex-proxy/remotes/remoteconfig"
 	"codex-proxy/remotes/remotenotify"
 )
 
 // options returns the options of the manager.
-func (u *Unit) options(s *remoteconfig.Settings, socket string, accounts remotes.Accounts) remotes.Options {
-	return remotes.Options{
+func (u *Unit) options(s *remoteconfig.Settings, socket string, accounts remotes.Accounts,
+	held *hands.Hands) remotes.Options {
+	o := remotes.Options{
 		Name: u.Name, Socket: socket, State: filepath.Join(u.Home, managerDir), Home: u.Home, Version: u.Version,
 		Continue: s.Continue, Limit: s.ContinueLimit, IdleStop: s.IdleStop,
 		Accounts: accounts, Restart: func() error { return unix.Kill(unix.Getpid(), unix.SIGTERM) },
 		Notify: func(e remotes.Event) { u.tell(s, e) }, Logger: u.logger,
 	}
+	if held != nil {
+		o.Hands = held
+	}
+	return o
 }
 
 // tell passes an event on to the command of [notify] if nobody is there to see it.

@@ -20,6 +20,7 @@ import (
 	"codex-proxy/internal/paths"
 	"codex-proxy/internal/strict"
 	"codex-proxy/notify"
+	"codex-proxy/remotes/hands"
 	"codex-proxy/remotes/remoteconfig"
 	"codex-proxy/units"
 	"codex-proxy/units/restartdelay"
@@ -56,10 +57,10 @@ func Wait(ctx context.Context, name string, policy prepare.Policy, stderr io.Wri
 	return restartdelay.AwaitOf(ctx, units.Remote(name), logger, choose, func() error { return nil }) // nothing else runs then
 }
 
-// prepared makes the home of the remote of a file, within its unit, and returns its settings. codex checks the
+// prepared makes the home of the remote, within its unit, and returns its settings. codex checks the
 // changes since its last check. An error has its exit status.
-func prepared(ctx context.Context, file, home, runtime string, stderr io.Writer) (*remoteconfig.Settings, error) {
-	s, err := remoteconfig.Load(file)
+func (u *Unit) prepared(ctx context.Context) (*remoteconfig.Settings, error) {
+	s, err := remoteconfig.Load(u.File)
 	if err != nil {
 		return nil, cli.Exit(cli.Config, err)
 	}
@@ -68,14 +69,13 @@ func prepared(ctx context.Context, file, home, runtime string, stderr io.Writer)
 		return nil, fmt.Errorf("cannot find codex-proxy itself: %w", err)
 	}
 	made := &codexhome.Home{
-		Worker: s.Name, File: file, Dir: home, Runtime: runtime, Private: filepath.Join(home, managerDir), Self: self,
-		SearchPath: os.Getenv("PATH"), Note: func(line string) {
-			fmt.Fprintf(stderr, "codex-remote@%s: %s\n", s.Name, strings.Join(strings.Fields(line), " "))
+		Worker: s.Name, File: u.File, Dir: u.Home, Runtime: u.Runtime, Private: filepath.Join(u.Home, managerDir),
+		Self: self, SearchPath: os.Getenv("PATH"), Note: func(line string) {
+			fmt.Fprintf(u.Stderr, "codex-remote@%s: %s\n", s.Name, strings.Join(strings.Fields(line), " "))
 		},
 	}
 	if err := prepare.WithSignals(ctx, func(ctx context.Context) error {
-		return prepareRemote(ctx, s,
-			made)
+		return u.prepareRemote(ctx, s, made)
 	}); err != nil {
 		return nil, cli.Exit(remoteStatus(err), err)
 	}
@@ -91,7 +91,7 @@ func remoteStatus(err error) int {
 	return prepare.Status(err)
 }
 
-func prepareRemote(ctx context.Context, s *remoteconfig.Settings, home *codexhome.Home) error {
+func (u *Unit) prepareRemote(ctx context.Context, s *remoteconfig.Settings, home *codexhome.Home) error {
 	if os.Getenv(remoteconfig.HashVariable) != s.Hash {
 		return &codexhome.Problem{File: s.File, Text: "systemd has not read the file since its last change",
 			Hint: "systemctl daemon-reload, then start again"}
@@ -132,6 +132,9 @@ func prepareRemote(ctx context.Context, s *remoteconfig.Settings, home *codexhom
 	r := codexhome.Remote{
 		File: s.File, Text: []byte(s.Hash), Lines: s.Lines, CodexPath: s.CodexPath, Model: s.Model, BaseURL: modelProxyURL,
 		Directory: s.Directory, Write: s.Sandbox == remoteconfig.WorkspaceWrite, Writable: s.Writable, Extra: s.Codex,
+	}
+	if s.Hands != nil {
+		r.Directory, r.Write, r.Hands = hands.Directory, false, u.environments()
 	}
 	if p := s.Provider; p != nil {
 		r.Provider, r.Models, r.KeyName = p.Name, p.Models, modelProxyKey

@@ -29,12 +29,13 @@ func (u *Unit) reads(ctx context.Context, s *remoteconfig.Settings) schema.Reque
 }
 
 // proxy is the way of people to codex, which the manager follows.
-func (u *Unit) proxy(manager *remotes.Manager, reads schema.Requests) *authz.Proxy {
+func (u *Unit) proxy(manager *remotes.Manager, reads schema.Requests, of authz.Elsewhere) *authz.Proxy {
 	p := &authz.Proxy{
 		Remote: u.Name, Version: u.Version, Reads: reads, Logger: u.logger, Viewers: paths.RemoteViewerSocket(u.Name),
 		Network: paths.RemoteNetworkSocket(u.Name), Cgroup: u.Cgroup, Manager: remoteapi.Handler(manager),
-		Renew:   remoteapi.RenewPath,
-		Unknown: func(s authz.Session, method string) string { return manager.Unknown(method, s.Role == authz.Viewer) },
+		Renew:     remoteapi.RenewPath,
+		Unknown:   func(s authz.Session, method string) string { return manager.Unknown(method, s.Role == authz.Viewer) },
+		Elsewhere: of,
 	}
 	mainprocess.Follow(p, manager)
 	return p

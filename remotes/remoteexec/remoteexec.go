@@ -4,6 +4,7 @@ package remoteexec
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"io"
 	"log/slog"
@@ -22,10 +23,11 @@ import (
 	"codex-proxy/internal/paths"
 	"codex-proxy/notify"
 	"codex-proxy/remotes"
+	"codex-proxy/remotes/authz"
+	"codex-proxy/remotes/hands"
 	"codex-proxy/remotes/mainprocess"
 	"codex-proxy/remotes/namespaces"
 	"codex-proxy/remotes/remoteconfig"
-	"codex-proxy/remotes/schema"
 	"codex-proxy/workers/prepare"
 )
 
@@ -47,11 +49,13 @@ type Unit struct {
 	Key     *os.File
 	Init    string // the program of the namespaces
 	Logins  string // the socket where logins are asked for
+	Runner  string // the socket of codex-runner, for hands
 	Cgroup  string // of the unit: no process of it may attach; empty: unknown
 	Stderr  io.Writer
 
-	logger *slog.Logger
-	tasks  sync.WaitGroup
+	logger     *slog.Logger
+	tasks      sync.WaitGroup
+	handsToken string // by which codex reaches its hands
 }
 
 // Run runs codex until it ends, and returns an error with the exit status. If a signal has killed codex, Run does not
@@ -63,7 +67,8 @@ func (u *Unit) Run(ctx context.Context) error {
 		return err
 	}
 	notifier.Status("Starting: the configuration is written and checked")
-	settings, err := prepared(ctx, u.File, u.Home, u.Runtime, u.Stderr)
+	u.handsToken = rand.Text() + rand.Text()
+	settings, err := u.prepared(ctx)
 	if err == nil {
 		err = u.run(ctx, notifier, settings)
 	}
@@ -93,7 +98,11 @@ func (u *Unit) run(ctx context.Context, notifier *notify.Notifier, s *remoteconf
 		return err
 	}
 	defer func() { _ = socket.Close() }() // its path counts on the descriptor
-	manager, err := remotes.New(u.options(s, socket.Path(), creds.accounts()))
+	held, err := u.hands(s)
+	if err != nil {
+		return err
+	}
+	manager, err := remotes.New(u.options(s, socket.Path(), creds.accounts(), held))
 	if err != nil {
 		return err
 	}
@@ -104,11 +113,15 @@ func (u *Unit) run(ctx context.Context, notifier *notify.Notifier, s *remoteconf
 	if creds.tokens != nil {
 		creds.tokens.Switched = manager.Switched
 	}
+	if err := u.openHands(ctx, notifier, held); err != nil {
+		return err
+	}
+	defer u.closeHands(ctx, held)
 	args, err := view.Args(u.Init, u.codex(creds))
 	if err != nil {
 		return err
 	}
-	relay, err := u.relay(manager, u.reads(ctx, s), socket.Path())
+	relay, err := u.relay(u.proxy(manager, u.reads(ctx, s), gate(held, manager)), socket.Path())
 	if err != nil {
 		return cli.Exit(cli.Usage, err)
 	}
@@ -123,7 +136,7 @@ func (u *Unit) run(ctx context.Context, notifier *notify.Notifier, s *remoteconf
 	status, err := notify.Exec(ctx, notifier, u.logger, notify.Command{
 		Args: args, Attr: view.Attr(), Files: []*os.File{passage.Theirs},
 		Started: func() error {
-			u.serve(serving, passage, creds, socket, manager)
+			u.serve(serving, passage, servers{creds, held}, socket, manager)
 			return errors.Join(passage.Theirs.Close(), namespaces.Keep())
 		},
 		Ready: []notify.Probe{manager.Open}, Alive: manager.Alive, Rest: manager.Resting(), StopTimeout: stopTimeout,
@@ -142,13 +155,24 @@ func (u *Unit) run(ctx context.Context, notifier *notify.Notifier, s *remoteconf
 	}
 }
 
+// servers serve codex in its namespaces.
+type servers struct {
+	*credentials
+
+	hands *hands.Hands // nil: codex executes its commands itself
+}
+
 // serve starts the servers that run next to codex.
-func (u *Unit) serve(ctx context.Context, passage *namespaces.Passage, creds *credentials, socket *mainprocess.Socket,
+func (u *Unit) serve(ctx context.Context, passage *namespaces.Passage, of servers, socket *mainprocess.Socket,
 	manager *remotes.Manager) {
+	creds := of.credentials
 	u.tasks.Go(func() {
-		listener, err := passage.Listener()
+		listeners, err := passage.Listeners()
+		if err == nil && of.hands != nil && len(listeners) > 1 {
+			u.serveHands(ctx, of.hands, listeners[1])
+		}
 		if err == nil {
-			err = creds.Run(ctx, listener)
+			err = creds.Run(ctx, listeners[0])
 		}
 		if err != nil && ctx.Err() == nil {
 			u.logger.Error("the server that lends codex its key or login does not run", "error", err)
@@ -194,7 +218,7 @@ func (u *Unit) codex(l *credentials) []string {
 }
 
 // relay serves people on the inherited sockets, by the proxy, once codex is ready.
-func (u *Unit) relay(manager *remotes.Manager, reads schema.Requests, target string) (*notify.Relay, error) {
+func (u *Unit) relay(proxy *authz.Proxy, target string) (*notify.Relay, error) {
 	sockets, err := notify.Inherited()
 	if err != nil {
 		return nil, err
@@ -203,7 +227,7 @@ func (u *Unit) relay(manager *remotes.Manager, reads schema.Requests, target str
 	if err != nil {
 		return nil, err
 	}
-	return &notify.Relay{Listeners: listeners, Target: target, Limit: relayLimit, Serve: u.proxy(manager, reads).Serve}, nil
+	return &notify.Relay{Listeners: listeners, Target: target, Limit: relayLimit, Serve: proxy.Serve}, nil
 }
 
 // end is the exit status of codex, as Init passes it on.

@@ -30,6 +30,9 @@ func requirements(file string, s *remoteconfig.Settings) (string, error) {
 		return "", fmt.Errorf("%s: %w", file, err)
 	}
 	ours := []any{string(remoteconfig.ReadOnly)}
+	if s.Hands != nil {
+		return handsRequirements(file, all)
+	}
 	if s.Sandbox == remoteconfig.WorkspaceWrite {
 		ours = append(ours, string(remoteconfig.WorkspaceWrite))
 	}
@@ -40,6 +43,22 @@ func requirements(file string, s *remoteconfig.Settings) (string, error) {
 		}
 	}
 	all[allowedSandboxes] = ours
+	all["allow_remote_control"] = false
+	merged, err := toml.Marshal(all)
+	return string(merged), err
+}
+
+// fullAccess is the sandbox of a codex with hands, which are a sandbox themselves.
+const fullAccess = "danger-full-access"
+
+// handsRequirements lets a client ask for no sandbox: codex's own does not work in the hands. codex wants "read-only"
+// to be allowed.
+func handsRequirements(file string, all map[string]any) (string, error) {
+	if machine, has := all[allowedSandboxes].([]any); has && !slices.Contains(machine, any(fullAccess)) {
+		return "", fmt.Errorf("%s does not allow %q, which codex needs for [hands], where the session is the sandbox: "+
+			"allow it there, or use a remote without [hands]", file, fullAccess)
+	}
+	all[allowedSandboxes] = []any{string(remoteconfig.ReadOnly), fullAccess}
 	all["allow_remote_control"] = false
 	merged, err := toml.Marshal(all)
 	return string(merged), err

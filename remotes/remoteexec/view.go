@@ -7,6 +7,7 @@ import (
 
 	"codex-proxy/internal/paths"
 	"codex-proxy/internal/unitfile"
+	"codex-proxy/remotes/hands"
 	"codex-proxy/remotes/namespaces"
 	"codex-proxy/remotes/remoteconfig"
 )
@@ -25,7 +26,13 @@ func (u *Unit) view(s *remoteconfig.Settings) (namespaces.View, error) {
 		Hidden: append(slices.Clone(hidden), u.others(s)...), Shown: append([]string{u.Home, u.Runtime},
 			s.Directories()...),
 		Covered: []string{filepath.Join(u.Home, managerDir)}, Dir: s.Directory,
-		Offline: s.Network == remoteconfig.NoNetwork,
+		Offline: s.Network == remoteconfig.NoNetwork, Hands: s.Hands != nil,
+	}
+	if s.Hands != nil {
+		view.Dir = hands.Directory
+		if dir := s.Hands.RepoDirectory(); dir != "" {
+			view.Hidden = append(view.Hidden, dir)
+		}
 	}
 	if _, err := os.Stat(userNames); err == nil {
 		view.Shown = append(view.Shown, userNames)

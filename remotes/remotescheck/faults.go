@@ -37,6 +37,11 @@ func Faults(s *remoteconfig.Settings) (faults []string) {
 		}
 		add(key, directoryFault(s, dir, as))
 	}
+	if s.Hands != nil {
+		for key, fault := range handsFaults(s, as, known) {
+			add(key, fault)
+		}
+	}
 	_, err = codexhome.FindCodex(s.CodexPath, unitPath)
 	add("codex_path", err)
 	if p := s.Provider; p != nil {
@@ -45,6 +50,27 @@ func Faults(s *remoteconfig.Settings) (faults []string) {
 				add(key, fileFault(file))
 			}
 		}
+	}
+	return faults
+}
+
+// handsFaults are the missing conditions for hands.
+func handsFaults(s *remoteconfig.Settings, as reach.Account, known bool) map[string]error {
+	faults := map[string]error{}
+	if _, err := user.LookupGroup(remoteconfig.HandsGroup); err != nil {
+		faults["hands.runner"] = fmt.Errorf("there is no group %q: install codex-runner on this machine",
+			remoteconfig.HandsGroup)
+	}
+	dir := s.Hands.RepoDirectory()
+	if dir == "" || !known {
+		return faults
+	}
+	const reads = 4
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		faults["hands.repo"] = fmt.Errorf("there is no directory %s: make it, or name another one", dir)
+	} else if err := reach.Check(as, dir, reads); err != nil {
+		faults["hands.repo"] = fmt.Errorf("%w: the user is %s; give it the permission to read, or name another user",
+			err, UserOf(s))
 	}
 	return faults
 }

@@ -115,6 +115,12 @@ func (r *Remotes) Remove(ctx context.Context, name string) error {
 		return err
 	}
 	r.print("The remote %s is removed.", name)
+	switch session, err := r.closeHands(ctx, name); {
+	case err != nil:
+		r.print("The session of its hands may still be there (codex-runner sessions): %v", err)
+	case session != "":
+		r.print("The session of its hands is closed; codex-runner diff %s prints its changes.", session)
+	}
 	dropIns := r.dropInsOf(name)
 	if r.Purge {
 		for _, path := range append(r.homesOf(name), dropIns...) {

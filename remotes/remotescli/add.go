@@ -18,6 +18,49 @@ import (
 // Answers are the values of Add's command line for the file; empty ones leave the values of the template.
 type Answers struct {
 	Directory, User, Group, Network, Sandbox, Model, BaseURL, KeyFile, CodexPath string
+
+	Hands HandsAnswers
+}
+
+// HandsAnswers are the values of Add's command line for the table [hands].
+type HandsAnswers struct {
+	By        string // "runner"; empty: no hands
+	Repo, Ref string
+	Memory    string
+}
+
+// check is the fault of options that go together, or do not.
+func (a Answers) check() error {
+	h := a.Hands
+	switch {
+	case a.KeyFile != "" && a.BaseURL == "":
+		return errors.New("--key-file has the key of --base-url: give both, or none for the accounts of codex-proxy")
+	case h.By == "" && (h.Repo != "" || h.Ref != "" || h.Memory != ""):
+		return errors.New("--repo, --ref and --memory are of hands: add --hands runner, or name the directory of " +
+			"codex with --dir")
+	case h.By == "" && a.Directory == "":
+		return errors.New("name the directory that codex works in with --dir, or the repository of its hands with " +
+			"--hands runner --repo")
+	case h.By != "" && h.By != "runner":
+		return fmt.Errorf("--hands %s is unknown: use --hands runner", h.By)
+	case h.By != "" && h.Repo == "":
+		return errors.New("--hands runner needs --repo, the repository of its commands: a directory or a URL")
+	case h.By != "" && (a.Directory != "" || a.Sandbox != "" || a.Network != ""):
+		return errors.New("a remote with hands works in a session of codex-runner: leave --dir, --sandbox and " +
+			"--network out")
+	}
+	return nil
+}
+
+// table is the table [hands].
+func (h HandsAnswers) table() string {
+	text := "\n[hands]\nrunner = true\n"
+	for _, answer := range [][2]string{{"repo", h.Repo}, {"ref", h.Ref}, {"memory", h.Memory}} {
+		if answer[1] != "" {
+			text += answer[0] + " = " + strconv.Quote(answer[1]) + "\n"
+		}
+	}
+	return text
 }
 
 // Add makes a remote: its file, and with it its units. It starts the sockets, at boot, too: an attach starts the rest.
@@ -26,8 +69,8 @@ func (r *Remotes) Add(ctx context.Context, name string) error {
 	if settingsfile.Exists(file) {
 		return fmt.Errorf("there is a remote %q already: %s", name, file)
 	}
-	if r.With.KeyFile != "" && r.With.BaseURL == "" {
-		return errors.New("--key-file has the key of --base-url: give both, or none for the accounts of codex-proxy")
+	if err := r.With.check(); err != nil {
+		return err
 	}
 	template, err := os.ReadFile(r.Template)
 	if err != nil {
@@ -83,6 +126,10 @@ func named(text, name string) string { return placeholderName.ReplaceAllString(t
 
 // fill puts the answers into the template, in place of its lines of keys.
 func (a Answers) fill(text string) string {
+	if a.Hands.By != "" {
+		text = strings.Replace(text, "\ndirectory = ", "\n# directory = ", 1)
+		text = strings.Replace(text, "\n#[hands]\n#runner = true\n", "\n"+a.Hands.table(), 1)
+	}
 	if a.BaseURL != "" {
 		text = strings.NewReplacer("\n#[provider]", "\n[provider]", "\n#name = ", "\nname = ").Replace(text)
 	}

@@ -44,6 +44,7 @@ func (r *Remotes) writePlan(s *remoteconfig.Settings, unit units.Description) er
 	for _, line := range [][2]string{
 		{"unit", unitWords(unit)},
 		{"directory", s.Directory},
+		{"hands", handsWords(s)},
 		{"user", userWords(s)},
 		{"attach", attachWords(s)},
 		{"writes", writesWords(s)},
@@ -90,7 +91,17 @@ func attachWords(s *remoteconfig.Settings) string {
 	return strings.Join(who, ", ")
 }
 
+func handsWords(s *remoteconfig.Settings) string {
+	if s.Hands == nil {
+		return ""
+	}
+	return "a session of codex-runner with " + strings.TrimSpace(s.Hands.Repo+" "+s.Hands.Ref) + ", without a network"
+}
+
 func writesWords(s *remoteconfig.Settings) string {
+	if s.Hands != nil {
+		return "its home and /tmp; the commands their session"
+	}
 	if s.Sandbox == remoteconfig.ReadOnly {
 		return "its home and /tmp alone"
 	}

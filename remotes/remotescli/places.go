@@ -17,6 +17,7 @@ type Places struct {
 	PrivateHomes string
 	Units        string // the directory with the drop-ins of the operator
 	Socket       func(name string) string
+	Runner       string // the socket of codex-runner
 }
 
 func (p *Places) fileOf(name string) string { return filepath.Join(p.Settings, name+".toml") }

@@ -25,6 +25,8 @@ type Remotes struct {
 	JSON   bool    // List prints JSON
 	Watch  bool    // List goes on with every change
 	Thread string  // of Send and Continue; empty: the last one, or the one that was cut
+	Branch string  // of Diff: to make with the changes; empty prints them
+	Repo   string  // of Diff: the repository of Branch; empty: the one that the hands have a checkout of
 	Stdout io.Writer
 	Stderr io.Writer // for people
 

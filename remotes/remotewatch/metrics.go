@@ -43,6 +43,9 @@ var useMetrics = metric.Rows[*probes.RemoteUse]{
 	metric.Counter(ofRemote("codex_remote_switches_total",
 		"Changes of the remote to another account, since it was made."),
 		func(u *probes.RemoteUse) float64 { return float64(u.Switches) }),
+	metric.Counter(ofRemote("codex_remote_commands_total",
+		"Commands that the hands of the remote have executed since its main process started; 0 without hands."),
+		func(u *probes.RemoteUse) float64 { return float64(u.Commands) }),
 }
 
 func ofRemote(name, help string, more ...string) *prometheus.Desc {

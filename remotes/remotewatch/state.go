@@ -79,7 +79,7 @@ func factsOf(u units.State) probes.DependencyFacts {
 // answered takes over the answer of the main process.
 func (s *state) answered(st remotes.Status, now time.Time) {
 	use := &probes.RemoteUse{At: now, Account: st.Account, Continued: st.Continued, GivenUp: st.GivenUp,
-		Switches: st.Switches, Unknown: st.Unknown}
+		Switches: st.Switches, Commands: st.Commands, Unknown: st.Unknown}
 	for _, c := range st.Attached {
 		if c.Viewer {
 			use.Viewers++

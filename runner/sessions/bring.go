@@ -1,6 +1,7 @@
 package sessions
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,10 +17,11 @@ import (
 
 // bring brings the changes of a session into a repository of the caller.
 type bring struct {
-	tree   worktree.Tree
-	stderr io.Writer
-	apply  bool   // to the files of the work tree
-	branch string // to make, or ""
+	message string // of the commit; "" names the commands
+	tree    worktree.Tree
+	stderr  io.Writer
+	apply   bool   // to the files of the work tree
+	branch  string // to make, or ""
 }
 
 // wanted reports whether there is something to bring.
@@ -111,7 +113,7 @@ func (b bring) makeBranch(ctx context.Context, s wire.Session, t *taken) error {
 	return b.tree.Branch(ctx, b.branch, t.base, []worktree.Commit{
 		{Message: "Changes that were not committed\n\nThe session " + s.ID + " of codex-runner began with them.\n",
 			Patch: t.begin, Tree: t.tree},
-		{Message: message(s), Patch: t.patch},
+		{Message: cmp.Or(b.message, message(s)), Patch: t.patch},
 	})
 }
 

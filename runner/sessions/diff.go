@@ -19,6 +19,10 @@ type Diff struct {
 	Stdout, Stderr io.Writer
 	Branch         string // to make with the changes; "" prints them as a patch
 	Repo           string // of the branch; "" is the directory that the session was made from
+	Message        string // of its commit; "" names the commands of the session
+	// Execute, unless nil, executes the command of session.DiffOrder beside a command that runs, and returns its output.
+	// Without it, the command is the next one of the session.
+	Execute func(ctx context.Context, begin bool) (stdout, stderr []byte, err error)
 }
 
 // Run prints the changes of the session, or makes a branch of them.
@@ -31,7 +35,7 @@ func (d Diff) run(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	to := bring{stderr: d.Stderr, branch: d.Branch}
+	to := bring{stderr: d.Stderr, branch: d.Branch, message: d.Message}
 	if d.Branch != "" {
 		if to.tree, err = d.tree(s); err == nil {
 			err = to.check(ctx)
@@ -40,7 +44,7 @@ func (d Diff) run(ctx context.Context, id string) error {
 			return err
 		}
 	}
-	t, err := take(ctx, d.Client, s, d.Branch != "", nil)
+	t, err := d.take(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -50,6 +54,18 @@ func (d Diff) run(ctx context.Context, id string) error {
 	t.report(d.Stderr)
 	_, err = d.Stdout.Write(t.patch)
 	return err
+}
+
+func (d Diff) take(ctx context.Context, s wire.Session) (*taken, error) {
+	begin := d.Branch != ""
+	if d.Execute == nil {
+		return take(ctx, d.Client, s, begin, nil)
+	}
+	stdout, stderr, err := d.Execute(ctx, begin)
+	if err != nil {
+		return nil, err
+	}
+	return read(s, stdout, stderr, begin)
 }
 
 // tree is the work tree that gets the branch.

@@ -92,6 +92,11 @@ func TestARemotesCodex(t *testing.T) {
 	f.answers(t, "version", "codex-cli 0.152.0\n")
 	assert.ErrorContains(t, f.PrepareRemote(context.Background(), r),
 		"codex 0.152.0 is too old: install 0.153 or later, `npm install -g @openai/codex@latest`")
+	r.Hands = "default = \"hands\"\n"
+	f.answers(t, "version", "codex-cli 0.159.1\n")
+	assert.ErrorContains(t, f.PrepareRemote(context.Background(), r),
+		"codex 0.159.1 is too old, and the file has [hands]: install 0.160 or later")
+	r.Hands = ""
 	for _, version := range []string{"0.153.0", "0.999.1-alpha.3", "1.0.0"} { // what comes later is tried
 		f.answers(t, "version", "codex-cli "+version+"\n")
 		assert.NoError(t, f.PrepareRemote(context.Background(), r), version)

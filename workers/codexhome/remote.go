@@ -28,6 +28,7 @@ type Remote struct {
 	Directory string
 	Write     bool // the tools may write to Directory and Writable
 	Writable  []string
+	Hands     string         // the text of environments.toml, by which commands are executed elsewhere; empty: here
 	Extra     map[string]any // the [codex] table
 }
 
@@ -53,10 +54,25 @@ func (h *Home) PrepareRemote(ctx context.Context, r Remote) error {
 	if err != nil {
 		return h.discard(err)
 	}
+	if err := h.environments(r.Hands); err != nil {
+		return h.discard(err)
+	}
 	if err := os.MkdirAll(h.Runtime, 0o700); err != nil {
 		return fmt.Errorf("cannot make the runtime directory: %w", err)
 	}
 	return link(program, filepath.Join(h.Runtime, "codex"))
+}
+
+// environments writes the file that names where codex executes commands, or removes the one of an earlier start.
+func (h *Home) environments(text string) error {
+	path := filepath.Join(h.Dir, "environments.toml")
+	if err := os.RemoveAll(path); err != nil {
+		return fmt.Errorf("cannot remove the environments of an earlier start: %w", err)
+	}
+	if text == "" {
+		return nil
+	}
+	return writeFile(path, []byte(text))
 }
 
 // clear removes everything but regular files from the paths of files that this program reads. A tool of a remote writes
@@ -103,7 +119,9 @@ func (r *Remote) settings(catalogue string) settings {
 		"shell_environment_policy": settings{"exclude": []any{"CODEX_REMOTE_*", "CODEX_HOME", "INVOCATION_ID"}},
 	}
 	merge(c, r.provider(catalogue))
-	if r.Write {
+	if r.Hands != "" { // there is no command here, and the sandbox of the others is elsewhere, too
+		c["sandbox_mode"], c["approval_policy"] = "danger-full-access", "never"
+	} else if r.Write {
 		c["sandbox_mode"] = "workspace-write"
 		c["sandbox_workspace_write"] = settings{"writable_roots": slices.Clone(r.Writable)}
 	}

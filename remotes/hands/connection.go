@@ -1,0 +1,93 @@
+package hands
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/coder/websocket"
+	"github.com/coder/websocket/wsjson"
+)
+
+// maxMessage bounds a message that this process itself reads of an exec-server, in bytes: a program of the session may
+// have written it.
+const maxMessage = 16 << 20
+
+// connection is a connection of this process to the exec-server, for one request after the other. It belongs to one
+// goroutine.
+type connection struct {
+	ws   *websocket.Conn
+	next int
+}
+
+// message is a message of the protocol of exec-server.
+type message struct {
+	ID     *int            `json:"id,omitempty"`
+	Method string          `json:"method,omitempty"`
+	Params json.RawMessage `json:"params,omitempty"`
+	Result json.RawMessage `json:"result,omitempty"`
+	Error  *struct {
+		Message string `json:"message"`
+	} `json:"error,omitempty"`
+}
+
+// connect opens a connection that the caller closes.
+func (h *Hands) connect(ctx context.Context) (*connection, error) {
+	ws, err := h.Dial(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("the hands of the remote do not answer: %w", err)
+	}
+	ws.SetReadLimit(maxMessage)
+	c := &connection{ws: ws}
+	hello := map[string]any{"clientName": "codex-proxy", "resumeSessionId": nil}
+	if _, err = c.call(ctx, "initialize", hello, nil); err == nil {
+		err = wsjson.Write(ctx, ws, map[string]any{"method": "initialized", "params": struct{}{}})
+	}
+	if err != nil {
+		c.close()
+		return nil, err
+	}
+	return c, nil
+}
+
+func (c *connection) close() { _ = c.ws.CloseNow() }
+
+// call makes a request. each, unless nil, gets the notifications before the answer.
+func (c *connection) call(ctx context.Context, method string, params any, each func(message)) (json.RawMessage, error) {
+	c.next++
+	id := c.next
+	err := wsjson.Write(ctx, c.ws, map[string]any{"id": id, "method": method, "params": params})
+	for err == nil {
+		var m message
+		if m, err = c.read(ctx); err != nil {
+			break
+		}
+		switch {
+		case m.ID == nil || m.Method != "":
+			if each != nil {
+				each(m)
+			}
+		case *m.ID == id && m.Error != nil:
+			return nil, errors.New(m.Error.Message)
+		case *m.ID == id:
+			return m.Result, nil
+		}
+	}
+	return nil, fmt.Errorf("the connection to the hands has ended: %w", err)
+}
+
+func (c *connection) read(ctx context.Context) (m message, err error) {
+	err = wsjson.Read(ctx, c.ws, &m)
+	return m, err
+}
+
+// ask makes one request on a connection of its own.
+func (h *Hands) ask(ctx context.Context, method string, params any) (json.RawMessage, error) {
+	c, err := h.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer c.close()
+	return c.call(ctx, method, params, nil)
+}

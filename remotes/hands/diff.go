@@ -1,0 +1,33 @@
+package hands
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"codex-proxy/runner/session"
+)
+
+// mostChanges bounds the changes of a workspace that go through this process, in bytes.
+const mostChanges = 5 << 20
+
+// Changes has the changes of the workspace printed, as by session.DiffStep, while commands run. begin includes those
+// that the session began with.
+func (h *Hands) Changes(ctx context.Context, begin bool) (stdout, stderr []byte, err error) {
+	s, err := h.Client.Session(ctx, h.Session())
+	if err != nil {
+		return nil, nil, err
+	}
+	order := session.DiffOrder{Commit: s.Commit, Begin: begin}
+	ended, err := h.Execute(ctx, Process{Own: true, Cap: mostChanges, Command: Command{Dir: "/", Argv: order.Args()}})
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case ended.Status != 0:
+		return nil, nil, fmt.Errorf("cannot find out the changes: %.1000s", strings.TrimSpace(string(ended.Stderr)))
+	case ended.Cut:
+		return nil, nil, fmt.Errorf("the changes have more than %d MiB: codex-proxy remotes stop %s, and take them "+
+			"then", mostChanges>>20, h.Remote)
+	}
+	return ended.Stdout, ended.Stderr, nil
+}

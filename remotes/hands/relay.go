@@ -1,0 +1,181 @@
+package hands
+
+import (
+	"context"
+	"crypto/subtle"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"codex-proxy/runner/api/wire"
+	"codex-proxy/runner/client"
+)
+
+const (
+	// patience is how long a connection waits for an exec-server that starts: codex gives a command up when its
+	// environment has been away for 25 s.
+	patience = 25 * time.Second
+	// headBound bounds the time of the request for a WebSocket.
+	headBound = 10 * time.Second
+	// mostConnections bounds the connections of codex at the same time. It has one for all of its threads.
+	mostConnections = 16
+	// bufferSize is the most that the relay holds of a message of the exec-server.
+	bufferSize = 64 << 10
+)
+
+// Relay connects codex, in a network of its own, with the exec-server.
+type Relay struct {
+	Hands *Hands
+	Token string // that codex sends
+}
+
+// Serve serves codex until ctx ends.
+func (r *Relay) Serve(ctx context.Context, l net.Listener) error {
+	slots := make(chan struct{}, mostConnections)
+	server := &http.Server{ReadHeaderTimeout: headBound, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0),
+		BaseContext: func(net.Listener) context.Context { return ctx },
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+			select {
+			case slots <- struct{}{}:
+				defer func() { <-slots }()
+				r.serve(ctx, w, req)
+			default:
+				http.Error(w, "too many connections", http.StatusServiceUnavailable)
+			}
+		})}
+	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
+	if err := server.Serve(l); ctx.Err() == nil {
+		return err
+	}
+	return nil
+}
+
+// serve waits for the exec-server before it accepts the WebSocket, so that codex sees no hands without one.
+func (r *Relay) serve(ctx context.Context, w http.ResponseWriter, req *http.Request) {
+	if subtle.ConstantTimeCompare([]byte(req.Header.Get("Authorization")), []byte("Bearer "+r.Token)) != 1 {
+		http.Error(w, "the token is wrong", http.StatusUnauthorized)
+		return
+	}
+	server, err := r.Hands.Dial(ctx)
+	if err != nil {
+		r.Hands.Logger.Warn("the hands of a remote do not answer", "remote", r.Hands.Remote, "error", err)
+		http.Error(w, err.Error(), http.StatusBadGateway)
+		return
+	}
+	defer server.CloseNow() //nolint:errcheck // it has ended
+	codex, err := websocket.Accept(w, req, &websocket.AcceptOptions{CompressionMode: websocket.CompressionDisabled})
+	if err != nil {
+		return
+	}
+	defer codex.CloseNow() //nolint:errcheck // it has ended
+	codex.SetReadLimit(-1) // messages are passed on in pieces
+	server.SetReadLimit(-1)
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer end()
+		_ = pass(ctx, codex, server, nil)
+	}()
+	_ = pass(ctx, server, codex, r.Hands.observe)
+	end()
+	<-done
+}
+
+// pass passes the messages of one direction on until it ends. observe, unless nil, gets the beginning of each.
+func pass(ctx context.Context, to, from *websocket.Conn, observe func(beginning []byte, whole bool)) error {
+	size := bufferSize
+	if observe != nil {
+		size = observed
+	}
+	buffer := make([]byte, size)
+	for {
+		kind, message, err := from.Reader(ctx)
+		if err != nil {
+			return err
+		}
+		n, err := io.ReadFull(message, buffer)
+		whole := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+		if err != nil && !whole {
+			return err
+		}
+		if observe != nil {
+			observe(buffer[:n], whole)
+		}
+		if whole {
+			err = to.Write(ctx, kind, buffer[:n])
+		} else {
+			err = passLong(ctx, to, kind, buffer[:n], message)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// passLong passes a message on after its beginning was read.
+func passLong(ctx context.Context, to *websocket.Conn, kind websocket.MessageType, beginning []byte,
+	rest io.Reader) error {
+	w, err := to.Writer(ctx, kind)
+	if err != nil {
+		return err
+	}
+	if _, err := w.Write(beginning); err != nil {
+		return err
+	}
+	_, err = io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{rest}, beginning[:cap(beginning)])
+	if err != nil {
+		return err
+	}
+	return w.Close()
+}
+
+// Dial connects to the exec-server, and waits for one that starts.
+func (h *Hands) Dial(ctx context.Context) (*websocket.Conn, error) {
+	end := time.Now().Add(patience)
+	for {
+		conn, err := h.dial(ctx, time.Until(end))
+		if err == nil || ctx.Err() != nil || time.Now().Add(firstPause).After(end) {
+			return conn, err
+		}
+		wait(ctx, firstPause) // the exec-server has just ended, or the token is the one of its successor
+	}
+}
+
+func (h *Hands) dial(ctx context.Context, bound time.Duration) (*websocket.Conn, error) {
+	h.mu.Lock()
+	id, token := h.record.Session, h.token
+	h.mu.Unlock()
+	stream, err := h.Client.AwaitPort(ctx, id, client.ExecServerPort, bound)
+	if err != nil {
+		return nil, explained(err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, headBound)
+	defer cancel()
+	dial := func(context.Context, string, string) (net.Conn, error) { return &streamConn{PortStream: stream}, nil }
+	transport := &http.Transport{DisableKeepAlives: true, DialContext: dial}
+	//nolint:bodyclose // the library closes it
+	conn, _, err := websocket.Dial(ctx, "ws://hands/", &websocket.DialOptions{
+		HTTPClient: &http.Client{Transport: transport}, CompressionMode: websocket.CompressionDisabled,
+		HTTPHeader: http.Header{"Authorization": {"Bearer " + token}},
+	})
+	if err != nil {
+		_ = stream.Close()
+	}
+	return conn, err
+}
+
+// streamConn is a stream as a connection. It has no deadlines: contexts bound its use.
+type streamConn struct{ *wire.PortStream }
+
+func (*streamConn) LocalAddr() net.Addr              { return &net.UnixAddr{Name: "codex-runner", Net: "unix"} }
+func (*streamConn) RemoteAddr() net.Addr             { return &net.UnixAddr{Name: "hands", Net: "unix"} }
+func (*streamConn) SetDeadline(time.Time) error      { return nil }
+func (*streamConn) SetReadDeadline(time.Time) error  { return nil }
+func (*streamConn) SetWriteDeadline(time.Time) error { return nil }

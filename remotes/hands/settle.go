@@ -1,0 +1,70 @@
+package hands
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+
+	"codex-proxy/codex/jsonscan"
+)
+
+// settled are the requests of clients with settings of a place or a sandbox, which a remote with hands decides itself:
+// its commands run in the workspace of the session, which is the sandbox.
+var settled = []string{"thread/start", "thread/resume", "thread/fork", "turn/start", "thread/settings/update",
+	"turn/settings/update"}
+
+// dropped are the members of their parameters that codex does not get. Without them the settings of the remote hold.
+var dropped = []string{"cwd", "sandbox", "sandboxPolicy", "permissions", "runtimeWorkspaceRoots"}
+
+// droppedSettings are the keys of their member config that codex does not get.
+var droppedSettings = []string{"sandbox_mode", "sandbox_workspace_write", "default_permissions"}
+
+// placed are the requests that get the workspace as their directory.
+var placed = []string{"thread/start", "thread/resume", "thread/fork", "turn/start"}
+
+// Settle returns the parameters of a request as codex gets them. The error is the refusal of the request.
+func (*Gate) Settle(method string, params []byte) ([]byte, error) {
+	if !slices.Contains(settled, method) {
+		return params, nil
+	}
+	var kept [][]byte
+	add := func(name, value []byte) { kept = append(kept, fmt.Appendf(nil, `"%s":%s`, name, value)) }
+	members := jsonscan.Open(params)
+	for name, value, ok := members.Next(); ok; name, value, ok = members.Next() {
+		switch word := string(name); {
+		case bytes.IndexByte(name, '\\') >= 0:
+			return nil, fmt.Errorf("%q is a name with an escape, which no client writes", word)
+		case word == "environments" && string(value) != "null":
+			return nil, fmt.Errorf("it sets %q, and a remote with [hands] runs commands there alone", word)
+		case word == "environments", slices.Contains(dropped, word):
+		case word == "config":
+			add(name, settings(value))
+		default:
+			add(name, value)
+		}
+	}
+	if err := members.Err(); err != nil {
+		return nil, err
+	}
+	if slices.Contains(placed, method) {
+		add([]byte("cwd"), []byte(`"`+Directory+`"`))
+	}
+	return slices.Concat([]byte("{"), bytes.Join(kept, []byte(",")), []byte("}")), nil
+}
+
+// settings are the settings of codex that a client may make.
+func settings(config []byte) []byte {
+	if !bytes.HasPrefix(config, []byte("{")) {
+		return config
+	}
+	var kept [][]byte
+	members := jsonscan.Open(config)
+	for name, value, ok := members.Next(); ok; name, value, ok = members.Next() {
+		root, _, _ := strings.Cut(string(name), ".")
+		if !slices.Contains(droppedSettings, root) {
+			kept = append(kept, fmt.Appendf(nil, `"%s":%s`, name, value))
+		}
+	}
+	return slices.Concat([]byte("{"), bytes.Join(kept, []byte(",")), []byte("}"))
+}

@@ -1,0 +1,283 @@
+package remotes
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"codex-proxy/test/bed"
+	"codex-proxy/test/machine"
+	"codex-proxy/test/modelserver"
+	"codex-proxy/units"
+)
+
+// handsBed is a machine with both packages, a repository and a remote with hands.
+type handsBed struct {
+	bed.Remote
+}
+
+// newHands boots a machine with a remote whose commands codex-runner executes.
+func newHands(t *testing.T, suite string, packages ...string) handsBed {
+	t.Helper()
+	root := machine.Installed(machine.Installed(machine.Debian(suite, append([]string{"git"}, packages...)...), os.Getenv("CODEX_PROXY_TEST_DEB")),
+		os.Getenv("CODEX_PROXY_TEST_RUNNER_DEB"))
+	b := bed.Boot(t, root)
+	b.MustRun(t, "systemctl", "start", "codex-runner.socket")
+	b.MustRun(t, "sh", "-ec", `git init -q -b main /srv/app; cd /srv/app; git config user.name a; git config user.email a@example.org
+		echo PROJECT >notes; printf '# the project\n' >AGENTS.md; git add .; git commit -qm first`)
+	return addHands(b, "build")
+}
+
+func addHands(b *bed.Bed, name string) handsBed {
+	b.T.Helper()
+	h := handsBed{bed.Remote{Bed: b, Name: name, Unit: units.Remote(name), Socket: units.RemoteSocket(name),
+		File: "/etc/codex-proxy/remotes/" + name + ".toml", Home: "/var/lib/codex-remote/" + name}}
+	key := "/etc/codex-proxy/remotes/" + name + ".key"
+	require.NoError(b.T, b.WriteFile(key, []byte("sk-"+name+"-SECRET\n"), 0o600))
+	b.MustRun(b.T, "codex-proxy", "remotes", "add", name, "--hands", "runner", "--repo", "/srv/app", "--memory", "1G",
+		"--model", bed.Model, "--base-url", "http://"+bed.ModelAddr+"/v1", "--key-file", key,
+		"--codex-path", filepath.Join(bed.CodexDir, "bin/codex"))
+	return h
+}
+
+// session is the session of codex-runner, and unit its unit.
+func (h handsBed) session() string {
+	h.T.Helper()
+	text, err := h.ReadFile("/var/lib/private/codex-remote/" + h.Name + "/keeper/hands.json")
+	require.NoError(h.T, err)
+	var record struct {
+		Session string `json:"session"`
+	}
+	require.NoError(h.T, json.Unmarshal(text, &record))
+	return record.Session
+}
+
+func (h handsBed) unit() string { return "codex-session@" + h.session() + ".service" }
+
+// command scripts a turn of one command.
+func (h handsBed) command(script string) {
+	h.T.Helper()
+	call, err := json.Marshal(map[string]any{"cmd": script, "login": false, "yield_time_ms": 30000})
+	require.NoError(h.T, err)
+	require.NoError(h.T, h.Models.Script("call exec_command "+string(call)))
+}
+
+// turn has the model run a command, and returns what it reads of that.
+func (p *person) turn(h handsBed, thread, script string) string {
+	h.T.Helper()
+	h.command(script)
+	require.NoError(h.T, h.Models.Script("text done"))
+	p.say(thread, "run it")
+	for {
+		var done struct {
+			Item struct {
+				Type   string `json:"type"`
+				Output string `json:"aggregatedOutput"`
+			} `json:"item"`
+		}
+		require.NoError(h.T, json.Unmarshal(p.until("item/completed"), &done))
+		if done.Item.Type == "commandExecution" {
+			p.until("turn/completed")
+			return strings.TrimSpace(done.Item.Output)
+		}
+	}
+}
+
+// Commands, patches and files of a remote with hands are in its session, and nothing of the project is where codex is.
+func TestRemoteHands(t *testing.T) { bed.BothSuites(t, testRemoteHands) }
+
+func testRemoteHands(t *testing.T, suite string) {
+	h := newHands(t, suite)
+	p := attach(h.Remote)
+	thread := p.newThread()
+	out := p.turn(h, thread, "id -un; pwd; cat notes; echo made >made")
+	assert.Equal(t, "cs-"+h.session()+"\n/workspace\nPROJECT", out)
+	assert.Contains(t, h.MustRun(t, "codex-proxy", "remotes", "commands", "build"),
+		"thread_id="+thread+" tool_call=call_")
+	require.NoError(t, h.Models.Script("custom apply_patch *** Begin Patch\n*** Add File: patched\n+by the brain\n*** End Patch"))
+	require.NoError(t, h.Models.Script("text done"))
+	p.say(thread, "patch it")
+	p.until("turn/completed")
+	h.gate(p, thread)
+	h.diff()
+	h.apart(p, thread)
+	h.faults(p, thread)
+}
+
+// gate has a person's requests about commands and files served by the hands.
+func (h handsBed) gate(p *person, thread string) {
+	t := h.T
+	assert.Equal(t, "PROJECT\nby the brain", p.shell("cat notes patched"))
+	var ran struct {
+		Status int    `json:"exitCode"`
+		Stdout string `json:"stdout"`
+	}
+	p.call("command/exec", map[string]any{"command": []string{"git", "status", "--short"}, "cwd": "/workspace"}, &ran)
+	assert.Equal(t, "?? made\n?? patched\n", ran.Stdout)
+	var read struct {
+		Data []byte `json:"dataBase64"`
+	}
+	p.call("fs/readFile", map[string]any{"path": "/workspace/notes"}, &read)
+	assert.Equal(t, "PROJECT\n", string(read.Data))
+	var entries struct {
+		Entries []struct {
+			Name string `json:"fileName"`
+		} `json:"entries"`
+	}
+	p.call("fs/readDirectory", map[string]any{"path": "/workspace"}, &entries)
+	assert.Contains(t, fmt.Sprint(entries), "patched")
+	var found struct {
+		Files []struct {
+			Path string `json:"path"`
+		} `json:"files"`
+	}
+	p.call("fuzzyFileSearch", map[string]any{"query": "ntes", "roots": []string{"/home/me/app"}}, &found)
+	assert.Equal(t, "[{notes}]", fmt.Sprint(found.Files))
+	p.call("fuzzyFileSearch/sessionStart", map[string]any{"sessionId": "1", "roots": []string{"/workspace"}}, nil)
+	p.call("fuzzyFileSearch/sessionUpdate", map[string]any{"sessionId": "1", "query": "patch"}, nil)
+	assert.Contains(t, string(p.until("fuzzyFileSearch/sessionUpdated")), `"path":"patched"`)
+	for method, params := range map[string]map[string]any{
+		"environment/add": {"environmentId": "x", "execServerUrl": "ws://127.0.0.1:1"},
+		"thread/start":    {"environments": []any{map[string]any{"environmentId": "local", "cwd": "/"}}},
+		"turn/start":      {"threadId": thread, "input": []any{}, "environments": []any{}},
+		"command/exec":    {"command": []string{"cat"}, "tty": true, "processId": "1"},
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), bed.Bound)
+		assert.Error(t, p.Call(ctx, method, params, nil), method)
+		cancel()
+	}
+	// A client's own directory and sandbox do not count.
+	var r struct {
+		Thread struct {
+			ID string `json:"id"`
+		} `json:"thread"`
+		Dir     string `json:"cwd"`
+		Sandbox struct {
+			Type string `json:"type"`
+		} `json:"sandbox"`
+	}
+	p.call("thread/start", map[string]any{"cwd": "/home/me", "sandbox": "workspace-write", "config": map[string]any{"sandbox_mode": "read-only"}}, &r)
+	assert.Equal(t, "/workspace dangerFullAccess", r.Dir+" "+r.Sandbox.Type)
+	assert.Equal(t, "/workspace", p.turn(h, r.Thread.ID, "pwd"))
+	require.NoError(t, h.Models.Script("text read"))
+	p.say(p.thread, "what was there?")
+	p.until("turn/completed")
+	turns := h.Models.Turns()
+	assert.Regexp(t, `<user_shell_command>.*PROJECT`, string(turns[len(turns)-1].Body.Raw), "the model reads what a person ran")
+}
+
+// diff takes the changes of the workspace while the hands run, and when they do not.
+func (h handsBed) diff() {
+	t := h.T
+	patch := h.MustRun(t, "codex-proxy", "remotes", "diff", "build")
+	assert.Contains(t, patch, "+++ b/patched\n@@ -0,0 +1 @@\n+by the brain\n")
+	h.MustRun(t, "codex-proxy", "remotes", "diff", "--branch", "fix", "build")
+	assert.Equal(t, "Changes by the remote build\nAGENTS.md\nmade\nnotes\npatched\n",
+		h.MustRun(t, "sh", "-c", "git -C /srv/app log -1 --format=%s fix; git -C /srv/app ls-tree --name-only fix"))
+}
+
+// codex's own terminal runs the commands of its user, as it would end without an answer to them.
+func TestTerminalOfHands(t *testing.T) { bed.EitherSuite(t, testTerminalOfHands) }
+
+func testTerminalOfHands(t *testing.T, suite string) {
+	h := newHands(t, suite, "tmux")
+	term := bed.NewTerminal(h.Bed, "person", "codex-proxy", "attach", "--codex", bed.CodexDir+"/bin/codex", "build")
+	term.Until("Ask Codex to do anything")
+	term.Tmux("send-keys", "-t", term.Name, "-l", "!") // the terminal shows it apart from the command
+	term.Enter("cat notes; id -un")
+	term.Until("cs-" + h.session())
+	require.NoError(h.T, h.Models.Script("text the terminal lives"))
+	term.Enter("are you there?")
+	term.Until("the terminal lives")
+	term.Tmux("kill-session", "-t", term.Name)
+}
+
+// hidden is a pattern that finds a text, and not itself.
+func hidden(text string) string { return text[:4] + "[" + text[4:5] + "]" + text[5:] }
+
+// apart has a tool in the hands look for what is of codex, of the service and of other hands, and looks for the project
+// where codex is.
+func (h handsBed) apart(p *person, thread string) {
+	t := h.T
+	other := addHands(h.Bed, "other")
+	q := attach(other.Remote)
+	q.turn(other, "", "echo OTHERS-SECRET >theirs")
+	session := other.session()
+	token := bed.Trim(h.MustRun(t, "sed", "-n", `s/^auth_bearer_token = "\(.*\)"/\1/p`, h.Home+"/environments.toml"))
+	require.Len(t, token, 52)
+	require.NotEmpty(t, h.MustRun(t, "grep", "-rl", hidden(token), h.Home+"/"), "the search finds it where it is")
+	look := fmt.Sprintf(`exec 2>/dev/null; pattern='SECRE[T]|%s|%s'
+grep -rIslE "$pattern" /etc /home /root /run /srv /tmp /var /dev/shm /workspace
+grep -rslE "$pattern" /proc/[0-9]*/environ /proc/[0-9]*/cmdline
+ls -A /var/lib/codex-remote/ /run/codex-remote/ /run/codex-remote-run/ /etc/codex-proxy /run/codex-runner
+for p in /proc/[0-9]*; do tr '\0' ' ' <$p/cmdline | grep -E 'app-serve[r]|remote-exe[c]'; done
+find / -xdev -type s | grep -E 'codex|dbus'
+cd /tmp; codex-runner sessions
+(echo >/dev/tcp/%s) && echo the model
+(echo >/dev/tcp/127.0.0.1/8787) && echo the API
+ls /sys/class/net
+unshare -Urm true && echo namespaces
+echo looked`, hidden(token), hidden(bed.ModelAddr), strings.Replace(bed.ModelAddr, ":", "/", 1))
+	assert.Equal(t, "lo\nlooked", p.turn(h, thread, look))
+
+	// codex has its threads, and sees nothing of the project, of its repository, or of a session.
+	pid := bed.Trim(h.MustRun(t, "sh", "-c", `systemctl show -P ControlGroup `+h.Unit+` | xargs -I{} cat /sys/fs/cgroup{}/cgroup.procs |
+		while read p; do tr '\0' ' ' </proc/$p/cmdline | grep -q '^[^ ]*/codex app-server' && echo $p; done | head -1`))
+	require.NotEmpty(t, pid)
+	root := "/proc/" + pid + "/root"
+	assert.Equal(t, "/workspace", bed.Trim(h.MustRun(t, "readlink", "/proc/"+pid+"/cwd")))
+	assert.Empty(t, h.MustRun(t, "sh", "-c", "ls -A "+root+"/srv "+root+"/workspace "+root+"/home "+root+"/run/codex-runner 2>/dev/null | grep -v ^/ | grep . || true"))
+	assert.NotEmpty(t, h.MustRun(t, "sh", "-c", "ls -A "+root+h.Home+"/sessions"), "the view is the right one")
+	assert.Equal(t, "lo", bed.Trim(h.MustRun(t, "nsenter", "-t", pid, "-n", "sh", "-c", "sed -n 's/^ *\\([a-z0-9]*\\):.*/\\1/p' /proc/self/net/dev")))
+	h.MustRun(t, "codex-proxy", "remotes", "remove", "--purge", "other")
+	h.MustRun(t, "timeout", "180", "sh", "-c", "until codex-runner show "+session+" | grep -q ', closed, '; do sleep 0.05; done")
+}
+
+// faults ends the hands and codex in the middle of a command: the turn goes on, and no command runs twice.
+func (h handsBed) faults(p *person, thread string) {
+	t := h.T
+	session := h.session()
+	for n, what := range []string{"hands", "exec-server", "codex", "main process"} {
+		file := fmt.Sprint("runs-", n)
+		h.command("echo x >>" + file + "; (setsid sleep 4321 >/dev/null 2>&1 &); sleep 4321")
+		h.command("wc -l <" + file + "; pgrep -c -f 'sleep 432[1]'; true")
+		require.NoError(t, h.Models.Script("text done"))
+		asked := len(h.Models.Turns())
+		p.say(thread, "run it")
+		h.MustRun(t, "timeout", "180", "sh", "-c", "until pgrep -f 'sleep 432[1]' >/dev/null; do sleep 0.05; done")
+		before := h.Properties(h.unit(), "InvocationID")["InvocationID"]
+		switch what {
+		case "hands":
+			h.MustRun(t, "systemctl", "kill", "--kill-who=main", "--signal=KILL", h.unit())
+		case "exec-server":
+			h.MustRun(t, "pkill", "-KILL", "-f", "codex exec-serve[r]")
+		default:
+			kill(h.Remote, what)
+		}
+		turns, err := h.Models.Wait(t.Context(), modelserver.AtLeast(asked+3)) // the command, what it became, and the second one
+		require.NoError(t, err, what)
+		untilIdle(h.Bed, h.Remote)
+		if what != "hands" && what != "exec-server" {
+			p = attach(h.Remote)
+			p.call("thread/resume", map[string]any{"threadId": thread}, nil)
+		}
+		assert.Equal(t, session, h.session(), what)
+		assert.NotEqual(t, before, h.Properties(h.unit(), "InvocationID")["InvocationID"], what)
+		last := string(turns[len(turns)-1].Body.Raw)
+		last = last[max(0, strings.LastIndex(last, `_output"`)):]
+		assert.Contains(t, last[:min(len(last), 500)], `1\n0\n`, "%s: the command ran once, and none of its processes is left", what)
+		_, _, err = h.Run(t.Context(), "pgrep", "-f", "sleep 432[1]")
+		require.Error(t, err, what)
+	}
+	assert.Equal(t, "by the brain", p.turn(h, thread, "cat patched"), "the workspace is the same")
+	h.MustRun(t, "codex-proxy", "remotes", "stop", "build")
+	h.MustRun(t, "timeout", "180", "sh", "-c", "while systemctl is-active --quiet "+h.unit()+"; do sleep 0.05; done")
+	assert.Contains(t, h.MustRun(t, "codex-proxy", "remotes", "diff", "build"), "+++ b/patched\n", "without an exec-server")
+}
