@@ -358,7 +358,7 @@ nightly-codexes:
 	@$(MAKE) --no-print-directory $(DEBS) $(RPMS) $(NPM_CODEX)/codex $(OLDEST_CODEX)/codex $(BETWEEN_CODEX)/made $(CLIENTS)/node
 	failed=0; export CODEX_PROXY_TEST_REQUIRE=1; \
 	CODEX_PROXY_TEST_CODEX=$(OLDEST_CODEX)/codex go test -count=1 -timeout 0 -v -p 1 ./test/integration/workers ./test/integration/accounts ./test/integration/proxy -skip '$(OF_OTHERS)' || failed=$$?; \
-	CODEX_PROXY_TEST_CODEX=$$(find $(BETWEEN_CODEX) -maxdepth 1 -name '[0-9]*' | sort -V | sed q) go test -count=1 -timeout 0 -v ./test/integration/remotes && exit $$failed
+	CODEX_PROXY_TEST_CODEX=$$(find $(BETWEEN_CODEX) -maxdepth 1 -name '[0-9]*' | sort -V | sed -n '$$p') go test -count=1 -timeout 0 -v ./test/integration/remotes && exit $$failed
 
 # A thousand sessions that try to outlive their timeout, and two hundred at once.
 nightly-sessions:

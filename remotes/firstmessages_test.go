@@ -22,6 +22,7 @@ func TestOlderCodexes(t *testing.T) {
 	codexes.Older(t, versions.OldestForRemotes, map[string]func(*testing.T){
 		"approvals wait": TestApprovalsWait, "continue asks": TestContinueAsks, "first messages": TestFirstMessagesAskOnce,
 		"new threads survive kills": TestNewThreadsSurviveKills, "send": TestSend,
+		"turns survive kills": func(t *testing.T) { testKills(t, 6, 1) },
 	})
 }
 

@@ -246,7 +246,7 @@ func TestNotifyExecCodex(t *testing.T) { codexes.Each(t, versions.Oldest, testNo
 func testNotifyExecCodex(t *testing.T, minor int, codex string) {
 	home := t.TempDir()
 	t.Setenv("CODEX_HOME", home)
-	probed, interval := minor >= versions.OldestForRemotes, "5s"
+	probed, interval := minor > versions.Oldest, "5s"
 	t.Setenv("WATCHDOG_USEC", "60000000")
 	if !probed {
 		interval = "140s"

@@ -68,8 +68,8 @@ func TestRemotesThatAreBroken(t *testing.T) {
 				"directory = \"/srv\"\nmodel = \"m\"\naccounts = [\"default\", \"gone\"]\n")
 			b.reload()
 		}, fail("remote build", `there is no account "gone", but default`, "codex-proxy accounts add gone")},
-		"codex": {func(b *bed) { b.codex.version = "0.152.3" },
-			fail("remote build", "its codex is 0.152.3, and remotes need 0.153", "npm install")},
+		"codex": {func(b *bed) { b.codex.version = "0.168.3" },
+			fail("remote build", "its codex is 0.168.3, and remotes need 0.169", "npm install")},
 		"not read": {func(b *bed) { b.write(paths.RemoteSettings+"/build.toml", "tasks = 64\n"+remoteText) },
 			fail("build.toml", "systemd has not read it", "systemctl daemon-reload && systemctl restart "+remoteOpen)},
 		"drop-in of an operator": {func(b *bed) { b.units[remoteUnit].NeedReload = true },

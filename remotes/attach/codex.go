@@ -16,8 +16,8 @@ import (
 	"codex-proxy/remotes"
 )
 
-// reconnecting is the first codex with a TUI that reconnects after a cut: those before it end.
-var reconnecting = version{0, versions.OldestForRemotes, 0}
+// oldest is the first codex whose TUI attaches: see versions.OldestForRemotes.
+var oldest = version{0, versions.OldestForRemotes, 0}
 
 const install = "npm install -g @openai/codex@latest"
 
@@ -35,9 +35,8 @@ func (a *Attach) program() (string, error) {
 // suitable returns the version of codex, and names one that is too old.
 func suitable(ctx context.Context, program string) (version, error) {
 	v, err := versionOf(ctx, program)
-	if err == nil && v.before(reconnecting) {
-		err = fmt.Errorf("codex %s (%s) ends when its connection is cut, as by a restart of the remote; %s or newer "+
-			"reconnects: %s", v, program, reconnecting, install)
+	if err == nil && v.before(oldest) {
+		err = fmt.Errorf("codex %s (%s) is too old for remotes, which need %s or newer: %s", v, program, oldest, install)
 	}
 	return v, err
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"codex-proxy/codex/versions"
 	"codex-proxy/test/codexes"
 
 	"github.com/stretchr/testify/assert"
@@ -48,10 +49,9 @@ func (s *screen) quit(ended <-chan ending) {
 	}
 }
 
-// The TUI of older codexes from 0.169 on attaches to its app-server. That of 0.153 wants a login by its own configuration,
-// and drops what is typed before it knows the model: a person waits, and these tests do not.
+// The TUI of each codex that remotes take attaches to its app-server.
 func TestOlderCodexes(t *testing.T) {
-	codexes.Older(t, 169, map[string]func(*testing.T){
+	codexes.Older(t, versions.OldestForRemotes, map[string]func(*testing.T){
 		"the real TUI": TestTheRealTUI, "approvals come back": TestApprovalsComeBack,
 	})
 }

@@ -49,7 +49,7 @@ func newTrial(t *testing.T, program string) *Trial {
 func TestGoodCodexesPass(t *testing.T) {
 	pinned := codexes.Pinned(t)
 	for version, program := range codexes.All(t) {
-		if versions.Older(version, versions.OldestForRemotes) || version != pinned && !nightly.Is() {
+		if versions.Older(version, versions.MarksResponses) || version != pinned && !nightly.Is() {
 			continue
 		}
 		t.Run(version, func(t *testing.T) {

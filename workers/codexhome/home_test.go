@@ -85,19 +85,14 @@ func TestAFailedPrepareLeavesNoConfigBehind(t *testing.T) {
 	}
 }
 
-// A remote needs a codex whose clients come back after its restarts.
+// A remote needs a codex that lists the whole of a thread after a cut turn, and whose clients come back after a restart.
 func TestARemotesCodex(t *testing.T) {
 	f := newFake(t, "")
 	r := Remote{File: f.File, Model: "m", Provider: "p", BaseURL: "http://127.0.0.1:1", KeyName: "KEY", Directory: f.dir}
-	f.answers(t, "version", "codex-cli 0.152.0\n")
+	f.answers(t, "version", "codex-cli 0.168.0\n")
 	assert.ErrorContains(t, f.PrepareRemote(context.Background(), r),
-		"codex 0.152.0 is too old: install 0.153 or later, `npm install -g @openai/codex@latest`")
-	r.Hands = "default = \"hands\"\n"
-	f.answers(t, "version", "codex-cli 0.159.1\n")
-	assert.ErrorContains(t, f.PrepareRemote(context.Background(), r),
-		"codex 0.159.1 is too old, and the file has [hands]: install 0.160 or later")
-	r.Hands = ""
-	for _, version := range []string{"0.153.0", "0.999.1-alpha.3", "1.0.0"} { // what comes later is tried
+		"codex 0.168.0 is too old: install 0.169 or later, `npm install -g @openai/codex@latest`")
+	for _, version := range []string{"0.169.0", "0.999.1-alpha.3", "1.0.0"} { // what comes later is tried
 		f.answers(t, "version", "codex-cli "+version+"\n")
 		assert.NoError(t, f.PrepareRemote(context.Background(), r), version)
 	}

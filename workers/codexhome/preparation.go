@@ -2,7 +2,6 @@ package codexhome
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -24,10 +23,11 @@ func (p *preparation) renew(ctx context.Context, inputs string) error {
 	if err := removeFiles(p.stampFile(), p.configFile()); err != nil {
 		return err
 	}
-	version, err := p.codex.version(ctx, oldestFor(p.worker))
-	if problem := (*Problem)(nil); errors.As(err, &problem) && oldestFor(p.worker) == versions.OldestForHands {
-		problem.Text += ", and the file has [hands]"
+	from := versions.Oldest
+	if p.worker.remote != nil {
+		from = versions.OldestForRemotes
 	}
+	version, err := p.codex.version(ctx, from)
 	if err != nil {
 		return err
 	}
@@ -59,17 +59,6 @@ func (p *preparation) renew(ctx context.Context, inputs string) error {
 	}
 	// codex may have changed the login meanwhile; a stamp of older inputs only causes one more run.
 	return p.stamp(inputs, files...)
-}
-
-// oldestFor is the oldest minor version of codex that has all that the worker needs.
-func oldestFor(w *Worker) int {
-	switch {
-	case w.remote == nil:
-		return versions.Oldest
-	case w.remote.Hands == "":
-		return versions.OldestForRemotes
-	}
-	return versions.OldestForHands
 }
 
 // base writes the model catalogue, if the worker has one, and returns the settings around it.
