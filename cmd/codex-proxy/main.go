@@ -29,7 +29,7 @@ func commands() []cli.Group {
 	return []cli.Group{
 		{Title: "Commands for people", Commands: []*cobra.Command{
 			statusCommand(), drainCommand(), undrainCommand(), accountsCommand(), doctorCommand(), configCommand(),
-			codexCommand(), keysCommand(), usageCommand(), dependenciesCommand(), remotesCommand(), attachCommand(),
+			codexCommand(), keysCommand(), usageCommand(), requestsCommand(), dependenciesCommand(), remotesCommand(), attachCommand(),
 			reloadCommand(),
 		}},
 		{Title: "Commands for systemd units", Commands: []*cobra.Command{
