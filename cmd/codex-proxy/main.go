@@ -30,13 +30,13 @@ func commands() []cli.Group {
 		{Title: "Commands for people", Commands: []*cobra.Command{
 			statusCommand(), drainCommand(), undrainCommand(), accountsCommand(), doctorCommand(), configCommand(),
 			codexCommand(), keysCommand(), usageCommand(), requestsCommand(), dependenciesCommand(), remotesCommand(), attachCommand(),
-			reloadCommand(),
+			consoleCommand(), reloadCommand(),
 		}},
 		{Title: "Commands for systemd units", Commands: []*cobra.Command{
 			serveCommand(), workerWaitCommand(), workerPrepareCommand(), modelBrokerCommand(), generateUnitsCommand(),
 			dependencyBoundCommand(), dependencyPrepareCommand(), remoteWaitCommand(), remoteExecCommand(),
 			remoteNotifyCommand(), canaryCommand(), canaryEndCommand(), copiesCommand(), fetchCommand(), fetchPrepareCommand(),
-			sendTracesCommand(), tracesPrepareCommand(), launchCommand(), notifyExecCommand(),
+			sendTracesCommand(), tracesPrepareCommand(), launchCommand(), consoleServeCommand(), notifyExecCommand(),
 			lockExecCommand(), appServerCommand(),
 		}},
 	}
