@@ -23,6 +23,7 @@ import (
 	"codex-proxy/daemon/health"
 	"codex-proxy/daemon/inflight"
 	"codex-proxy/daemon/operators"
+	"codex-proxy/daemon/recent"
 	"codex-proxy/daemon/reload"
 	"codex-proxy/daemon/standby"
 	"codex-proxy/daemon/textfile"
@@ -30,6 +31,7 @@ import (
 	"codex-proxy/notify/handoff"
 	"codex-proxy/proxy/api"
 	"codex-proxy/proxy/stored"
+	"codex-proxy/proxy/usage"
 	"codex-proxy/remotes/links"
 	"codex-proxy/remotes/remotewatch"
 	"codex-proxy/units"
@@ -70,6 +72,8 @@ type Daemon struct {
 	accounts         *accountstate.Keeper
 	textfile         *textfile.Keeper
 	announcer        *announcer
+	recent           *recent.Recent
+	usage            *usage.Store
 	predecessorWatch *predecessorWatch
 	reloader         *reloader
 	operators        *operators.Operators
@@ -160,6 +164,7 @@ func (d *Daemon) end(background, grace context.Context, stopped bool, hasten fun
 	e := &ending{
 		drainTimeout: d.cfg.DrainTimeout, notifier: d.notifier, pool: d.pool, server: d.server,
 		operators: d.operators, health: d.health, changes: d.changes, counter: d.counter, links: d.links,
+		recent:      d.recent,
 		predecessor: d.predecessor, successor: d.successor, logger: d.logger,
 		restarting: restarts.Service{Systemd: d.systemd, Logger: d.logger}.Pending,
 	}

@@ -56,7 +56,7 @@ func watchdogOf(name string) time.Duration {
 // required names, for each dependency, its requirers: units and the service.
 func required(d config.Dependencies) (all []dependencies.Required) {
 	for _, name := range d.Names() {
-		r := dependencies.Required{Name: name, By: requires.Of(d.Requires, name)}
+		r := dependencies.Required{Name: name, By: append([]string{}, requires.Of(d.Requires, name)...)}
 		for _, by := range d.Requires {
 			holds := by.Unit == paths.ServiceUnit && by.ReadyRequires
 			r.HoldsService = r.HoldsService || holds && len(requires.Of([]requires.By{by}, name)) > 0

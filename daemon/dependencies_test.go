@@ -40,7 +40,7 @@ func TestRequired(t *testing.T) {
 	assert.Equal(t, []dependencies.Required{
 		{Name: "cache", By: []string{"codex-worker@a.service"}},
 		{Name: "db", By: []string{"codex-proxy.service", "codex-worker@a.service"}, HoldsService: true},
-		{Name: "spare"},
+		{Name: "spare", By: []string{}},
 	}, required(config.Dependencies{Files: []string{"db", "spare"}, Requires: []requires.By{
 		by("codex-proxy.service", false, true, "db"), by("codex-worker@a.service", false, true, "db", "cache"),
 	}}))

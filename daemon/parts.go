@@ -98,6 +98,8 @@ func (d *Daemon) observe(registry prometheus.Registerer) {
 		serving: []Task{{"remotes", d.remotes.Run}}})
 	d.add(registry, feature{metrics: []prometheus.Collector{brokerwatch.NewCollector(d.brokers)},
 		background: []Task{{"brokers", d.brokers.Run}}})
+	d.recent = newRecent(d.pool, d.changes)
+	d.add(registry, feature{serving: []Task{d.once("recent", d.recent.Run)}})
 	d.follower = d.newFollower(d.cfg)
 	d.add(registry, feature{metrics: d.follower.Metrics(),
 		serving: []Task{d.succeeding("codex", d.follower.Run)}})
@@ -112,7 +114,9 @@ func (d *Daemon) accountsChanged() {
 // operate serves operators.
 func (d *Daemon) operate() {
 	d.operators = operators.New(operators.Settings{
-		Pool: d.pool, Report: d.health.Report, Changes: d.changes.control, Keys: d.cfg.Keys, KeyFile: d.cfg.KeyFile,
+		Pool: d.pool, Report: d.health.Report, Changes: d.changes.control, Recent: d.recent,
+		Watched: d.remotes.Watched, Usage: d.usage.Sums, KeyUse: d.server.Limiter.Used,
+		Keys: d.cfg.Keys, KeyFile: d.cfg.KeyFile,
 		KeysRevised: d.links.Revise, Workers: d.cfg.Workers, AccountStore: d.accountStore, Plan: d.standby.Plan,
 		Lock: &d.changeLock, Predecessor: d.predecessor, Logger: d.logger,
 	})
@@ -157,7 +161,7 @@ func (d *Daemon) succeed(registry prometheus.Registerer, process *handoff.Predec
 	}
 	d.predecessorWatch = &predecessorWatch{
 		predecessor: d.predecessor, started: d.started, counter: d.counter, changes: d.changes,
-		state: d.state, textfile: d.textfile, links: d.links, logger: d.logger,
+		state: d.state, textfile: d.textfile, links: d.links, recent: d.recent, logger: d.logger,
 	}
 	d.announcer = &announcer{
 		startTimeout: d.cfg.StartTimeout, notifier: d.notifier, health: d.health, predecessor: process,

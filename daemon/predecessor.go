@@ -5,6 +5,7 @@ import (
 	"log/slog"
 
 	"codex-proxy/daemon/inflight"
+	"codex-proxy/daemon/recent"
 	"codex-proxy/daemon/reload"
 	"codex-proxy/daemon/textfile"
 	"codex-proxy/notify/handoff"
@@ -20,6 +21,7 @@ type predecessorWatch struct {
 	state       *daemonState
 	textfile    *textfile.Keeper
 	links       *links.Links
+	recent      *recent.Recent
 	logger      *slog.Logger
 }
 
@@ -42,8 +44,14 @@ func (i *predecessorWatch) follow(ctx context.Context) error {
 	return nil
 }
 
-// adopt goes on with a connection to a remote.
+// adopt takes over what the predecessor passes on: a connection to a remote, or its requests and numbers.
 func (i *predecessorWatch) adopt(m handoff.Message) {
+	if m.Kind != handoff.Link {
+		if err := i.recent.Adopt(m); err != nil {
+			i.logger.Error("the reload has lost requests or numbers of the process before", "error", err)
+		}
+		return
+	}
 	if err := i.links.Adopt(m.Body, m.Files); err != nil {
 		i.logger.Error("the reload has lost a connection of an API key to a remote", "error", err)
 	}

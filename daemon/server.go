@@ -8,6 +8,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"codex-proxy/daemon/config"
+	"codex-proxy/daemon/recent"
+	"codex-proxy/proxy"
 	"codex-proxy/proxy/admission"
 	"codex-proxy/proxy/api"
 	"codex-proxy/proxy/fetch"
@@ -18,12 +20,13 @@ import (
 // offer makes the API with its stores.
 func (d *Daemon) offer(registry *prometheus.Registry) {
 	cfg := d.cfg
-	usage := newUsage(cfg, registry, d.logger)
+	d.usage = newUsage(cfg, registry, d.logger)
 	d.responses = openResponses(cfg, registry, d.logger)
 	traces := newTraces(cfg, d.version, registry, d.logger)
 	d.links = newLinks(cfg, d.systemd, registry, d.logger)
 	d.server = api.New(api.Settings{
-		Pool: d.pool, Report: d.health.Handled, Keys: cfg.Keys, Usage: usage, Claim: d.counter.Claim,
+		Pool: d.pool, Report: d.health.Handled, Keys: cfg.Keys, Usage: d.usage, Claim: d.counter.Claim,
+		OnEnd:    func(method string, x *proxy.Exchange) { d.recent.Add(recent.RequestOf(method, x)) },
 		OnKeyUse: d.loads.Changed, Aliases: cfg.Aliases, Summary: cfg.Summary, CORSOrigins: cfg.CORSOrigins,
 		IgnoreUnknown: cfg.IgnoreUnknown, ChatTakesResponses: cfg.ChatTakesResponses,
 		Images:    newImages(cfg, registry, d.logger),
@@ -33,7 +36,7 @@ func (d *Daemon) offer(registry *prometheus.Registry) {
 		Registry: registry, Logger: d.logger,
 	})
 	d.server.Mount((&links.Endpoint{Links: d.links, Answers: d.server.Answers}).Routes()...)
-	f := feature{background: []Task{{"usage", usage.Run}}, alive: d.server.Alive}
+	f := feature{background: []Task{{"usage", d.usage.Run}}, alive: d.server.Alive}
 	if d.responses != nil {
 		f.background = append(f.background, Task{"responses", d.responses.Run},
 			Task{"background responses", d.server.Run})

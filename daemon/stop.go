@@ -10,6 +10,7 @@ import (
 	"codex-proxy/daemon/health"
 	"codex-proxy/daemon/inflight"
 	"codex-proxy/daemon/operators"
+	"codex-proxy/daemon/recent"
 	"codex-proxy/daemon/reload"
 	"codex-proxy/notify"
 	"codex-proxy/notify/handoff"
@@ -34,6 +35,7 @@ type ending struct {
 	changes      *changes
 	counter      *inflight.Counter
 	links        *links.Links
+	recent       *recent.Recent
 	predecessor  *reload.Predecessor
 	successor    *reload.Successor
 	restarting   func(context.Context) bool // systemd is about to start the service again
@@ -80,6 +82,9 @@ func (e *ending) retire(ctx, grace context.Context, hasten func()) {
 	orders.Go(func() { e.follow(ctx, sync.OnceFunc(func() { close(stopping) }), hasten) })
 	e.changes.awaitingTurns.Store(true) // the successor gets the end of every turn
 	e.changes.loads()
+	if err := e.recent.Leave(e.successor.Pass); err != nil {
+		e.logger.Warn("the requests and numbers of this process end with it", "error", err)
+	}
 	e.leaveLinks(ctx)
 	grace, cancelGrace := context.WithTimeout(grace, e.drainTimeout)
 	defer cancelGrace()

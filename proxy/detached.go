@@ -87,4 +87,5 @@ func (s *Server) endDetached(x *Exchange) {
 	endSpan(http.MethodPost, x)
 	attrs := append([]slog.Attr{slog.String("request_id", x.ID), slog.String("response_id", x.Response)}, common(x)...)
 	s.Logger.LogAttrs(context.Background(), levelOf(x), "background response", attrs...)
+	s.ended(http.MethodPost, x)
 }

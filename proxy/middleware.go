@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"log/slog"
 	"net/http"
 	"time"
 )
@@ -57,6 +58,14 @@ func (s *Server) end(r *http.Request, x *Exchange) {
 	s.metrics.observe(r.Method, x)
 	endSpan(r.Method, x)
 	s.Logger.LogAttrs(r.Context(), levelOf(x), "request", attributes(r.Method, x)...)
+	s.ended(r.Method, x)
+}
+
+// ended reports an exchange that the journal has.
+func (s *Server) ended(method string, x *Exchange) {
+	if s.OnEnd != nil && levelOf(x) >= slog.LevelInfo {
+		s.OnEnd(method, x)
+	}
 }
 
 // observedWriter records the status and the time of the first byte.

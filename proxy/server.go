@@ -33,7 +33,7 @@ const (
 // ErrDeadline is the cause with which Abort ends turns that outlived the grace.
 var ErrDeadline = errors.New("the service stopped before the turn was finished")
 
-// Settings is the configuration of a Server. All fields are required but Traces, which
+// Settings is the configuration of a Server. All fields are required but Traces and OnEnd, which
 // may be nil, and CORSOrigins.
 type Settings struct {
 	// Report is the current health; probes, Retry-After and errors use it.
@@ -53,6 +53,8 @@ type Settings struct {
 	Connections *connections.Connections
 	// CORSOrigins are the origins of pages that may use the API, or "*".
 	CORSOrigins []string
+	// OnEnd is called with each request that has ended, if the journal has it; nil: not at all. It must not wait.
+	OnEnd func(method string, x *Exchange)
 	// WriteTimeout is the longest time in which a client takes nothing of its answer.
 	WriteTimeout time.Duration
 	// Traces records spans of requests; nil: nothing does.

@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"codex-proxy/codex/appservertest"
+	"codex-proxy/console/launch"
 	"codex-proxy/daemon/status"
 	"codex-proxy/workers/control"
 )
@@ -29,7 +30,8 @@ import (
 const asProgram = "CODEX_PROXY_TEST_PROGRAM"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(asProgram) != "" {
+	// The server of the console has no environment.
+	if os.Getenv(asProgram) != "" || len(os.Args) == 2 && os.Args[1] == launch.Command {
 		os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
 	}
 	os.Exit(m.Run())

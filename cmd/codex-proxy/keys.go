@@ -55,6 +55,14 @@ The service takes a change of another file over only if --socket is given, too`)
 			return do(e.Set)(c, args)
 		},
 	}
+	list := &cobra.Command{Use: "list", Short: "list the keys, with their limits", RunE: do(e.List)}
+	list.Flags().BoolVar(&e.JSON, "json", false, `one JSON object, with the use of each key if the service runs:
+  {"count","file","closed","required","keys":[{"name",
+    "limits":{"requests_per_minute","tokens_per_minute",
+      "tokens_per_day","concurrent","models","accounts",
+      "choose_account","remotes","unknown_parameters"},
+    "used":{"requests_per_minute","tokens_per_minute",
+      "tokens_per_day","concurrent","refused"}}]}`)
 	limitFlags(add.Flags(), e)
 	limitFlags(set.Flags(), e)
 	c.AddCommand(add, set,
@@ -62,7 +70,7 @@ The service takes a change of another file over only if --socket is given, too`)
 			Use: "revoke NAME", Short: "remove a key", ValidArgsFunction: completeKeys(e), RunE: do(e.Revoke),
 		},
 		&cobra.Command{Use: "open", Short: "admit programs on this machine without a key", RunE: do(e.Open)},
-		&cobra.Command{Use: "list", Short: "list the keys, with their limits", RunE: do(e.List)},
+		list,
 		&cobra.Command{Use: "apply", Short: "apply a change that was made to the file by hand", RunE: do(e.Apply)},
 	)
 	return c

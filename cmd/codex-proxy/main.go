@@ -29,15 +29,15 @@ func commands() []cli.Group {
 	return []cli.Group{
 		{Title: "Commands for people", Commands: []*cobra.Command{
 			statusCommand(), drainCommand(), undrainCommand(), accountsCommand(), doctorCommand(), configCommand(),
-			codexCommand(), keysCommand(), usageCommand(), dependenciesCommand(), remotesCommand(), attachCommand(),
-			hereCommand(), reloadCommand(),
+			codexCommand(), keysCommand(), usageCommand(), requestsCommand(), dependenciesCommand(), remotesCommand(),
+			attachCommand(), hereCommand(), consoleCommand(), reloadCommand(),
 		}},
 		{Title: "Commands for systemd units", Commands: []*cobra.Command{
 			serveCommand(), workerWaitCommand(), workerPrepareCommand(), accountLoginCommand(), generateUnitsCommand(),
 			dependencyBoundCommand(), dependencyPrepareCommand(), remoteWaitCommand(), remoteExecCommand(),
 			remoteNotifyCommand(), hereWaitCommand(), hereExecCommand(), canaryCommand(), canaryEndCommand(),
-			copiesCommand(), fetchCommand(), fetchPrepareCommand(),
-			sendTracesCommand(), tracesPrepareCommand(), launchCommand(), notifyExecCommand(),
+			copiesCommand(), fetchCommand(), fetchPrepareCommand(), sendTracesCommand(), tracesPrepareCommand(),
+			launchCommand(), consoleServeCommand(), notifyExecCommand(),
 			lockExecCommand(), appServerCommand(),
 		}},
 	}

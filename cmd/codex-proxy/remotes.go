@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"codex-proxy/daemon/config"
 	"codex-proxy/internal/cli"
 	"codex-proxy/internal/paths"
 	"codex-proxy/remotes/attach"
@@ -63,7 +64,10 @@ remove need root.`,
 		}
 	}
 	list := &cobra.Command{Use: "list", Short: "list the remotes, with their state, turns and people",
-		RunE: do(false, r.List)}
+		RunE: do(false, func(ctx context.Context, name string) error {
+			r.Control = controlSocket(config.DefaultPath)
+			return r.List(ctx, name)
+		})}
 	list.Flags().BoolVar(&r.JSON, "json", false, `one JSON object:
   {"remotes":[{"name","unit","active_state","sub_state",
     "status_text","since","restarts","listening",

@@ -88,6 +88,7 @@ func serveWith(
 	}
 	return cli.Failure, d.Run(ctx, signals)
 }
+
 func reloadCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "reload", Short: "replace the running daemon by the installed one",

@@ -35,7 +35,7 @@ has the name of its worker; usage that version 0.1.0 counted is of an unknown on
 	flags.Var(cli.Parsed("LIST", "key,model", func(text string) (err error) {
 		by, err = usagetable.ParseBy(text)
 		return err
-	}), "by", "what to sum up by: some of day, key, model, account")
+	}), "by", "what to sum up by: some of hour, day, key, model, account.\nHours are kept for 7 days")
 	asJSON := flags.Bool("json", false, "one JSON object")
 	flags.Var(cli.Text(&database, "FILE"), "database", "the database")
 	cli.Complete(c, "by", usage.Groups...)

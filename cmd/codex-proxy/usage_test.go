@@ -49,6 +49,10 @@ func TestUsageCommand(t *testing.T) {
 		{"requests":1,"input_tokens":0,"cached_tokens":0,"output_tokens":0,"reasoning_tokens":0},
 		{"key":"alice","requests":2,"input_tokens":1234,"cached_tokens":1000,"output_tokens":56,"reasoning_tokens":7}]}`,
 		show("--by", "key", "--since", "1d", "--json").stdout)
+	hour := time.Now().UTC().Format("2006-01-02T15")
+	assert.Equal(t, result{stdout: "HOUR           DAY         KEY     REQUESTS  INPUT  CACHED  OUTPUT  REASONING\n" +
+		hour + "  " + day + "  (none)  1         0      0       0       0\n" +
+		hour + "  " + day + "  alice   2         1234   1000    56      7\n"}, show("--by", "key,day,hour"))
 	assert.Equal(t, "nothing was used\n", show("--since", "2999-01-01").stdout)
 	assert.JSONEq(t, `{"since":"2999-01-01","by":["key","model"],"usage":[]}`, show("--since", "2999-01-01", "--json").stdout)
 	for _, args := range [][]string{{"--since=soon"}, {"--since=0d"}, {"--by=worker"}, {"--by="}, {"more"}} {

@@ -25,6 +25,7 @@ type Editor struct {
 	File   File
 	Socket string // the daemon's control socket
 	Limits []Limit
+	JSON   bool // List prints JSON
 	Stdout io.Writer
 	Stderr io.Writer // for people
 

@@ -2,7 +2,9 @@ package apikeys
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"text/tabwriter"
 
@@ -10,11 +12,51 @@ import (
 	"codex-proxy/workers/control"
 )
 
+// Rows are the keys with their limits.
+func Rows(keys *auth.Keys) []control.Key {
+	rows := []control.Key{}
+	for _, key := range keys.All() {
+		l := key.Limits
+		rows = append(rows, control.Key{Name: key.Name, Limits: control.KeyLimits{
+			RequestsPerMinute: l.RequestsPerMinute, TokensPerMinute: l.TokensPerMinute, TokensPerDay: l.TokensPerDay,
+			Concurrent: l.Concurrent, Models: l.Models, Accounts: l.Accounts, ChooseAccount: l.ChooseAccount,
+			Remotes: l.Remotes, UnknownParameters: l.UnknownParameters,
+		}})
+	}
+	return rows
+}
+
+// listJSON prints the keys of the file, with their use if the running service has them.
+func (e *Editor) listJSON(ctx context.Context, keys *auth.Keys) error {
+	list := control.Keys{Count: len(keys.All()), File: string(e.File), Closed: keys.Closed() && keys.Empty(),
+		Keys: Rows(keys)}
+	running, err := control.NewClient(e.Socket).Keys(ctx)
+	if err == nil && running.File == filepath.Clean(string(e.File)) {
+		list.Required = running.Required
+		for i := range list.Keys {
+			list.Keys[i].Used = useOf(running, list.Keys[i].Name)
+		}
+	}
+	return json.NewEncoder(e.Stdout).Encode(list)
+}
+
+func useOf(running control.Keys, name string) *control.KeyUse {
+	for _, key := range running.Keys {
+		if key.Name == name {
+			return key.Used
+		}
+	}
+	return nil
+}
+
 // List prints the keys with their limits.
-func (e *Editor) List(context.Context, string) error {
+func (e *Editor) List(ctx context.Context, _ string) error {
 	_, keys, err := e.File.Read()
 	if err != nil {
 		return err
+	}
+	if e.JSON {
+		return e.listJSON(ctx, keys)
 	}
 	if keys.Empty() {
 		fmt.Fprintln(e.Stderr, Keyless(control.Keys{Closed: keys.Closed()}))

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 
+	"codex-proxy/daemon/apikeys"
 	"codex-proxy/daemon/config"
 	"codex-proxy/daemon/reload"
 	"codex-proxy/internal/paths"
@@ -40,6 +41,7 @@ func (s KeyState) of(file string) *string {
 // KeyTable is how the API keys change while the service runs. It is the control.KeyTable.
 type KeyTable struct {
 	keys        *auth.Keys
+	used        func(auth.Key) (used, refused map[string]int64)
 	accounts    []string // the names of the workers
 	named       string   // api_keys in the settings; empty: the credential of the unit
 	lock        *reload.ChangeLock
@@ -58,8 +60,31 @@ func keyFileOf(named string) string { return filepath.Clean(cmp.Or(named, paths.
 func (t *KeyTable) InForce() control.Keys {
 	return control.Keys{
 		Count: len(t.keys.All()), File: keyFileOf(t.named), Digest: t.keys.Digest(),
-		Closed: t.keys.Empty() && !t.keys.Open(), Required: t.keys.Required(),
+		Closed: t.keys.Empty() && !t.keys.Open(), Required: t.keys.Required(), Keys: t.list(),
 	}
+}
+
+// published is the keys in force for readers of the stream.
+func (t *KeyTable) published() control.Keys {
+	keys := t.InForce()
+	keys.Digest = "" // of hashes
+	return keys
+}
+
+// list is the keys in force, with their use.
+func (t *KeyTable) list() []control.Key {
+	list := apikeys.Rows(t.keys)
+	for i, key := range t.keys.All() {
+		if i >= len(list) || list[i].Name != key.Name || t.used == nil {
+			break // the keys have just changed, and all readers get them once more
+		}
+		used, refused := t.used(key)
+		list[i].Used = &control.KeyUse{
+			RequestsPerMinute: used[auth.RequestsPerMinute], TokensPerMinute: used[auth.TokensPerMinute],
+			TokensPerDay: used[auth.TokensPerDay], Concurrent: used[auth.Concurrent], Refused: refused,
+		}
+	}
+	return list
 }
 
 // Replace implements control.KeyTable: the key file is in force when it returns, in

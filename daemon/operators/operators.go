@@ -6,11 +6,14 @@ import (
 	"context"
 	"log/slog"
 	"net"
+	"net/http"
 	"time"
 
+	"codex-proxy/daemon/recent"
 	"codex-proxy/daemon/reload"
 	"codex-proxy/probes"
 	"codex-proxy/proxy/auth"
+	"codex-proxy/proxy/usage"
 	"codex-proxy/workers"
 	"codex-proxy/workers/accounts"
 	"codex-proxy/workers/control"
@@ -21,10 +24,16 @@ const leaveBound = 2 * time.Second
 
 // Settings configure Operators.
 type Settings struct {
-	Pool         *workers.Pool
-	Report       func() probes.Report
-	Changes      *control.Changes // of the state that operators see
+	Pool    *workers.Pool
+	Report  func() probes.Report
+	Changes *control.Changes // of the state that operators see
+	Recent  *recent.Recent
+	// Watched is called when someone begins to watch the remotes, and the returned function when that ends.
+	Watched func() (end func())
+	// Usage sums up the usage of API keys.
+	Usage        func(ctx context.Context, since time.Time, by []string) ([]usage.Sum, error)
 	Keys         *auth.Keys
+	KeyUse       func(auth.Key) (used, refused map[string]int64)
 	KeyFile      string   // api_keys in the settings; empty: the credential of the unit
 	KeysRevised  func()   // closes the links that the keys do not allow any more
 	Workers      []string // all names
@@ -48,7 +57,7 @@ type Operators struct {
 func New(s Settings) *Operators {
 	o := &Operators{
 		Keys: &KeyTable{
-			keys: s.Keys, accounts: s.Workers, named: s.KeyFile, lock: s.Lock, predecessor: s.Predecessor,
+			keys: s.Keys, used: s.KeyUse, accounts: s.Workers, named: s.KeyFile, lock: s.Lock, predecessor: s.Predecessor,
 			revised: s.KeysRevised, logger: s.Logger,
 		},
 		Drains: &DrainTable{lock: s.Lock, pool: s.Pool, predecessor: s.Predecessor},
@@ -58,7 +67,20 @@ func New(s Settings) *Operators {
 		accountStore: s.AccountStore, plan: s.Plan, lock: s.Lock, predecessor: s.Predecessor,
 		drained: s.Pool.Drained, changed: s.Pool.AccountsChanged, logger: s.Logger,
 	}
-	o.server = control.New(s.Pool, s.Report, s.Changes, o.Keys, o.Drains, orders, s.Logger)
+	stream := &stream{
+		report: s.Report, accounts: orders.Accounts, keys: o.Keys.published, recent: s.Recent,
+		changes: s.Changes, watched: s.Watched, places: make(chan struct{}, maxWatchers), patience: patience, logger: s.Logger,
+	}
+	o.server = control.New(control.Settings{
+		Pool: s.Pool, Report: s.Report, Changes: s.Changes, Keys: o.Keys, Drains: o.Drains, Accounts: orders,
+		Logger: s.Logger,
+		Routes: map[string]http.HandlerFunc{
+			"GET /v1/watch":    stream.serve,
+			"GET /v1/history":  func(w http.ResponseWriter, _ *http.Request) { control.Answer(w, s.Recent.History()) },
+			"GET /v1/requests": func(w http.ResponseWriter, _ *http.Request) { control.Answer(w, s.Recent.Requests()) },
+			"GET /v1/usage":    usageOf(s.Usage),
+		},
+	})
 	return o
 }
 

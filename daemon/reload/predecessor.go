@@ -140,11 +140,11 @@ func (p *Predecessor) reported() Turns {
 	return p.turns
 }
 
-// Follow calls report with each load of the predecessor, and adopt with each connection that it passes on, on its own
-// goroutine, and returns nil when the predecessor has ended.
+// Follow calls report with each load of the predecessor, and adopt with each message about what it
+// passes on, on its own goroutine, and returns nil when the predecessor has ended.
 func (p *Predecessor) Follow(ctx context.Context, report func(inflight.Load), adopt func(handoff.Message)) error {
 	return p.process.Wait(ctx, func(m handoff.Message) bool {
-		if m.Kind == handoff.Link {
+		if m.Kind == handoff.Link || m.Kind == handoff.Recent || m.Kind == handoff.Ended {
 			adopt(m)
 			return true
 		}

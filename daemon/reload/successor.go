@@ -47,8 +47,11 @@ func (s *Successor) SendTurns(turns map[string]int, l inflight.Load) {
 }
 
 // PassLink passes on a connection with which the successor goes on.
-func (s *Successor) PassLink(about any, fds ...int) error {
-	return s.process.Pass(handoff.Link, about, fds...)
+func (s *Successor) PassLink(about any, fds ...int) error { return s.Pass(handoff.Link, about, fds...) }
+
+// Pass sends a message with descriptors, which stay open here.
+func (s *Successor) Pass(kind handoff.Kind, about any, fds ...int) error {
+	return s.process.Pass(kind, about, fds...)
 }
 
 // Orders are the orders of a successor to a process.

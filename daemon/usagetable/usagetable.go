@@ -44,16 +44,24 @@ func ParseBy(text string) ([]string, error) {
 	return by, nil
 }
 
-// WriteJSON writes the sums as one JSON object.
-func WriteJSON(w io.Writer, since time.Time, by []string, sums []usage.Sum) error {
+// Table is the usage as one JSON object.
+type Table struct {
+	Since string      `json:"since"` // the first day, in UTC
+	By    []string    `json:"by"`
+	Usage []usage.Sum `json:"usage"`
+}
+
+// TableOf returns the sums as a table.
+func TableOf(since time.Time, by []string, sums []usage.Sum) Table {
 	if sums == nil {
 		sums = []usage.Sum{}
 	}
-	return json.NewEncoder(w).Encode(struct {
-		Since string      `json:"since"`
-		By    []string    `json:"by"`
-		Usage []usage.Sum `json:"usage"`
-	}{since.UTC().Format(time.DateOnly), by, sums})
+	return Table{since.UTC().Format(time.DateOnly), by, sums}
+}
+
+// WriteJSON writes the sums as one JSON object.
+func WriteJSON(w io.Writer, since time.Time, by []string, sums []usage.Sum) error {
+	return json.NewEncoder(w).Encode(TableOf(since, by, sums))
 }
 
 // Write writes the sums as a table.
@@ -72,7 +80,7 @@ func Write(w io.Writer, by []string, sums []usage.Sum) error {
 	fmt.Fprintln(table, strings.Join(append(head, "REQUESTS", "INPUT", "CACHED", "OUTPUT", "REASONING"), "\t"))
 	for _, u := range sums {
 		names := map[string]string{
-			"day": u.Day, "key": cmp.Or(u.Key, "(none)"), "model": u.Model, "account": cmp.Or(u.Account, "(unknown)"),
+			"hour": u.Hour, "day": u.Day, "key": cmp.Or(u.Key, "(none)"), "model": u.Model, "account": cmp.Or(u.Account, "(unknown)"),
 		}
 		var row []string
 		for _, name := range head {

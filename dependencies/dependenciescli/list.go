@@ -22,7 +22,10 @@ func (d *Dependencies) List(ctx context.Context, _ string) error {
 	if d.Watch {
 		d.warned = map[string]bool{}
 	}
-	l := listing.Listing[list]{Stdout: d.Stdout, JSON: d.JSON, Watch: d.Watch, Collect: d.collect, Write: writeList}
+	l := listing.Listing[list]{Stdout: d.Stdout, JSON: d.JSON, Watch: d.Watch, Collect: d.collect, Write: writeList,
+		Changes: func(ctx context.Context, changed func()) error {
+			return control.NewClient(d.Socket).Changes(ctx, []string{"dependencies"}, changed)
+		}}
 	return l.Run(ctx)
 }
 

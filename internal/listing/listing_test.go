@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -92,4 +93,55 @@ func TestWatchEnds(t *testing.T) {
 		}}
 	require.NoError(t, l.Run(ctx))
 	assert.Equal(t, "thing: 1\n", out.String())
+}
+
+// A watch with a source of changes looks when something has changed, and not each second.
+func TestWatchFollowsChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		looks, changes := 0, make(chan func(), 1)
+		var out bytes.Buffer
+		l := Listing[things]{Stdout: &out, Watch: true, Write: writeThings,
+			Collect: func(context.Context) (things, error) {
+				looks++
+				return things{fmt.Sprint(looks)}, nil
+			},
+			Changes: func(ctx context.Context, changed func()) error {
+				changes <- changed
+				<-ctx.Done()
+				return nil
+			}}
+		ended := make(chan error, 1)
+		go func() { ended <- l.Run(ctx) }()
+		changed := <-changes
+		changed()
+		synctest.Wait()
+		assert.Equal(t, 2, looks, "at the beginning and after the change")
+		changed()
+		synctest.Wait()
+		assert.Equal(t, 3, looks)
+		<-time.After(slowPause + pause + time.Millisecond)
+		synctest.Wait()
+		assert.Equal(t, 4, looks, "settings change without an event")
+		cancel()
+		require.NoError(t, <-ended)
+	})
+}
+
+// Without the source of changes a watch looks each second.
+func TestWatchWithoutItsSource(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		looks := 0
+		l := Listing[things]{Stdout: io.Discard, Watch: true, Write: writeThings,
+			Collect: func(context.Context) (things, error) { looks++; return things{}, nil },
+			Changes: func(context.Context, func()) error { return io.EOF }}
+		ended := make(chan error, 1)
+		go func() { ended <- l.Run(ctx) }()
+		<-time.After(3*pause + time.Millisecond)
+		synctest.Wait()
+		assert.Equal(t, 4, looks)
+		cancel()
+		require.NoError(t, <-ended)
+	})
 }

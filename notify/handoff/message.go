@@ -37,6 +37,10 @@ const (
 	Load Kind = "load"
 	// Link carries a connection that the new process goes on with, and its descriptors.
 	Link Kind = "link"
+	// Recent carries the last requests and the numbers of the old process, in a file.
+	Recent Kind = "recent"
+	// Ended carries a request that has ended in the old process.
+	Ended Kind = "ended"
 	// Turns carries the work in flight of the old process and the processes before it.
 	Turns Kind = "turns"
 )

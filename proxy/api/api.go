@@ -80,6 +80,8 @@ type Settings struct {
 	ThreadCache int
 	// Responses keeps responses; nil: none is kept.
 	Responses *stored.Store
+	// OnEnd is as in proxy.Settings.
+	OnEnd func(method string, x *proxy.Exchange)
 	// Traces records spans of requests; nil: nothing does.
 	Traces   *traces.Tracer
 	Registry *prometheus.Registry
@@ -116,7 +118,7 @@ func New(s Settings) *API {
 		Report: s.Report, NextPlace: nextPlace, NoModel: a.Catalogue.NotFound, Keys: s.Keys, Limiter: a.Limiter,
 		Memory: memory, Accounts: s.Pool.Names(),
 		Connections: newConnections(s.Logger), CORSOrigins: s.CORSOrigins, WriteTimeout: s.IdleTimeout,
-		Traces: s.Traces, Registry: s.Registry, Logger: s.Logger,
+		OnEnd: s.OnEnd, Traces: s.Traces, Registry: s.Registry, Logger: s.Logger,
 	})
 	s.Registry.MustRegister(
 		limits.NewCollector(a.Limiter), memory,

@@ -28,6 +28,26 @@ type KeyLevel struct {
 // running is the number of turns that all processes have in flight.
 func (m *meter) running() int64 { return m.use.Running + m.elsewhere.Running }
 
+// Used returns the use of each limit of a key now, and how often each limit was met. Without a limit per minute, its use
+// is not counted.
+func (l *Limiter) Used(key auth.Key) (used, refused map[string]int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	used, refused = map[string]int64{auth.TokensPerDay: l.usage.Today(key.Name)}, map[string]int64{}
+	m := l.meters[key.Name]
+	if m == nil {
+		return used, refused
+	}
+	now := time.Now()
+	used[auth.RequestsPerMinute] = int64(m.requests.flow(key.Limits.RequestsPerMinute, now))
+	used[auth.TokensPerMinute] = int64(m.tokens.flow(key.Limits.TokensPerMinute, now))
+	used[auth.Concurrent] = m.running()
+	for limit, n := range m.refused {
+		refused[limit] = int64(n)
+	}
+	return used, refused
+}
+
 // KeyUses returns the use of each key in this process, of the keys that used anything.
 func (l *Limiter) KeyUses() map[string]KeyUse {
 	l.mu.Lock()

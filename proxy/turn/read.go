@@ -56,6 +56,9 @@ func (r *reader) deliver(ctx context.Context, event appserver.Event) error {
 			return err
 		}
 		r.estimate.delivered(e.Text)
+		if r.Report.FirstText.IsZero() {
+			r.Report.FirstText = r.delivered
+		}
 		return r.sink.Text(e.ItemID, e.Text)
 	case appserver.ReasoningDelta:
 		r.span.Once(firstToken)

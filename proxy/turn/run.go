@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"time"
 
 	"codex-proxy/codex/turnerror"
 	"codex-proxy/internal/cause"
@@ -140,6 +141,7 @@ func (t *run) reset(end ending, err error) {
 		t.rotate(err)
 	}
 	t.ask.Lost = t.lease
+	t.Report.FirstText = time.Time{}
 	t.Report.Usage, t.output.items, t.fault, t.estimate = nil, nil, turnerror.NoFault, estimate{}
 }
 

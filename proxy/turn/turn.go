@@ -117,7 +117,9 @@ type Report struct {
 	Attempts int              // turns that began on a worker
 	Queued   time.Duration    // waiting for a place on a worker
 	Usage    *appserver.Usage // tokens of the last attempt; nil: codex reported none
-	Parts    []Part           // the turns that were added; none: the report is of one turn
+	// FirstText is when the last attempt had the first text of the model; zero: there was none.
+	FirstText time.Time
+	Parts     []Part // the turns that were added; none: the report is of one turn
 }
 
 // Part is the worker of one of several turns of a request, and the tokens of its last
@@ -134,6 +136,9 @@ func (r *Report) Add(o Report) {
 	}
 	if o.Worker != "" {
 		r.Parts = append(r.Parts, Part{o.Worker, o.Usage})
+	}
+	if r.FirstText.IsZero() || !o.FirstText.IsZero() && o.FirstText.Before(r.FirstText) {
+		r.FirstText = o.FirstText
 	}
 	r.Attempts += o.Attempts
 	r.Queued = max(r.Queued, o.Queued)

@@ -3,6 +3,7 @@ package usage
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,12 +13,13 @@ import (
 )
 
 // Groups are the columns by which usage can be summed up.
-var Groups = []string{"day", "key", "model", "account"}
+var Groups = []string{"hour", "day", "key", "model", "account"}
 
 // Sum is one line of a report. The columns outside its groups are empty.
 type Sum struct {
-	Day   string `json:"day,omitempty"` // 2006-01-02, UTC
-	Key   string `json:"key,omitempty"` // empty: requests without a key
+	Hour  string `json:"hour,omitempty"` // 2006-01-02T15, UTC
+	Day   string `json:"day,omitempty"`  // 2006-01-02, UTC
+	Key   string `json:"key,omitempty"`  // empty: requests without a key
 	Model string `json:"model,omitempty"`
 	// Account is empty also for usage that was counted without accounts, by an older program.
 	Account string `json:"account,omitempty"`
@@ -44,7 +46,7 @@ func Read(ctx context.Context, path string, since time.Time, by []string) ([]Sum
 	var sums []Sum
 	for rows.Next() {
 		var u Sum
-		err := rows.Scan(&u.Day, &u.Key, &u.Model, &u.Account,
+		err := rows.Scan(&u.Hour, &u.Day, &u.Key, &u.Model, &u.Account,
 			&u.Requests, &u.InputTokens, &u.CachedTokens, &u.OutputTokens, &u.ReasoningTokens)
 		if err != nil {
 			return nil, fmt.Errorf("cannot read %s: %w", path, err)
@@ -54,12 +56,21 @@ func Read(ctx context.Context, path string, since time.Time, by []string) ([]Sum
 	return sums, rows.Err()
 }
 
+// Sums is Read of the usage that this store has written.
+func (s *Store) Sums(ctx context.Context, since time.Time, by []string) ([]Sum, error) {
+	if s.Path == "" {
+		return nil, errors.New("usage is not written, as the service has no state directory")
+	}
+	return Read(ctx, s.Path, since, by)
+}
+
 // Check returns the reason why the service could not use the database at path, or nil.
 func Check(ctx context.Context, path string) error { return sqlite.Check(ctx, path, schemas) }
 
 // The tables of a query: of usage without accounts, and with them. The usage that is in
 // the table of accounts is no part of the rest, which has no account.
 const (
+	byHour          = `(SELECT *, substr(hour, 1, 10) AS day FROM hour_usage)`
 	withoutAccounts = `(SELECT *, '' AS account FROM usage)`
 	withAccounts    = `(SELECT * FROM account_usage UNION ALL
 		SELECT day, key, model, '', requests - ifnull(a_requests, 0), input_tokens - ifnull(a_input, 0),
@@ -73,17 +84,28 @@ const (
 )
 
 // sourceOf is the table of a query by these groups. A database that only an older program
-// has written has no accounts.
+// has written has no accounts and no hours.
 func sourceOf(ctx context.Context, db *sql.DB, by []string) (string, error) {
-	if !slices.Contains(by, "account") {
-		return withoutAccounts, nil
+	switch {
+	case slices.Contains(by, "hour"):
+		has, err := hasTable(ctx, db, "hour_usage")
+		if err != nil || has {
+			return byHour, err
+		}
+		return `(SELECT '' AS hour, '' AS account, * FROM usage WHERE false)`, nil
+	case slices.Contains(by, "account"):
+		has, err := hasTable(ctx, db, "account_usage")
+		if err != nil || has {
+			return withAccounts, err
+		}
 	}
+	return withoutAccounts, nil
+}
+
+func hasTable(ctx context.Context, db *sql.DB, name string) (bool, error) {
 	tables := 0
-	err := db.QueryRowContext(ctx, "SELECT count(*) FROM sqlite_master WHERE name = 'account_usage'").Scan(&tables)
-	if err != nil || tables == 0 {
-		return withoutAccounts, err
-	}
-	return withAccounts, nil
+	err := db.QueryRowContext(ctx, "SELECT count(*) FROM sqlite_master WHERE name = ?", name).Scan(&tables)
+	return tables > 0, err
 }
 
 // query has the columns of a Sum. by only selects among Groups, so no text of a caller

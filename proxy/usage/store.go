@@ -59,7 +59,7 @@ type Settings struct {
 }
 
 // row names one line of the database: its requests are counted together.
-type row struct{ day, key, model, account string }
+type row struct{ hour, day, key, model, account string }
 
 // maxRows bounds the rows that wait to be written. Rows have values of closed sets, so only a database that cannot be
 // written for days reaches it.
@@ -94,6 +94,8 @@ func New(s Settings) *Store {
 // today is the day on which usage counts now.
 func today() string { return dayOf(time.Now()) }
 
+func hourOf(t time.Time) string { return t.UTC().Format("2006-01-02T15") }
+
 func dayOf(t time.Time) string { return t.UTC().Format(time.DateOnly) }
 
 // Add counts the use of a request of that key and model. All names must be from closed
@@ -105,8 +107,9 @@ func (s *Store) Add(key, model string, shares ...Share) {
 	s.metrics.add(key, model, shares)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	now := time.Now()
 	for _, share := range shares {
-		s.add(row{today(), key, model, share.Account}, share.Counts)
+		s.add(row{hourOf(now), dayOf(now), key, model, share.Account}, share.Counts)
 	}
 }
 

@@ -42,7 +42,19 @@ const accountSchema = `CREATE TABLE IF NOT EXISTS account_usage (
 	PRIMARY KEY (day, key, model, account)
 ) WITHOUT ROWID`
 
+// hourSchema is a further table in addition, of the last hourDays days.
+const hourSchema = `CREATE TABLE IF NOT EXISTS hour_usage (
+	hour TEXT NOT NULL, key TEXT NOT NULL, model TEXT NOT NULL, account TEXT NOT NULL,
+	requests INTEGER NOT NULL, input_tokens INTEGER NOT NULL, cached_tokens INTEGER NOT NULL,
+	output_tokens INTEGER NOT NULL, reasoning_tokens INTEGER NOT NULL,
+	PRIMARY KEY (hour, key, model, account)
+) WITHOUT ROWID`
+
+// hourDays is how many days have hours, today included.
+const hourDays = 7
+
 const (
+	upsertHour    = `INSERT INTO hour_usage VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)` + adding
 	upsert        = `INSERT INTO usage VALUES (?, ?, ?, ?, ?, ?, ?, ?)` + adding
 	upsertAccount = `INSERT INTO account_usage VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)` + adding
 )
@@ -169,9 +181,11 @@ func open(ctx context.Context, path string) (*sql.DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := db.ExecContext(ctx, accountSchema); err != nil {
-		_ = db.Close()
-		return nil, fmt.Errorf("cannot use %s: %w", path, err)
+	for _, table := range []string{accountSchema, hourSchema} {
+		if _, err := db.ExecContext(ctx, table); err != nil {
+			_ = db.Close()
+			return nil, fmt.Errorf("cannot use %s: %w", path, err)
+		}
 	}
 	return db, nil
 }
@@ -218,15 +232,22 @@ func (s *Store) exchange(ctx context.Context, tx *sql.Tx, rows map[row]Counts, d
 			return nil, fmt.Errorf("cannot forget old usage: %w", err)
 		}
 	}
+	first := dayOf(s.clock.Now().AddDate(0, 0, 1-min(s.Retention, hourDays)))
+	if _, err := tx.ExecContext(ctx, "DELETE FROM hour_usage WHERE hour < ?", first); err != nil {
+		return nil, fmt.Errorf("cannot forget old usage: %w", err)
+	}
 	return tokensOf(ctx, tx, day)
 }
 
-// insert adds a row to both tables. A row of no known account is their difference.
+// insert adds a row to all tables. A row of no known account is their difference.
 func insert(ctx context.Context, tx *sql.Tx, r row, c Counts) error {
 	numbers := []any{c.Requests, c.InputTokens, c.CachedTokens, c.OutputTokens, c.ReasoningTokens}
 	_, err := tx.ExecContext(ctx, upsert, append([]any{r.day, r.key, r.model}, numbers...)...)
 	if err == nil && r.account != "" {
 		_, err = tx.ExecContext(ctx, upsertAccount, append([]any{r.day, r.key, r.model, r.account}, numbers...)...)
+	}
+	if err == nil {
+		_, err = tx.ExecContext(ctx, upsertHour, append([]any{r.hour, r.key, r.model, r.account}, numbers...)...)
 	}
 	return err
 }

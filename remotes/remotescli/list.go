@@ -15,6 +15,7 @@ import (
 	"codex-proxy/remotes/remotescheck"
 	"codex-proxy/remotes/remotewatch"
 	"codex-proxy/units"
+	"codex-proxy/workers/control"
 )
 
 // askBound bounds a question to a manager.
@@ -46,7 +47,10 @@ type row struct {
 
 // List prints the remotes that have a file.
 func (r *Remotes) List(ctx context.Context, _ string) error {
-	l := listing.Listing[list]{Stdout: r.Stdout, JSON: r.JSON, Watch: r.Watch, Collect: r.collect, Write: writeList}
+	l := listing.Listing[list]{Stdout: r.Stdout, JSON: r.JSON, Watch: r.Watch, Collect: r.collect, Write: writeList,
+		Changes: func(ctx context.Context, changed func()) error {
+			return control.NewClient(r.Control).Changes(ctx, []string{"remotes"}, changed)
+		}}
 	return l.Run(ctx)
 }
 

@@ -11,6 +11,8 @@ import (
 const (
 	// period is how often the remotes that run are asked. Their states come by signals.
 	period = 10 * time.Second
+	// watchedPeriod is the same while someone watches.
+	watchedPeriod = time.Second
 	// askBound bounds one question. While it lasts, the last answer holds.
 	askBound = 2 * time.Second
 	// atATime bounds the questions at the same time.
@@ -22,16 +24,47 @@ const (
 
 // Run asks the remotes that run, every ten seconds and when one has become ready, until ctx ends.
 func (w *Watch) Run(ctx context.Context) error {
-	tick := time.NewTicker(period)
+	tick := time.NewTimer(period)
 	defer tick.Stop()
 	for {
 		w.askAll(ctx)
+		tick.Reset(w.pause())
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
 		case <-w.wake:
 		}
+	}
+}
+
+// pause is the time until the next questions.
+func (w *Watch) pause() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.watchers > 0 {
+		return watchedPeriod
+	}
+	return period
+}
+
+// Watched has the remotes asked each second until end is called.
+func (w *Watch) Watched() (end func()) {
+	w.mu.Lock()
+	w.watchers++
+	w.mu.Unlock()
+	w.touch()
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.watchers--
+	}
+}
+
+func (w *Watch) touch() {
+	select {
+	case w.wake <- struct{}{}:
+	default: // the token that is there covers this change, too
 	}
 }
 
@@ -67,15 +100,22 @@ func (w *Watch) running(now time.Time) (names []string) {
 }
 
 func (w *Watch) answered(name string, st remotes.Status, err error, now time.Time) {
+	if w.take(name, st, err, now) {
+		w.settings.OnChange()
+	}
+}
+
+func (w *Watch) take(name string, st remotes.Status, err error, now time.Time) (changed bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s := w.states[name]
 	switch {
 	case s == nil || !s.published.Ready: // it has ended meanwhile
 	case err == nil:
-		s.answered(st, now)
+		changed = s.answered(st, now)
 	case !s.mute:
 		s.mute = true
 		w.settings.Logger.Warn("cannot read the status of a remote", "remote", name, "error", err)
 	}
+	return changed
 }

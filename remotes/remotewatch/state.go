@@ -1,6 +1,7 @@
 package remotewatch
 
 import (
+	"reflect"
 	"time"
 
 	"codex-proxy/probes"
@@ -76,8 +77,8 @@ func factsOf(u units.State) probes.DependencyFacts {
 	return f
 }
 
-// answered takes over the answer of the main process.
-func (s *state) answered(st remotes.Status, now time.Time) {
+// answered takes over the answer of the main process, and reports whether it differs from the one before.
+func (s *state) answered(st remotes.Status, now time.Time) (changed bool) {
 	use := &probes.RemoteUse{At: now, Account: st.Account, Continued: st.Continued, GivenUp: st.GivenUp,
 		Switches: st.Switches, Commands: st.Commands, Unknown: st.Unknown}
 	for _, c := range st.Attached {
@@ -94,7 +95,9 @@ func (s *state) answered(st remotes.Status, now time.Time) {
 		}
 		use.AloneSince = earlier(use.AloneSince, t.AloneSince)
 	}
+	changed = !sameUse(use, s.published.Use)
 	s.published.Use, s.restsAt, s.mute = use, st.RestsAt, false
+	return changed
 }
 
 // earlier is the earlier one of two times, of which a zero one does not count.
@@ -103,4 +106,14 @@ func earlier(a, b time.Time) time.Time {
 		return b
 	}
 	return a
+}
+
+// sameUse compares two answers at different times.
+func sameUse(a, b *probes.RemoteUse) bool {
+	if b == nil {
+		return false
+	}
+	later := *b
+	later.At = a.At
+	return reflect.DeepEqual(*a, later)
 }

@@ -23,7 +23,8 @@ type Settings struct {
 	// Ask asks the main process of a remote that runs.
 	Ask    func(ctx context.Context, name string) (remotes.Status, error)
 	Resets *restarts.Resets // called with each state
-	// OnChange is called after every change of a reason.
+	// OnChange is called after every change of a reason, and after an answer of a main process that differs from the one
+	// before.
 	OnChange func()
 	Logger   *slog.Logger
 }
@@ -37,6 +38,8 @@ type Watch struct {
 	saved  Saved // of remotes that systemd has not reported yet
 	absent bool  // the list of the remotes could not be read
 	wake   chan struct{}
+
+	watchers int // programs that show the people and turns of the remotes
 }
 
 // New returns a watch that knows no remote yet.
@@ -70,10 +73,7 @@ func (w *Watch) Units() (all []string) {
 // UnitChanged takes over the state of one unit, as systemd reports it. Units of others do not matter.
 func (w *Watch) UnitChanged(u units.State) {
 	if w.set(u, time.Now()) {
-		select {
-		case w.wake <- struct{}{}:
-		default: // the token that is there covers this change, too
-		}
+		w.touch()
 		w.settings.OnChange()
 	}
 }

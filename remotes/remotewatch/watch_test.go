@@ -124,7 +124,32 @@ func TestAsks(t *testing.T) {
 			assert.Equal(t, before, r.questions("a"), "a question would start it")
 			assert.Zero(t, r.questions("b"))
 		})
-		assert.Equal(t, 3, r.changes)
+		assert.Equal(t, 4, r.changes, "three states, and the first answer")
+	})
+}
+
+// While someone watches, the remotes are asked each second, and an answer that differs is a change.
+func TestWatched(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig("a")
+		r.run(t, func() {
+			r.become("a", "active", "running")
+			synctest.Wait()
+			end := r.Watched()
+			synctest.Wait()
+			asked, changes := r.questions("a"), r.changes
+			time.Sleep(3 * watchedPeriod)
+			synctest.Wait()
+			assert.Equal(t, asked+3, r.questions("a"))
+			assert.Equal(t, changes, r.changes, "the answer is the same")
+			end()
+			time.Sleep(watchedPeriod)
+			synctest.Wait()
+			asked = r.questions("a")
+			time.Sleep(period - watchedPeriod)
+			synctest.Wait()
+			assert.LessOrEqual(t, r.questions("a"), asked+1)
+		})
 	})
 }
 

@@ -4,7 +4,7 @@ import "time"
 
 // Account is the known state of a worker's account.
 type Account struct {
-	Worker string `json:"worker"`
+	Worker string `json:"name"`
 	// Login is chatgpt, apiKey or another word of codex's; empty without one. Required means
 	// that the worker's requests need a login.
 	Login    string `json:"login"`
@@ -22,8 +22,8 @@ type Account struct {
 	// Left is the least share left in any window, from 0 to 1.
 	Left float64 `json:"left"`
 	// Source and At are where the windows are known from, and since when.
-	Source Source    `json:"source,omitempty"`
-	At     time.Time `json:"at,omitzero"`
+	Source Source    `json:"known_from,omitempty"`
+	At     time.Time `json:"known_at,omitzero"`
 	// RefusedAt is when the model endpoint refused a turn for the quota, which no later
 	// reading has ended; InvalidAt when the login was refused.
 	RefusedAt time.Time `json:"refused_at,omitzero"`

@@ -65,7 +65,9 @@ func (a *Accounts) List(ctx context.Context, _ string) error {
 		a.warned = map[string]bool{}
 	}
 	list := listing.Listing[accountList]{Stdout: a.Stdout, JSON: a.JSON, Watch: a.Watch, Collect: a.collect,
-		Write: writeList}
+		Write: writeList, Changes: func(ctx context.Context, changed func()) error {
+			return control.NewClient(a.Socket).Changes(ctx, []string{"status", "accounts"}, changed)
+		}}
 	return list.Run(ctx)
 }
 

@@ -199,7 +199,8 @@ func TestOrders(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "socket")
 	l, err := control.Listen(socket)
 	require.NoError(t, err)
-	server := control.New(nil, nil, control.NewChanges(), nil, nil, daemon, slog.New(slog.DiscardHandler))
+	server := control.New(control.Settings{Changes: control.NewChanges(), Accounts: daemon,
+		Logger: slog.New(slog.DiscardHandler)})
 	go func() { _ = server.Serve(l) }()
 	t.Cleanup(func() { assert.NoError(t, server.Shutdown(context.Background())) })
 	var stderr bytes.Buffer

@@ -19,8 +19,8 @@ func (c *Changes) Changed() {
 	c.next = make(chan struct{})
 }
 
-// wait is closed by the next change.
-func (c *Changes) wait() <-chan struct{} {
+// Next is closed by the next change.
+func (c *Changes) Next() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.next

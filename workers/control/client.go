@@ -76,6 +76,14 @@ func (c *Client) ask(ctx context.Context, method, path string, body []byte, answ
 	return bytes.TrimSpace(raw), nil
 }
 
+// Get decodes the answer to a GET of a path.
+func (c *Client) Get(ctx context.Context, path string, answer any) error {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	_, err := c.ask(ctx, http.MethodGet, path, nil, answer)
+	return err
+}
+
 // do sends one request; an answer other than 200 is an error.
 func (c *Client) do(ctx context.Context, method, path string, body []byte) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, "http://control"+path, bytes.NewReader(body))

@@ -179,7 +179,9 @@ func newRig(t *testing.T) *rig {
 	r.pool = workers.NewPool([]*workers.Worker{a}, dispatch.Queue{Limit: 4, Timeout: bound, ReadyTimeout: bound}, onChange)
 	tracker := probes.NewTracker(time.Now(), func(probes.Flip) {})
 	report := func() probes.Report { return tracker.Observe(r.pool.Snapshot()) }
-	r.server = control.New(r.pool, report, r.changes, r, drains{r}, accountTable{r}, logger)
+	r.server = control.New(control.Settings{
+		Pool: r.pool, Report: report, Changes: r.changes, Keys: r, Drains: drains{r}, Accounts: accountTable{r}, Logger: logger,
+	})
 	l, err := control.Listen(r.socket)
 	require.NoError(t, err)
 	r.Client = control.NewClient(r.socket)

@@ -122,7 +122,7 @@ func (s *Server) await(ctx context.Context, names []string, most time.Duration) 
 		}
 	}
 	for {
-		changed := s.changes.wait()
+		changed := s.changes.Next()
 		if s.pool.AwaitIdle(ctx, ours...) != nil || !slices.ContainsFunc(names, busy) {
 			return
 		}

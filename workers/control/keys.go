@@ -16,13 +16,47 @@ type Keys struct {
 	// File is the key file that has them.
 	File string `json:"file,omitempty"`
 	// Digest is auth.Keys.Digest.
-	Digest string `json:"digest"`
+	Digest string `json:"digest,omitempty"`
 	// Closed: there is no key, and requests need one all the same, so the API
 	// cannot be used.
 	Closed bool `json:"closed,omitempty"`
 	// Required: other machines can reach the API, so that requests need a key in
 	// any case.
 	Required bool `json:"required,omitempty"`
+	// Keys are the keys themselves. No secret of a key is here, nor its hash.
+	Keys []Key `json:"keys"`
+}
+
+// Key is one API key.
+type Key struct {
+	Name   string    `json:"name"`
+	Limits KeyLimits `json:"limits"`
+	// Used counts against the limits now; nil: the service does not run.
+	Used *KeyUse `json:"used,omitempty"`
+}
+
+// KeyLimits are the limits of a key; zero values do not limit.
+type KeyLimits struct {
+	RequestsPerMinute int64    `json:"requests_per_minute,omitempty"`
+	TokensPerMinute   int64    `json:"tokens_per_minute,omitempty"`
+	TokensPerDay      int64    `json:"tokens_per_day,omitempty"`
+	Concurrent        int64    `json:"concurrent,omitempty"`
+	Models            []string `json:"models,omitempty"`
+	Accounts          []string `json:"accounts,omitempty"`
+	ChooseAccount     bool     `json:"choose_account,omitempty"`
+	Remotes           []string `json:"remotes,omitempty"`
+	UnknownParameters string   `json:"unknown_parameters,omitempty"`
+}
+
+// KeyUse is the use of a key now.
+type KeyUse struct {
+	// RequestsPerMinute and TokensPerMinute are counted for keys with that limit alone.
+	RequestsPerMinute int64 `json:"requests_per_minute,omitempty"`
+	TokensPerMinute   int64 `json:"tokens_per_minute,omitempty"`
+	TokensPerDay      int64 `json:"tokens_per_day"`
+	Concurrent        int64 `json:"concurrent"`
+	// Refused counts the requests that met a limit since the service has started, by the name of the limit.
+	Refused map[string]int64 `json:"refused,omitempty"`
 }
 
 // KeyTable is the API keys of the daemon.

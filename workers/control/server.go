@@ -19,6 +19,20 @@ const (
 	bodyLimit   = 64 << 10
 )
 
+// Settings configure a Server.
+type Settings struct {
+	Pool *workers.Pool
+	// Report is the report that all probes share.
+	Report   func() probes.Report
+	Changes  *Changes
+	Keys     KeyTable
+	Drains   DrainTable
+	Accounts AccountTable
+	// Routes are further routes, by their patterns (net/http.ServeMux).
+	Routes map[string]http.HandlerFunc
+	Logger *slog.Logger
+}
+
 // Server serves operators. Create it with New; its methods are safe for
 // concurrent use.
 type Server struct {
@@ -32,28 +46,26 @@ type Server struct {
 	changes  *Changes
 }
 
-// New builds a server. report is the report that all probes share.
-func New(
-	pool *workers.Pool, report func() probes.Report, changes *Changes, keys KeyTable, drains DrainTable,
-	accounts AccountTable, logger *slog.Logger,
-) *Server {
+// New builds a server.
+func New(settings Settings) *Server {
 	base, stop := context.WithCancel(context.Background())
 	s := &Server{
-		pool: pool, report: report, changes: changes, keys: keys, drains: drains, accounts: accounts, stop: stop,
+		pool: settings.Pool, report: settings.Report, changes: settings.Changes, keys: settings.Keys,
+		drains: settings.Drains, accounts: settings.Accounts, stop: stop,
 	}
 	s.http = http.Server{
-		Handler:           s.routes(),
+		Handler:           s.routes(settings.Routes),
 		ReadHeaderTimeout: readTimeout,
 		ReadTimeout:       readTimeout,
 		IdleTimeout:       readTimeout,
 		BaseContext:       func(net.Listener) context.Context { return base },
-		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
+		ErrorLog:          slog.NewLogLogger(settings.Logger.Handler(), slog.LevelDebug),
 	}
 	return s
 }
 
 // routes are the routes of the control socket. The TCP side has none of them.
-func (s *Server) routes() http.Handler {
+func (s *Server) routes(further map[string]http.HandlerFunc) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/status", s.status)
 	mux.HandleFunc("GET /v1/status/watch", s.watch)
@@ -63,6 +75,9 @@ func (s *Server) routes() http.Handler {
 	mux.HandleFunc("POST /v1/accounts", s.orderAccount)
 	mux.HandleFunc("GET /v1/keys", s.getKeys)
 	mux.HandleFunc("PUT /v1/keys", s.putKeys)
+	for pattern, handler := range further {
+		mux.HandleFunc(pattern, handler)
+	}
 	return mux
 }
 
@@ -95,3 +110,9 @@ func write(w http.ResponseWriter, status int, body any) {
 	// The status line is sent: an error here can only be a client that has gone.
 	_ = json.NewEncoder(w).Encode(body)
 }
+
+// Answer sends the answer of a further route.
+func Answer(w http.ResponseWriter, body any) { write(w, http.StatusOK, body) }
+
+// Refuse sends an error to an operator.
+func Refuse(w http.ResponseWriter, status int, err error) { write(w, status, failure{err.Error()}) }

@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
+	"strings"
 	"time"
 
 	"codex-proxy/probes"
@@ -28,7 +30,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request) {
 	flush := http.NewResponseController(w)
 	var sent []byte
 	for r.Context().Err() == nil {
-		changed := s.changes.wait()
+		changed := s.changes.Next()
 		line, err := json.Marshal(s.report())
 		if err != nil {
 			return // the types of a report can be marshalled
@@ -63,9 +65,34 @@ var errGone = errors.New("codex-proxy has stopped, or was restarted")
 // each fails or the daemon ends; only the end of ctx is no error. After a reload it
 // goes on with the new process.
 func (c *Client) Watch(ctx context.Context, each func(r probes.Report, raw []byte) error) error {
-	received, err := c.watchOne(ctx, each)
+	return c.lines(ctx, "/v1/status/watch", func(raw []byte) error {
+		var r probes.Report
+		if err := json.Unmarshal(raw, &r); err != nil {
+			return fmt.Errorf("cannot read the report: %w", err)
+		}
+		return each(r, raw)
+	})
+}
+
+// Follow calls each with each line of /v1/watch of these parts: the present state, and then its changes. It ends as
+// Watch does.
+func (c *Client) Follow(ctx context.Context, of []string, each func(raw []byte) error) error {
+	return c.lines(ctx, "/v1/watch?of="+url.QueryEscape(strings.Join(of, ",")), each)
+}
+
+// Changes calls changed with each line of /v1/watch of these parts. It ends as Watch does.
+func (c *Client) Changes(ctx context.Context, of []string, changed func()) error {
+	return c.Follow(ctx, of, func([]byte) error {
+		changed()
+		return nil
+	})
+}
+
+// lines calls each with each line of a stream of the daemon.
+func (c *Client) lines(ctx context.Context, path string, each func(raw []byte) error) error {
+	received, err := c.linesOfOne(ctx, path, each)
 	for received && err == nil && ctx.Err() == nil {
-		received, err = c.watchNext(ctx, each)
+		received, err = c.linesOfNext(ctx, path, each)
 	}
 	if err == nil && ctx.Err() == nil {
 		err = errGone
@@ -73,20 +100,17 @@ func (c *Client) Watch(ctx context.Context, each func(r probes.Report, raw []byt
 	return err
 }
 
-// watcher takes a report; raw is its JSON.
-type watcher = func(r probes.Report, raw []byte) error
-
-// watchNext is watchOne for the next daemon, if there is one soon. The one before may
+// linesOfNext is linesOfOne for the next daemon, if there is one soon. The one before may
 // still accept, and then sends nothing.
-func (c *Client) watchNext(ctx context.Context, each watcher) (received bool, err error) {
+func (c *Client) linesOfNext(ctx context.Context, path string, each func(raw []byte) error) (received bool, err error) {
 	bounded, cancel := context.WithCancel(ctx)
 	defer cancel()
 	bound := time.AfterFunc(nextBound, cancel)
 	defer bound.Stop()
 	for {
-		received, err = c.watchOne(bounded, func(r probes.Report, raw []byte) error {
+		received, err = c.linesOfOne(bounded, path, func(raw []byte) error {
 			bound.Stop()
-			return each(r, raw)
+			return each(raw)
 		})
 		if received {
 			return true, err
@@ -99,10 +123,9 @@ func (c *Client) watchNext(ctx context.Context, each watcher) (received bool, er
 	}
 }
 
-// watchOne is Watch for one daemon; received reports whether that has sent a report.
-// Its end is no error.
-func (c *Client) watchOne(ctx context.Context, each watcher) (received bool, err error) {
-	res, err := c.do(ctx, http.MethodGet, "/v1/status/watch", nil)
+// linesOfOne is lines for one daemon; received reports whether that has sent a line. Its end is no error.
+func (c *Client) linesOfOne(ctx context.Context, path string, each func(raw []byte) error) (received bool, err error) {
+	res, err := c.do(ctx, http.MethodGet, path, nil)
 	if err != nil && ctx.Err() != nil {
 		return false, nil
 	}
@@ -113,12 +136,8 @@ func (c *Client) watchOne(ctx context.Context, each watcher) (received bool, err
 	lines := bufio.NewScanner(res.Body)
 	lines.Buffer(nil, maxReport)
 	for lines.Scan() {
-		var r probes.Report
-		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
-			return received, fmt.Errorf("cannot read the report: %w", err)
-		}
 		received = true
-		if err := each(r, lines.Bytes()); err != nil {
+		if err := each(lines.Bytes()); err != nil {
 			return received, err
 		}
 	}

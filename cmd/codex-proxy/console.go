@@ -1,0 +1,103 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"codex-proxy/console"
+	"codex-proxy/console/launch"
+	"codex-proxy/daemon/apikeys"
+	"codex-proxy/daemon/config"
+	"codex-proxy/daemon/doctor"
+	"codex-proxy/daemon/thishost"
+	"codex-proxy/internal/cli"
+	"codex-proxy/workers/control"
+)
+
+// consolePort is the port of the page.
+const consolePort = 8788
+
+func consoleCommand() *cobra.Command {
+	k := console.Console{Port: consolePort}
+	c := &cobra.Command{
+		Use: "console", Short: "show the service on a page of a browser, until Ctrl-C",
+		Long: `
+Serves a page on 127.0.0.1 and prints its link, which is valid once and for 60
+seconds. The page shows whether the service is ready, workers and accounts with their
+quota, API keys and their usage, the last requests, remotes, dependencies and the
+checks of codex-proxy doctor, as they change. It drains workers, pauses and switches
+accounts, and adds and revokes keys, unless --read-only is given.
+
+Nothing listens before this command and after its end. From another machine, forward
+the port first: ssh -L 8788:127.0.0.1:8788 SERVER. Run it as root: the server of the
+page is another process, of the user nobody, which has no right and no network.`,
+	}
+	flags := c.Flags()
+	flags.BoolVar(&k.Verbs.ReadOnly, "read-only", false, "only show")
+	flags.Var(cli.Parsed("PORT", strconv.Itoa(consolePort), func(text string) (err error) {
+		port, err := strconv.ParseUint(text, 10, 16)
+		k.Port = int(port)
+		return err
+	}), "port", "the port of 127.0.0.1; 0 takes any")
+	socket := controlFlag(flags)
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		k.Stdout, k.Stderr = c.OutOrStdout(), c.ErrOrStderr()
+		k.Verbs.Client = control.NewClient(socket())
+		keys := keyOrders{socket: flags.Lookup("socket").Value.String()}
+		k.Verbs.Doctor, k.Verbs.AddKey, k.Verbs.RevokeKey = examined, keys.add, keys.revoke
+		return k.Run(c.Context())
+	}
+	return c
+}
+
+// examined is the report of codex-proxy doctor.
+func examined(ctx context.Context) (any, error) {
+	return doctor.Examine(ctx, thishost.New(versionString())), nil
+}
+
+// keyOrders are the orders of the page for API keys: those of codex-proxy keys.
+type keyOrders struct{ socket string }
+
+func (o keyOrders) editor(to io.Writer) (*apikeys.Editor, error) {
+	e := &apikeys.Editor{Socket: o.socket, Stdout: to, Stderr: io.Discard}
+	return e, e.Locate(config.DefaultPath)
+}
+
+func (o keyOrders) add(ctx context.Context, name string, limits map[string]string) (string, error) {
+	var key bytes.Buffer
+	e, err := o.editor(&key)
+	if err != nil {
+		return "", err
+	}
+	for _, limit := range slices.Sorted(maps.Keys(limits)) {
+		e.Limits = append(e.Limits, apikeys.Limit{Name: limit, Value: limits[limit]})
+	}
+	err = e.Add(ctx, name)
+	return strings.TrimSpace(key.String()), err
+}
+
+func (o keyOrders) revoke(ctx context.Context, name string) error {
+	e, err := o.editor(io.Discard)
+	if err != nil {
+		return err
+	}
+	return e.Revoke(ctx, name)
+}
+
+func consoleServeCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: launch.Command, Short: "serve the page of the console (run by console)",
+		Long: `
+Serves the page of codex-proxy console, which starts it with a socket for orders; it is
+of no use otherwise.`,
+		RunE: func(c *cobra.Command, _ []string) error { return console.Serve(c.Context(), os.Stdin) },
+	}
+}

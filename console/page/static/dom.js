@@ -1,0 +1,60 @@
+// Elements, and the change of a page into its next state: what stays equal is not touched, so focus and selection stay.
+const svgNames = new Set(["svg", "path", "rect", "title"]);
+
+export function el(name, attributes, ...children) {
+  const e = svgNames.has(name) ? document.createElementNS("http://www.w3.org/2000/svg", name) : document.createElement(name);
+  for (const [key, value] of Object.entries(attributes || {}))
+    if (value !== false && value !== undefined && value !== null) e.setAttribute(key, value === true ? "" : value);
+  e.append(...children.flat(Infinity).filter(c => c !== null && c !== undefined && c !== false));
+  return e;
+}
+
+const same = (a, b) => a.nodeType === b.nodeType && a.nodeName === b.nodeName && a.dataset?.key === b.dataset?.key;
+
+function change(old, next) {
+  if (old.nodeType === Node.TEXT_NODE) {
+    if (old.data !== next.data) old.data = next.data;
+    return;
+  }
+  for (const { name } of [...old.attributes]) if (!next.hasAttribute(name) && name !== "open") old.removeAttribute(name);
+  for (const { name, value } of next.attributes) if (old.getAttribute(name) !== value) old.setAttribute(name, value);
+  if (old.nodeName !== "SELECT") morph(old, [...next.childNodes]);
+}
+
+export function morph(parent, nodes) {
+  const keyed = new Map([...parent.children].filter(c => c.dataset.key).map(c => [c.dataset.key, c]));
+  let at = parent.firstChild;
+  for (const node of nodes) {
+    const key = node.dataset?.key;
+    const old = key ? keyed.get(key) : at && !at.dataset?.key ? at : null;
+    if (old && same(old, node)) {
+      if (old === at) at = at.nextSibling;
+      else parent.insertBefore(old, at);
+      change(old, node);
+    } else {
+      parent.insertBefore(node, at);
+    }
+  }
+  while (at) {
+    const next = at.nextSibling;
+    at.remove();
+    at = next;
+  }
+}
+
+export function table(label, heads, rows) {
+  return el("div", { class: "scroll", role: "region", "aria-label": label, tabindex: 0 },
+    el("table", null, el("thead", null, el("tr", null, heads.map(h => el("th", { scope: "col" }, h)))), el("tbody", null, rows)));
+}
+
+// row has a key, its first cell as its head, and cells: texts, elements, or { wide }.
+export function row(key, head, ...cells) {
+  return el("tr", { "data-key": key }, el("th", { scope: "row" }, head),
+    cells.map(c => c && c.wide !== undefined ? el("td", { class: "wide" }, c.wide) : el("td", null, c)));
+}
+
+export const badge = (kind, text) => el("span", { class: `badge ${kind}` }, text);
+
+export function act(verb, words, text, label, disabled) {
+  return el("button", { type: "button", "data-verb": verb, "data-words": JSON.stringify(words), "aria-label": label, disabled }, text);
+}

@@ -1,0 +1,275 @@
+// Package server serves the page of `codex-proxy console` on the loopback. It has no rights: everything that it shows
+// or does is an order to the process that started it.
+package server
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"codex-proxy/console/pipe"
+)
+
+const (
+	// linkLife is how long the link is valid.
+	linkLife = time.Minute
+	// maxTries bounds wrong tokens, after which the link is void.
+	maxTries = 5
+	// maxStreams bounds the open pages.
+	maxStreams = 4
+	// maxBody bounds the body of a request, in bytes.
+	maxBody = 8 << 10
+	// patience is how long a page may take for one line of its stream.
+	patience    = 5 * time.Second
+	readTimeout = 10 * time.Second
+	maxHeader   = 16 << 10
+)
+
+// Orders carries out the orders of the page.
+type Orders interface {
+	Do(ctx context.Context, o pipe.Order) (json.RawMessage, error)
+	Stream(ctx context.Context, o pipe.Order, each func(json.RawMessage) error) error
+}
+
+// Settings configure a Server.
+type Settings struct {
+	Orders Orders
+	Files  fs.FS
+	Token  string // of the link
+	Port   int    // of the listener
+	// ReadOnly has the page offer no orders. The process with rights enforces it.
+	ReadOnly bool
+}
+
+// Server serves the page. Its methods are safe for concurrent use.
+type Server struct {
+	settings Settings
+	hosts    []string // that browsers may name
+	born     time.Time
+	streams  chan struct{}
+
+	mu      sync.Mutex // guards the rest
+	tries   int
+	used    bool   // the link was
+	session string // empty before the link was used
+}
+
+// Token returns a random text that cannot be guessed.
+func Token() string {
+	random := make([]byte, 24)
+	rand.Read(random) // never fails: crypto/rand aborts the program instead
+	return base64.RawURLEncoding.EncodeToString(random)
+}
+
+// New returns a server whose link is valid from now on.
+func New(s Settings) *Server {
+	port := strconv.Itoa(s.Port)
+	return &Server{settings: s, born: time.Now(), streams: make(chan struct{}, maxStreams),
+		hosts: []string{net.JoinHostPort("127.0.0.1", port), net.JoinHostPort("localhost", port)}}
+}
+
+// Serve serves until ctx ends.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	server := http.Server{Handler: s, ReadHeaderTimeout: readTimeout, ReadTimeout: readTimeout,
+		IdleTimeout: time.Minute, MaxHeaderBytes: maxHeader,
+		BaseContext: func(net.Listener) context.Context { return ctx }}
+	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
+	defer stop()
+	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// policy lets a page load its own files, and call its own server.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; " +
+	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+// ServeHTTP implements http.Handler.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	for name, value := range map[string]string{
+		"Content-Security-Policy": policy, "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer",
+		"Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Resource-Policy": "same-origin",
+		"Cache-Control": "no-store", "X-Frame-Options": "DENY",
+	} {
+		w.Header().Set(name, value)
+	}
+	switch status, why := s.judge(r); {
+	case status != 0:
+		refuse(w, status, why)
+	case r.URL.Path == "/api/session":
+		s.exchange(w, r)
+	case !strings.HasPrefix(r.URL.Path, "/api/"):
+		s.file(w, r)
+	case !s.known(r):
+		refuse(w, http.StatusUnauthorized, "open the link that codex-proxy console has printed")
+	case r.URL.Path == "/api/watch":
+		s.watch(w, r)
+	case r.URL.Path == "/api/do":
+		s.do(w, r)
+	default:
+		refuse(w, http.StatusNotFound, "there is no such path")
+	}
+}
+
+// judge refuses requests of other pages, whatever they ask for: status 0 lets one in.
+func (s *Server) judge(r *http.Request) (status int, why string) {
+	ours := func(host string) bool { return host == s.hosts[0] || host == s.hosts[1] }
+	origin, named := strings.CutPrefix(r.Header.Get("Origin"), "http://")
+	site := r.Header.Get("Sec-Fetch-Site")
+	post := r.URL.Path == "/api/session" || r.URL.Path == "/api/do"
+	switch {
+	case !ours(r.Host):
+		return http.StatusMisdirectedRequest, "the console is served to " + strings.Join(s.hosts, " and ") + " alone"
+	case r.Header.Get("Origin") != "" && (!named || origin != r.Host):
+		return http.StatusForbidden, "another page has sent this"
+	case site != "" && site != "same-origin" && site != "none":
+		return http.StatusForbidden, "another page has sent this"
+	case r.URL.RawQuery != "":
+		return http.StatusBadRequest, "no path takes parameters"
+	case post != (r.Method == http.MethodPost) || !post && r.Method != http.MethodGet:
+		return http.StatusMethodNotAllowed, "GET, and POST for orders"
+	case post && r.Header.Get("Content-Type") != "application/json":
+		return http.StatusUnsupportedMediaType, "orders are JSON"
+	}
+	return 0, ""
+}
+
+// exchange gives a session to the first request with the token of the link.
+func (s *Server) exchange(w http.ResponseWriter, r *http.Request) {
+	var body struct {
+		Token string `json:"token"`
+	}
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody)).Decode(&body); err != nil {
+		refuse(w, http.StatusBadRequest, "the request is no JSON object")
+		return
+	}
+	session, why := s.begin(body.Token)
+	if why != "" {
+		refuse(w, http.StatusForbidden, why)
+		return
+	}
+	answer(w, map[string]any{"session": session, "read_only": s.settings.ReadOnly})
+}
+
+func (s *Server) begin(token string) (session, why string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	const again = "; end codex-proxy console with Ctrl-C and start it again"
+	switch {
+	case s.used:
+		return "", "the link was used" + again
+	case time.Since(s.born) > linkLife:
+		return "", "the link was valid for " + linkLife.String() + again
+	case s.tries >= maxTries:
+		return "", "the link is void after wrong tries" + again
+	case subtle.ConstantTimeCompare([]byte(token), []byte(s.settings.Token)) != 1:
+		s.tries++
+		return "", "the link is wrong"
+	}
+	s.used, s.session = true, Token()
+	return s.session, ""
+}
+
+// known reports whether the request has the session. A browser never sends it by itself, as it does with cookies.
+func (s *Server) known(r *http.Request) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	token, bearer := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	return bearer && s.session != "" && subtle.ConstantTimeCompare([]byte(token), []byte(s.session)) == 1
+}
+
+// file serves a file of the page. They have no secret.
+func (s *Server) file(w http.ResponseWriter, r *http.Request) {
+	name := strings.TrimPrefix(r.URL.Path, "/")
+	if name == "" {
+		name = "index.html"
+	}
+	info, err := fs.Stat(s.settings.Files, name)
+	if err != nil || info.IsDir() {
+		refuse(w, http.StatusNotFound, "there is no such file")
+		return
+	}
+	content, err := fs.ReadFile(s.settings.Files, name)
+	if err != nil {
+		refuse(w, http.StatusNotFound, "there is no such file")
+		return
+	}
+	kinds := map[string]string{"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
+	_, ending, _ := strings.Cut(name, ".")
+	w.Header().Set("Content-Type", kinds[ending]+"; charset=utf-8")
+	_, _ = w.Write(content) // the client has gone
+}
+
+// watch streams the state of everything that the page shows.
+func (s *Server) watch(w http.ResponseWriter, r *http.Request) {
+	select {
+	case s.streams <- struct{}{}:
+		defer func() { <-s.streams }()
+	default:
+		refuse(w, http.StatusServiceUnavailable, "too many pages are open; close one")
+		return
+	}
+	to := http.NewResponseController(w)
+	sent := false
+	order := pipe.Order{Verb: "watch", Words: map[string]string{
+		"of": "status,accounts,keys,remotes,dependencies,history,requests"}}
+	err := s.settings.Orders.Stream(r.Context(), order, func(line json.RawMessage) error {
+		if !sent {
+			w.Header().Set("Content-Type", "application/x-ndjson")
+			sent = true
+		}
+		if err := to.SetWriteDeadline(time.Now().Add(patience)); err != nil {
+			return err
+		}
+		if _, err := w.Write(append(line, '\n')); err != nil {
+			return err
+		}
+		return to.Flush()
+	})
+	if err != nil && !sent && r.Context().Err() == nil {
+		refuse(w, http.StatusBadGateway, err.Error())
+	}
+}
+
+// do carries out one order of the page.
+func (s *Server) do(w http.ResponseWriter, r *http.Request) {
+	var o pipe.Order
+	from := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
+	from.DisallowUnknownFields()
+	if err := from.Decode(&o); err != nil {
+		refuse(w, http.StatusBadRequest, "the order is no JSON object with verb and words")
+		return
+	}
+	if o.Verb == "watch" {
+		refuse(w, http.StatusBadRequest, "GET /api/watch is the stream")
+		return
+	}
+	value, err := s.settings.Orders.Do(r.Context(), o)
+	if err != nil {
+		refuse(w, http.StatusUnprocessableEntity, err.Error())
+		return
+	}
+	answer(w, value)
+}
+
+func answer(w http.ResponseWriter, value any) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(value) // the client has gone
+}
+
+func refuse(w http.ResponseWriter, status int, why string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(map[string]string{"error": why}) // the client has gone
+}

@@ -1,0 +1,258 @@
+package server
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"codex-proxy/console/pipe"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait")) // it waits half a second
+}
+
+// orders records the orders that get through.
+type orders struct{ done chan pipe.Order }
+
+func (o *orders) Do(_ context.Context, order pipe.Order) (json.RawMessage, error) {
+	o.done <- order
+	if order.Verb == "fail" {
+		return nil, errors.New("it cannot: do that first")
+	}
+	return json.RawMessage(`{"ok":true}`), nil
+}
+
+func (o *orders) Stream(ctx context.Context, order pipe.Order, each func(json.RawMessage) error) error {
+	o.done <- order
+	if err := each(json.RawMessage(`{"whole":true}`)); err != nil {
+		return err
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+type rig struct {
+	*Server
+	*orders
+	host, url string
+}
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	r := &rig{orders: &orders{done: make(chan pipe.Order, 100)}, host: l.Addr().String()}
+	r.url = "http://" + r.host
+	files := fstest.MapFS{"index.html": {Data: []byte("<p>page</p>")}, "sub/x.js": {Data: []byte("2")}}
+	port := l.Addr().(*net.TCPAddr).Port
+	r.Server = New(Settings{Orders: r.orders, Files: files, Token: "right-token", Port: port})
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() { served <- r.Serve(ctx, l) }()
+	t.Cleanup(func() {
+		cancel()
+		assert.NoError(t, <-served)
+		http.DefaultClient.CloseIdleConnections()
+	})
+	return r
+}
+
+// send sends raw text, for requests that no library makes.
+func (r *rig) send(t *testing.T, text string) (status int, body string) {
+	t.Helper()
+	conn, err := net.Dial("tcp", r.host)
+	require.NoError(t, err)
+	defer conn.Close()
+	_, err = io.WriteString(conn, text)
+	require.NoError(t, err)
+	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	require.NoError(t, err)
+	defer res.Body.Close()
+	got, err := io.ReadAll(io.LimitReader(res.Body, 1<<20))
+	require.NoError(t, err)
+	return res.StatusCode, string(got)
+}
+
+// request is a request in one text, with a Content-Length for its body.
+func request(line, host, body string, headers ...string) string {
+	text := line + " HTTP/1.1\r\nHost: " + host + "\r\nConnection: close\r\n"
+	for _, h := range headers {
+		text += h + "\r\n"
+	}
+	return text + fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(body), body)
+}
+
+func (r *rig) session(t *testing.T) string {
+	t.Helper()
+	status, body := r.send(t, request("POST /api/session", r.host, `{"token":"right-token"}`, asJSON))
+	require.Equal(t, http.StatusOK, status, body)
+	var got struct {
+		Session string `json:"session"`
+	}
+	require.NoError(t, json.Unmarshal([]byte(body), &got))
+	return "Authorization: Bearer " + got.Session
+}
+
+const asJSON = "Content-Type: application/json"
+
+func TestPage(t *testing.T) {
+	r := newRig(t)
+	res, err := http.Get(r.url + "/")
+	require.NoError(t, err)
+	body, err := io.ReadAll(res.Body)
+	require.NoError(t, errors.Join(err, res.Body.Close()))
+	assert.Equal(t, "<p>page</p>", string(body))
+	assert.Equal(t, policy, res.Header.Get("Content-Security-Policy"))
+	assert.NotContains(t, policy, "unsafe")
+	assert.Equal(t, "no-store", res.Header.Get("Cache-Control"))
+	assert.Empty(t, res.Cookies())
+	own := r.session(t)
+	status, text := r.send(t, request("POST /api/do", r.host, `{"verb":"drain","words":{"worker":"a"}}`, own, asJSON,
+		"Origin: "+r.url, "Sec-Fetch-Site: same-origin"))
+	assert.Equal(t, http.StatusOK, status)
+	assert.JSONEq(t, `{"ok":true}`, text)
+	assert.Equal(t, pipe.Order{Verb: "drain", Words: map[string]string{"worker": "a"}}, <-r.done)
+	status, text = r.send(t, request("POST /api/do", r.host, `{"verb":"fail"}`, own, asJSON))
+	assert.Equal(t, http.StatusUnprocessableEntity, status)
+	assert.JSONEq(t, `{"error":"it cannot: do that first"}`, text)
+}
+
+// The stream gets its first line at once, and pages are bounded.
+func TestStream(t *testing.T) {
+	r := newRig(t)
+	own := strings.TrimPrefix(r.session(t), "Authorization: ")
+	ctx, cancel := context.WithCancel(t.Context())
+	open := func() *http.Response {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.url+"/api/watch", nil)
+		require.NoError(t, err)
+		req.Header.Set("Authorization", own)
+		res, err := http.DefaultClient.Do(req)
+		require.NoError(t, err)
+		return res
+	}
+	for range maxStreams {
+		res := open()
+		defer res.Body.Close()
+		line, err := bufio.NewReader(res.Body).ReadString('\n')
+		require.NoError(t, err)
+		assert.JSONEq(t, `{"whole":true}`, line)
+	}
+	res := open()
+	assert.Equal(t, http.StatusServiceUnavailable, res.StatusCode)
+	require.NoError(t, res.Body.Close())
+	cancel()
+}
+
+// Whatever another page, user or program tries is refused, and no order gets through.
+func TestAttacks(t *testing.T) {
+	const drain = `{"verb":"drain","words":{"worker":"a"}}`
+	r := newRig(t)
+	own := r.session(t)
+	port := strings.TrimPrefix(r.host, "127.0.0.1:")
+	secret := strings.TrimPrefix(own, "Authorization: Bearer ")
+	post := func(body string) string { return request("POST /api/do", r.host, body, own, asJSON) }
+	do := func(headers ...string) string {
+		return request("POST /api/do", r.host, drain, append(headers, asJSON)...)
+	}
+	for name, tc := range map[string]struct {
+		request string
+		status  int
+	}{
+		"rebinding: the page":            {request("GET /", "evil.example:"+port, ""), 421},
+		"rebinding: an order":            {request("POST /api/do", "evil.example", drain, own, asJSON), 421},
+		"rebinding: the link":            {request("POST /api/session", "evil.example", `{"token":"x"}`, asJSON), 421},
+		"another name of the loopback":   {request("GET /", "127.0.0.2:"+port, ""), 421},
+		"a name that begins like ours":   {request("GET /", "127.0.0.1.evil.example:"+port, ""), 421},
+		"another port":                   {request("GET /", "127.0.0.1:1", ""), 421},
+		"no port":                        {request("GET /", "localhost", ""), 421},
+		"no host":                        {"GET / HTTP/1.0\r\n\r\n", 421},
+		"an address in the line":         {request("GET http://evil.example/", r.host, ""), 421},
+		"cross-site: origin":             {do(own, "Origin: http://evil.example"), 403},
+		"cross-site: https":              {do(own, "Origin: https://"+r.host), 403},
+		"cross-site: null":               {do(own, "Origin: null"), 403},
+		"cross-site: another port":       {do(own, "Origin: http://127.0.0.1:1"), 403},
+		"cross-site: fetch metadata":     {do(own, "Sec-Fetch-Site: cross-site"), 403},
+		"same site, another port":        {do(own, "Sec-Fetch-Site: same-site"), 403},
+		"cross-site: the stream":         {request("GET /api/watch", r.host, "", own, "Sec-Fetch-Site: cross-site"), 403},
+		"a form":                         {request("POST /api/do", r.host, drain, own, "Content-Type: text/plain"), 415},
+		"a form's type with ours inside": {request("POST /api/do", r.host, drain, own, "Content-Type: text/plain; application/json"), 415},
+		"no type":                        {request("POST /api/do", r.host, drain, own), 415},
+		"a GET that orders":              {request("GET /api/do", r.host, "", own), 405},
+		"another method":                 {request("DELETE /api/do", r.host, "", own), 405},
+		"a preflight":                    {request("OPTIONS /api/do", r.host, "", "Origin: http://evil.example"), 403},
+		"a preflight without an origin":  {request("OPTIONS /api/do", r.host, ""), 405},
+		"no session":                     {do(), 401},
+		"an empty session":               {do("Authorization: Bearer "), 401},
+		"a wrong session":                {do("Authorization: Bearer wrong"), 401},
+		"the token as the session":       {do("Authorization: Bearer right-token"), 401},
+		"the session as a cookie":        {do("Cookie: session=" + secret), 401},
+		"the session as Basic":           {do(strings.Replace(own, "Bearer", "Basic", 1)), 401},
+		"the session in the address":     {request("GET /api/watch?session="+secret, r.host, ""), 400},
+		"the stream without a session":   {request("GET /api/watch", r.host, ""), 401},
+		"a replay of the link":           {request("POST /api/session", r.host, `{"token":"right-token"}`, asJSON), 403},
+		"the token in the address":       {request("GET /?link=right-token", r.host, ""), 400},
+		"traversal":                      {request("GET /../../etc/passwd", r.host, ""), 404},
+		"traversal, escaped":             {request("GET /%2e%2e/%2e%2e/etc/passwd", r.host, ""), 404},
+		"traversal, from below":          {request("GET /sub/../../etc/passwd", r.host, ""), 404},
+		"an absolute path":               {request("GET //etc/passwd", r.host, ""), 404},
+		"a directory":                    {request("GET /sub", r.host, ""), 404},
+		"a NUL":                          {request("GET /index.html%00.js", r.host, ""), 404},
+		"another path of the API":        {request("GET /api/keys", r.host, "", own), 404},
+		"the control socket's own path":  {request("GET /v1/status", r.host, "", own), 404},
+		"an order of two objects":        {post(`{"verb":"drain","socket":"/x"}`), 400},
+		"an order that is no JSON":       {post("drain"), 400},
+		"words that are no texts":        {post(`{"verb":"drain","words":{"worker":["a"]}}`), 400},
+		"a body without end":             {post(`{"verb":"` + strings.Repeat("x", maxBody) + `"}`), 400},
+		"a stream as an order":           {post(`{"verb":"watch","words":{"of":"keys"}}`), 400},
+		"a header without end":           {request("GET /", r.host, "", "X: "+strings.Repeat("x", 64<<10)), 431},
+	} {
+		t.Run(name, func(t *testing.T) {
+			status, body := r.send(t, tc.request)
+			assert.Equal(t, tc.status, status, body)
+			assert.NotContains(t, body, "root:")
+			assert.Empty(t, r.done, "no order gets through")
+		})
+	}
+	status, _ := r.send(t, do(own))
+	assert.Equal(t, http.StatusOK, status, "the session is valid still")
+}
+
+// A link has few tries, one use and one minute.
+func TestLink(t *testing.T) {
+	s := New(Settings{Token: "right"})
+	for range maxTries {
+		_, why := s.begin("wrong")
+		assert.Equal(t, "the link is wrong", why)
+	}
+	_, why := s.begin("right")
+	assert.Contains(t, why, "void after wrong tries")
+
+	s = New(Settings{Token: "right"})
+	_, why = s.begin("")
+	assert.Equal(t, "the link is wrong", why)
+	s.born = time.Now().Add(-linkLife - time.Second)
+	_, why = s.begin("right")
+	assert.Contains(t, why, "valid for 1m0s")
+
+	s = New(Settings{Token: "right"})
+	session, why := s.begin("right")
+	assert.Empty(t, why)
+	assert.Len(t, session, 32)
+	_, why = s.begin("right")
+	assert.Contains(t, why, "was used")
+	assert.NotEqual(t, Token(), Token())
+}

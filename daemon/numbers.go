@@ -1,0 +1,20 @@
+package daemon
+
+import (
+	"codex-proxy/daemon/recent"
+	"codex-proxy/workers"
+)
+
+// newRecent has the last requests and numbers of this process.
+func newRecent(pool *workers.Pool, changes *changes) *recent.Recent {
+	return recent.New(recent.Settings{
+		Look: func() recent.Gauges { return recent.Gauges{Queue: pool.Waiting(), InFlight: pool.Inflight()} },
+		Restarts: func() (n uint64) {
+			for _, w := range pool.Snapshot().Workers {
+				n += w.RestartsTotal
+			}
+			return n
+		},
+		Changed: changes.control.Changed,
+	})
+}

@@ -1,0 +1,205 @@
+package recent
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"codex-proxy/notify/handoff"
+	"codex-proxy/proxy"
+	"codex-proxy/proxy/auth"
+	"codex-proxy/proxy/turn"
+)
+
+func idle() *Recent {
+	return New(Settings{Look: func() Gauges { return Gauges{} }, Restarts: func() uint64 { return 0 },
+		Changed: func() {}})
+}
+
+func ended(at time.Time, outcome string, text float64) Request {
+	return Request{At: at, ID: "r", Outcome: outcome, Attempts: 1, FirstTextMS: text, InputTokens: 3, OutputTokens: 2}
+}
+
+func TestHistory(t *testing.T) {
+	r := idle()
+	began := time.Date(2026, 1, 31, 10, 0, 3, 0, time.UTC)
+	for i := range 100 {
+		r.Add(ended(began, "ok", float64(100+i)))
+	}
+	r.Add(ended(began.Add(time.Second), "rate_limit_exceeded", 0))
+	r.Add(ended(began.Add(-time.Hour), "ok", 0)) // the clock was set back
+	r.Add(Request{At: began.Add(35 * time.Second), Outcome: "invalid_api_key"})
+	got := r.History()
+	assert.Equal(t, 10, got.PeriodS)
+	require.Len(t, got.Points, 4, "the points between have no request")
+	first := got.Points[0]
+	assert.Equal(t, began.Truncate(Period), first.At)
+	assert.Equal(t, 102, first.Turns)
+	assert.Equal(t, map[string]int{"rate_limit_exceeded": 1}, first.Errors)
+	assert.InEpsilon(t, 150, first.FirstTextP50MS, 0.1)
+	assert.InEpsilon(t, 195, first.FirstTextP95MS, 0.1)
+	assert.Equal(t, int64(306), first.InputTokens)
+	assert.Equal(t, Point{At: first.At.Add(Period)}, got.Points[1])
+	assert.Zero(t, got.Points[3].Turns, "a request without a turn is none")
+	r.Add(ended(began.Add(time.Hour), "ok", 1))
+	got = r.History()
+	require.Len(t, got.Points, maxPoints, "of half an hour, whatever the gap")
+	assert.Zero(t, got.Points[0].Turns)
+	assert.Equal(t, 1, got.Points[maxPoints-1].Turns)
+}
+
+// Neither requests nor codes of errors are unbounded, and all of it is far below a mebibyte.
+func TestBounds(t *testing.T) {
+	r := idle()
+	now := time.Now()
+	for i := range 3 * maxRequests {
+		at := now.Add(time.Duration(i) * 2 * time.Second)
+		for range 3 {
+			r.Add(ended(at, fmt.Sprintf("code_%d", i%100), float64(i)))
+		}
+		r.Add(ended(now, fmt.Sprintf("code_%d", i), float64(i)))
+	}
+	all := r.Requests().Requests
+	require.Len(t, all, maxRequests)
+	assert.Equal(t, r.number, all[maxRequests-1].Number)
+	assert.Equal(t, r.number-maxRequests+1, all[0].Number)
+	points := r.History()
+	require.Len(t, points.Points, maxPoints)
+	for _, p := range points.Points {
+		assert.LessOrEqual(t, len(p.Errors), maxCodes+1)
+	}
+	text, err := json.Marshal(left{Requests: all, Points: r.points})
+	require.NoError(t, err)
+	assert.Less(t, len(text), 1<<20)
+	long := RequestOf("BREW", &proxy.Exchange{Record: proxy.Record{Model: strings.Repeat("x", 1<<20)}})
+	assert.Less(t, len(long.Model), 200)
+	assert.Equal(t, "other", long.Method)
+}
+
+func TestRequestOf(t *testing.T) {
+	began := time.Now().Add(-time.Second)
+	x := &proxy.Exchange{Key: auth.Key{Name: "alice"}, Record: proxy.Record{
+		ID: "req_1", Began: began, Route: "/v1/chat/completions", Model: "gpt-5", Stream: true, Status: 200,
+		Outcome: "ok", Detail: "the secret plan", FirstByte: began.Add(20 * time.Millisecond),
+		Turn: turn.Report{Worker: "a", Attempts: 1, FirstText: began.Add(70 * time.Millisecond)},
+	}}
+	r := RequestOf("POST", x)
+	assert.GreaterOrEqual(t, r.DurationMS, 1000.0)
+	r.At, r.DurationMS = time.Time{}, 0
+	assert.Equal(t, Request{ID: "req_1", Method: "POST", Route: "/v1/chat/completions", Status: 200, Outcome: "ok",
+		Key: "alice", Model: "gpt-5", Worker: "a", Stream: true, Attempts: 1, TTFBMS: 20, FirstTextMS: 70}, r)
+	text, err := json.Marshal(r)
+	require.NoError(t, err)
+	assert.NotContains(t, string(text), "secret", "the detail quotes the model endpoint")
+}
+
+// A reader gets each request once, and each point until it is over.
+func TestSince(t *testing.T) {
+	r := idle()
+	now := time.Date(2026, 1, 31, 10, 0, 3, 0, time.UTC)
+	var c Cursor
+	r.Add(ended(now, "ok", 1))
+	requests, history, whole := r.Since(&c)
+	assert.True(t, whole)
+	assert.Len(t, requests, 1)
+	assert.Len(t, history.Points, 1)
+	r.Add(ended(now, "ok", 1))
+	r.Add(ended(now.Add(Period), "ok", 1))
+	requests, history, whole = r.Since(&c)
+	assert.False(t, whole)
+	assert.Len(t, requests, 2)
+	require.Len(t, history.Points, 2)
+	assert.Equal(t, 2, history.Points[0].Turns)
+	requests, history, _ = r.Since(&c)
+	assert.Empty(t, requests)
+	assert.Len(t, history.Points, 1, "the last one may change")
+	for range 3 * maxRequests {
+		r.Add(ended(now.Add(Period), "ok", 1))
+	}
+	requests, _, _ = r.Since(&c)
+	assert.Len(t, requests, maxRequests, "a reader that has missed some gets those that are there")
+}
+
+// pass carries messages between two processes, as the sockets of a reload do.
+func pass(t *testing.T, to *Recent) func(handoff.Kind, any, ...int) error {
+	return func(kind handoff.Kind, body any, fds ...int) error {
+		m := handoff.Message{Kind: kind}
+		var err error
+		if m.Body, err = json.Marshal(body); err != nil {
+			return err
+		}
+		for _, fd := range fds {
+			theirs, err := unix.Dup(fd)
+			require.NoError(t, err)
+			m.Files = append(m.Files, os.NewFile(uintptr(theirs), "passed"))
+		}
+		return to.Adopt(m)
+	}
+}
+
+// No request and no point is lost over reloads, also of turns that end in a process that has been replaced.
+func TestReload(t *testing.T) {
+	now := time.Now().UTC()
+	oldest, old, fresh := idle(), idle(), idle()
+	oldest.Add(ended(now.Add(-time.Minute), "ok", 100))
+	oldest.Add(ended(now, "ok", 100))
+	old.Add(ended(now, "upstream_error", 300))
+	var c Cursor
+	_, _, _ = old.Since(&c)
+	require.NoError(t, oldest.Leave(pass(t, old)))
+	requests, history, whole := old.Since(&c)
+	assert.True(t, whole, "a reader begins anew")
+	assert.Len(t, requests, 3)
+	require.NoError(t, old.Leave(pass(t, fresh)))
+	oldest.Add(ended(now, "ok", 100)) // a turn that was in flight
+	for name, r := range map[string]*Recent{"old": old, "fresh": fresh} {
+		all := r.Requests().Requests
+		require.Len(t, all, 4, name)
+		for i, req := range all {
+			assert.Equal(t, uint64(i+1), req.Number, name)
+		}
+		turns, failed := 0, 0
+		for _, p := range r.History().Points {
+			turns += p.Turns
+			failed += p.Errors["upstream_error"]
+		}
+		assert.Equal(t, 4, turns, name)
+		assert.Equal(t, 1, failed, name)
+	}
+	assert.NotEmpty(t, history.Points)
+	refuses := func(handoff.Kind, any, ...int) error { return fmt.Errorf("it is older") }
+	assert.Error(t, fresh.Leave(refuses), "it is told to the journal")
+	assert.Error(t, fresh.Adopt(handoff.Message{Kind: handoff.Recent}))
+	assert.Error(t, fresh.Adopt(handoff.Message{Kind: handoff.Ended, Body: json.RawMessage(`[]`)}))
+}
+
+// The workers are looked at each ten seconds, and restarts count where they have happened.
+func TestRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gauges, restarts, changed := Gauges{}, uint64(7), 0
+		r := New(Settings{Look: func() Gauges { return gauges }, Restarts: func() uint64 { return restarts },
+			Changed: func() { changed++ }})
+		ended := make(chan error)
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { ended <- r.Run(ctx) }()
+		synctest.Wait()
+		gauges, restarts = Gauges{Queue: 3, InFlight: 2}, 9
+		time.Sleep(Period + time.Second) //nolint:forbidigo // the clock of the bubble
+		synctest.Wait()
+		p := r.History().Points
+		require.Len(t, p, 1)
+		assert.Equal(t, Point{At: p[0].At, Queue: 3, InFlight: 2, Restarts: 2}, p[0])
+		assert.Equal(t, 1, changed)
+		cancel()
+		assert.NoError(t, <-ended)
+	})
+}
