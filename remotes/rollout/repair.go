@@ -97,7 +97,7 @@ type taskComplete struct {
 }
 
 // unusedOrdinals are left out before the line that ends a turn: codex's index in sqlite may know lines that the file
-// has lost or never got, and passes over a line with an ordinal that it knows.
+// has lost or never got, and passes over a line with an ordinal that it knows. The index of 0.153 ends at the gap.
 const unusedOrdinals = 100
 
 // completion is the line after last that ends the turn.
