@@ -41,8 +41,8 @@ type Options struct {
 	Attach string
 	// Initialized gets codex's result of initialize; may be nil.
 	Initialized func(json.RawMessage)
-	// LateFiles has codex write the file of a new thread before its first turn, and not at once: a client that is closed
-	// without a message then leaves no file.
+	// LateFiles has codex write the file of a new thread before its first turn, and not at once: a client that is
+	// closed without a message then leaves no file.
 	LateFiles bool
 	// Hands execute the commands of codex; nil: codex executes them itself.
 	Hands  Hands

@@ -28,7 +28,8 @@ const LoginVariable = "CODEX_LOGIN"
 
 // Generate writes, for each worker of the directory settings that has a broker, the drop-ins of that, of the unit of
 // its login and of the worker's own unit into dir, systemd's directory of generated units. operator are the directories
-// with the drop-ins of the operator, the strongest last. A file with a fault has none: worker-prepare reports the fault.
+// with the drop-ins of the operator, the strongest last. A file with a fault has none: worker-prepare reports the
+// fault.
 func Generate(settings string, operator []string, dir string) error {
 	return files.Generate(settings, func(file string) error {
 		w, err := codexhome.Load(file)

@@ -18,7 +18,8 @@ import (
 	"codex-proxy/units"
 )
 
-// period is how often the states of brokers are read. A change of the unit's status has its broker's state read at once.
+// period is how often the states of brokers are read. A change of the unit's status has its broker's state read at
+// once.
 const period = 10 * time.Second
 
 // Settings configure a Watch.

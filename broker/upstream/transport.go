@@ -23,9 +23,9 @@ const (
 	dialBound      = 5 * time.Second
 	handshakeBound = 4 * time.Second
 	connectBound   = 9 * time.Second // of all, with the answer of an HTTP proxy
-	// silence is how long an HTTP/2 connection may send nothing before a ping finds out whether it is alive. All requests
-	// in flight end with the connection: the bound of the ping bears a short loss of the network, and the time that a
-	// big body needs to leave the buffers below before the ping.
+	// silence is how long an HTTP/2 connection may send nothing before a ping finds out whether it is alive. All
+	// requests in flight end with the connection: the bound of the ping bears a short loss of the network, and the time
+	// that a big body needs to leave the buffers below before the ping.
 	silence   = 5 * time.Second
 	pingBound = 30 * time.Second
 	// unsent is how many bytes of a body the kernel accepts before it can send them.
@@ -39,16 +39,16 @@ const (
 )
 
 // Transport is an http.RoundTripper for one endpoint. It sends all requests over one HTTP/2 connection if the endpoint
-// speaks that, and keeps the connection as long as the endpoint does. An idle HTTP/1.1 connection serves no request after
-// idleBound. The transport sends a request again only if the endpoint has read nothing of it, or has closed a kept
-// HTTP/1.1 connection at the time of the request.
+// speaks that, and keeps the connection as long as the endpoint does. An idle HTTP/1.1 connection serves no request
+// after idleBound. The transport sends a request again only if the endpoint has read nothing of it, or has closed a
+// kept HTTP/1.1 connection at the time of the request.
 type Transport struct {
 	http    *http.Transport
 	connect func(ctx context.Context, network, address string) (net.Conn, error)
 
 	counts counts
-	// shared: the endpoint speaks HTTP/2, so that one connection serves many requests. dials bounds the connections that
-	// are being made then: each request without one would make its own.
+	// shared: the endpoint speaks HTTP/2, so that one connection serves many requests. dials bounds the connections
+	// that are being made then: each request without one would make its own.
 	shared atomic.Bool
 	dials  chan struct{}
 

@@ -11,10 +11,10 @@ import (
 const (
 	// Oldest is the first minor version of codex 0.x with an app-server that this project supports.
 	Oldest = 140
-	// OldestForRemotes is the oldest for remotes, and for their clients. A client before 0.153 ends when it is cut. One of
-	// 0.153 asks its user for a login that a remote does not need, and the app-server of 0.153 lists no message after the
-	// end of a cut turn, before which package rollout leaves ordinals out. 0.154 does not list each message that came just
-	// before it was killed. The booted tests have run none of those from 0.155 to 0.168.
+	// OldestForRemotes is the oldest for remotes, and for their clients. A client before 0.153 ends when it is cut. One
+	// of 0.153 asks its user for a login that a remote does not need, and the app-server of 0.153 lists no message
+	// after the end of a cut turn, before which package rollout leaves ordinals out. 0.154 does not list each message
+	// that came just before it was killed. The booted tests have run none of those from 0.155 to 0.168.
 	OldestForRemotes = 169
 	// OldestForHere is the oldest for a user's own codex in a unit: the first one of those that the tests run that
 	// attaches by itself to a server, and knows the setting by which it starts none.

@@ -18,8 +18,8 @@ type Listing[T any] struct {
 	JSON    bool // one JSON object a list
 	Watch   bool // go on with every change
 	Collect func(context.Context) (T, error)
-	// Changes calls changed now and after each change of the list until ctx ends, and returns before only if it cannot go
-	// on. A watch looks once a second while it is nil or does not run.
+	// Changes calls changed now and after each change of the list until ctx ends, and returns before only if it cannot
+	// go on. A watch looks once a second while it is nil or does not run.
 	Changes func(ctx context.Context, changed func()) error
 	// Write writes a list for people. Its times are in the zone of now.
 	Write func(p Paper, w io.Writer, list T, now time.Time) error

@@ -28,8 +28,8 @@ type KeyLevel struct {
 // running is the number of turns that all processes have in flight.
 func (m *meter) running() int64 { return m.use.Running + m.elsewhere.Running }
 
-// Used returns the use of each limit of a key now, and how often each limit was met. Without a limit per minute, its use
-// is not counted.
+// Used returns the use of each limit of a key now, and how often each limit was met. Without a limit per minute, its
+// use is not counted.
 func (l *Limiter) Used(key auth.Key) (used, refused map[string]int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -47,8 +47,8 @@ type Settings struct {
 // Codexes judges the codex of a worker.
 type Codexes interface {
 	// Ended takes over the end of a turn of a request, which a number of this process identifies; fault is that of
-	// codex itself, empty if there is none. crash is the same for all turns that were lost in one end of codex; nil: the
-	// fault is of this turn alone.
+	// codex itself, empty if there is none. crash is the same for all turns that were lost in one end of codex; nil:
+	// the fault is of this turn alone.
 	Ended(worker string, request int64, fault string, crash any)
 	// OnProbation reports whether the worker runs a codex that is new.
 	OnProbation(worker string) bool

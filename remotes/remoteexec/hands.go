@@ -22,7 +22,8 @@ import (
 )
 
 const (
-	// handsBound bounds the start of the hands, with the set-up of the repository: below TimeoutStartSec= of the drop-in.
+	// handsBound bounds the start of the hands, with the set-up of the repository: below TimeoutStartSec= of the
+	// drop-in.
 	handsBound = 55 * time.Minute
 	// handsClose bounds the request that ends the hands.
 	handsClose = 2 * time.Second

@@ -41,7 +41,8 @@ const (
 	managerDir = "keeper"
 )
 
-// Wait is `codex-proxy remote-wait`: it waits for the rest of the remote's restart delay, and chooses the copy of codex.
+// Wait is `codex-proxy remote-wait`: it waits for the rest of the remote's restart delay, and chooses the copy of
+// codex.
 func Wait(ctx context.Context, name string, policy prepare.Policy, stderr io.Writer) error {
 	if err := units.ValidRemoteName(name); err != nil {
 		return cli.Exit(cli.Usage, err)

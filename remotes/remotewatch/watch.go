@@ -23,8 +23,8 @@ type Settings struct {
 	// Ask asks the main process of a remote that runs.
 	Ask    func(ctx context.Context, name string) (remotes.Status, error)
 	Resets *restarts.Resets // called with each state
-	// OnChange is called after every change of a reason, and after an answer of a main process that differs from the one
-	// before.
+	// OnChange is called after every change of a reason, and after an answer of a main process that differs from the
+	// one before.
 	OnChange func()
 	Logger   *slog.Logger
 }

@@ -20,8 +20,8 @@ type Diff struct {
 	Branch         string // to make with the changes; "" prints them as a patch
 	Repo           string // of the branch; "" is the directory that the session was made from
 	Message        string // of its commit; "" names the commands of the session
-	// Execute, unless nil, executes the command of session.DiffOrder beside a command that runs, and returns its output.
-	// Without it, the command is the next one of the session.
+	// Execute, unless nil, executes the command of session.DiffOrder beside a command that runs, and returns its
+	// output. Without it, the command is the next one of the session.
 	Execute func(ctx context.Context, begin bool) (stdout, stderr []byte, err error)
 }
 

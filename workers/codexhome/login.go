@@ -78,8 +78,8 @@ func (c codex) on(dir string) codex {
 	return c
 }
 
-// configure writes the settings that a login may go by into dir: the operator's, and not those that keep codex from adding
-// to a request, of which codex 0.140 refuses one that it has for another purpose.
+// configure writes the settings that a login may go by into dir: the operator's, and not those that keep codex from
+// adding to a request, of which codex 0.140 refuses one that it has for another purpose.
 func (p *Program) configure(dir string) error {
 	doc, err := render(p.worker.File, p.worker.config(always(), nil))
 	if err != nil {

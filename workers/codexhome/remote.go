@@ -54,7 +54,7 @@ func (h *Home) PrepareRemote(ctx context.Context, r Remote) error {
 	if err != nil {
 		return h.discard(err)
 	}
-	if err := h.environments(r.Hands); err != nil {
+	if err := writeEnvironments(h.Dir, r.Hands); err != nil {
 		return h.discard(err)
 	}
 	if err := os.MkdirAll(h.Runtime, 0o700); err != nil {
@@ -63,9 +63,10 @@ func (h *Home) PrepareRemote(ctx context.Context, r Remote) error {
 	return link(program, filepath.Join(h.Runtime, "codex"))
 }
 
-// environments writes the file that names where codex executes commands, or removes the one of an earlier start.
-func (h *Home) environments(text string) error {
-	path := filepath.Join(h.Dir, "environments.toml")
+// writeEnvironments writes the file that names where codex executes commands into its home, or removes the one of an
+// earlier start.
+func writeEnvironments(dir, text string) error {
+	path := filepath.Join(dir, "environments.toml")
 	if err := os.RemoveAll(path); err != nil {
 		return fmt.Errorf("cannot remove the environments of an earlier start: %w", err)
 	}

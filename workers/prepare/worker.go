@@ -23,7 +23,8 @@ import (
 	"codex-proxy/workers/shim"
 )
 
-// Wait is `codex-proxy worker-wait`: it waits for the rest of the worker's restart delay, and chooses the copy of codex.
+// Wait is `codex-proxy worker-wait`: it waits for the rest of the worker's restart delay, and chooses the copy of
+// codex.
 func Wait(ctx context.Context, name string, policy Policy, stderr io.Writer) error {
 	if err := units.ValidName(name); err != nil {
 		return cli.Exit(cli.Usage, err)

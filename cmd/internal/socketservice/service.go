@@ -22,8 +22,8 @@ import (
 // IdleTime is how long a service waits for the next request by default.
 const IdleTime = 5 * time.Minute
 
-// Server serves on one listener until ctx ends or requests stay away. If it has a method Alive, that is the check of the
-// unit's watchdog; if it has a method SetStatus, it gets a function that changes the unit's status.
+// Server serves on one listener until ctx ends or requests stay away. If it has a method Alive, that is the check of
+// the unit's watchdog; if it has a method SetStatus, it gets a function that changes the unit's status.
 type Server interface {
 	Run(ctx context.Context, l net.Listener) error
 }
