@@ -44,7 +44,7 @@ SHARE := build/share
 PACKAGES := codex-proxy codex-runner
 DEBS  := $(PACKAGES:%=build/%_$(VERSION)_$(ARCH).deb)
 RPMS  := $(PACKAGES:%=build/%-$(VERSION)-1.$(RPM_$(ARCH)).rpm)
-SRC   := $(shell find broker cmd codex daemon dependencies internal notify units probes proxy remotes runner workers -name '*.go' -not -name '*_test.go' 2>/dev/null) runner/api/wire/openapi.yaml packaging/etc/embed.go packaging/etc/workers/default.toml proxy/tokens/o200k/o200k_base.flate go.mod go.sum
+SRC   := $(shell find broker cmd codex console daemon dependencies internal notify units probes proxy remotes runner workers -name '*.go' -not -name '*_test.go' 2>/dev/null) $(wildcard console/page/static/*) runner/api/wire/openapi.yaml packaging/etc/embed.go packaging/etc/workers/default.toml proxy/tokens/o200k/o200k_base.flate go.mod go.sum
 
 # A static PIE takes the C compiler of its architecture.
 COMPILER  := $(if $(filter $(ARCH),$(HOST)),gcc,$(GNU_$(ARCH))-gcc)

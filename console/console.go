@@ -1,6 +1,6 @@
-// Package console is `codex-proxy console`: a page on the loopback for as long as the command runs. This process has the
-// rights of the caller and carries out a few orders; the server, which browsers talk to, is another process without
-// rights.
+// Package console is `codex-proxy console`: a page on the loopback for as long as the command runs. This process has
+// the rights of the caller and carries out a few orders; the server, to which browsers connect, is another process
+// without rights.
 package console
 
 import (
@@ -45,7 +45,7 @@ func (c *Console) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("cannot listen: %w; another console may run, or name another port with --port", err)
 	}
-	defer l.Close()
+	defer l.Close() //nolint:errcheck // the process ends
 	port := l.Addr().(*net.TCPAddr).Port
 	token := server.Token()
 	text, err := json.Marshal(start{Token: token, ReadOnly: c.Verbs.ReadOnly})

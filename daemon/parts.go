@@ -107,7 +107,8 @@ func (d *Daemon) accountsChanged() {
 func (d *Daemon) operate() {
 	d.operators = operators.New(operators.Settings{
 		Pool: d.pool, Report: d.health.Report, Changes: d.changes.control, Recent: d.recent,
-		Watched: d.remotes.Watched, Usage: d.usage.Sums, Keys: d.cfg.Keys, KeyUse: d.server.Limiter.Used, KeyFile: d.cfg.KeyFile,
+		Watched: d.remotes.Watched, Usage: d.usage.Sums, KeyUse: d.server.Limiter.Used,
+		Keys: d.cfg.Keys, KeyFile: d.cfg.KeyFile,
 		KeysRevised: d.links.Revise, Workers: d.cfg.Workers, AccountStore: d.accountStore, Plan: d.standby.Plan,
 		Lock: &d.changeLock, Predecessor: d.predecessor, Logger: d.logger,
 	})

@@ -148,7 +148,8 @@ func childOf(t *testing.T, command string) string {
 	for _, file := range files {
 		text, _ := os.ReadFile(file)                                         // it may have ended
 		line, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "cmdline")) // likewise
-		if strings.Contains(string(text), "PPid:\t"+strconv.Itoa(os.Getpid())+"\n") && strings.HasSuffix(string(line), "\x00"+command+"\x00") {
+		ours := strings.Contains(string(text), "PPid:\t"+strconv.Itoa(os.Getpid())+"\n")
+		if ours && strings.HasSuffix(string(line), "\x00"+command+"\x00") {
 			return string(text)
 		}
 	}

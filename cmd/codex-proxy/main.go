@@ -29,8 +29,8 @@ func commands() []cli.Group {
 	return []cli.Group{
 		{Title: "Commands for people", Commands: []*cobra.Command{
 			statusCommand(), drainCommand(), undrainCommand(), accountsCommand(), doctorCommand(), configCommand(),
-			codexCommand(), keysCommand(), usageCommand(), requestsCommand(), dependenciesCommand(), remotesCommand(), attachCommand(),
-			consoleCommand(), reloadCommand(),
+			codexCommand(), keysCommand(), usageCommand(), requestsCommand(), dependenciesCommand(), remotesCommand(),
+			attachCommand(), consoleCommand(), reloadCommand(),
 		}},
 		{Title: "Commands for systemd units", Commands: []*cobra.Command{
 			serveCommand(), workerWaitCommand(), workerPrepareCommand(), modelBrokerCommand(), generateUnitsCommand(),

@@ -80,7 +80,8 @@ func TestRequestsOutliveAReload(t *testing.T) {
 	var usage usagetable.Table
 	err = client.Get(t.Context(), "/v1/usage?by=hour,key", &usage)
 	assert.EqualError(t, err, "usage is not written, as the service has no state directory")
-	assert.EqualError(t, client.Get(t.Context(), "/v1/usage?by=moon", &usage), `"moon" is none of hour, day, key, model, account`)
+	err = client.Get(t.Context(), "/v1/usage?by=moon", &usage)
+	assert.EqualError(t, err, `"moon" is none of hour, day, key, model, account`)
 }
 
 func TestKeysListAsJSON(t *testing.T) {

@@ -121,7 +121,7 @@ func (c *Child) Wait(ctx context.Context) error {
 		return fmt.Errorf("the server of the console has ended: %w", errors.Join(err, io.EOF))
 	case <-ctx.Done():
 		_ = c.Orders.Close() // at which it ends
-		<-c.ended
+		<-c.ended            //nolint:errcheck // it was to end
 		return nil
 	}
 }

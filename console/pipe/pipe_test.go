@@ -27,7 +27,7 @@ func joined(t *testing.T, handle Handler) (*Client, net.Conn) {
 	t.Cleanup(func() {
 		assert.NoError(t, errors.Join(ours.Close(), theirs.Close()))
 		<-ran
-		<-served
+		assert.NoError(t, <-served)
 		_, err := c.Do(context.Background(), Order{Verb: "late"})
 		assert.ErrorIs(t, err, ErrEnded)
 	})
@@ -81,7 +81,8 @@ func TestHostileServer(t *testing.T) {
 		theirs, ours := net.Pipe()
 		served := make(chan error, 1)
 		go func() {
-			served <- Serve(context.Background(), theirs, func(context.Context, Order, func(json.RawMessage) error) (json.RawMessage, error) {
+			served <- Serve(context.Background(), theirs, func(
+				context.Context, Order, func(json.RawMessage) error) (json.RawMessage, error) {
 				t.Error("no order gets through")
 				return nil, nil
 			})
@@ -97,7 +98,8 @@ func TestOrdersAreBounded(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error, 1)
 	go func() {
-		served <- Serve(ctx, theirs, func(ctx context.Context, _ Order, _ func(json.RawMessage) error) (json.RawMessage, error) {
+		served <- Serve(ctx, theirs, func(
+			ctx context.Context, _ Order, _ func(json.RawMessage) error) (json.RawMessage, error) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		})

@@ -1,5 +1,5 @@
-// Package server serves the page of `codex-proxy console` on the loopback. It has no rights: everything that it shows or
-// does is an order to the process that started it.
+// Package server serves the page of `codex-proxy console` on the loopback. It has no rights: everything that it shows
+// or does is an order to the process that started it.
 package server
 
 import (
@@ -47,7 +47,7 @@ type Settings struct {
 	Files  fs.FS
 	Token  string // of the link
 	Port   int    // of the listener
-	// ReadOnly tells the page to offer no orders. The process with rights enforces it.
+	// ReadOnly has the page offer no orders. The process with rights enforces it.
 	ReadOnly bool
 }
 
@@ -80,8 +80,9 @@ func New(s Settings) *Server {
 
 // Serve serves until ctx ends.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
-	server := http.Server{Handler: s, ReadHeaderTimeout: readTimeout, ReadTimeout: readTimeout, IdleTimeout: time.Minute,
-		MaxHeaderBytes: maxHeader, BaseContext: func(net.Listener) context.Context { return ctx }}
+	server := http.Server{Handler: s, ReadHeaderTimeout: readTimeout, ReadTimeout: readTimeout,
+		IdleTimeout: time.Minute, MaxHeaderBytes: maxHeader,
+		BaseContext: func(net.Listener) context.Context { return ctx }}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()
 	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {

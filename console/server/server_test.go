@@ -57,8 +57,9 @@ func newRig(t *testing.T) *rig {
 	require.NoError(t, err)
 	r := &rig{orders: &orders{done: make(chan pipe.Order, 100)}, host: l.Addr().String()}
 	r.url = "http://" + r.host
-	files := fstest.MapFS{"index.html": {Data: []byte("<p>page</p>")}, "app.js": {Data: []byte("1")}, "sub/x.js": {Data: []byte("2")}}
-	r.Server = New(Settings{Orders: r.orders, Files: files, Token: "right-token-of-the-link", Port: l.Addr().(*net.TCPAddr).Port})
+	files := fstest.MapFS{"index.html": {Data: []byte("<p>page</p>")}, "sub/x.js": {Data: []byte("2")}}
+	port := l.Addr().(*net.TCPAddr).Port
+	r.Server = New(Settings{Orders: r.orders, Files: files, Token: "right-token", Port: port})
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
 	go func() { served <- r.Serve(ctx, l) }()
@@ -97,7 +98,7 @@ func request(line, host, body string, headers ...string) string {
 
 func (r *rig) session(t *testing.T) string {
 	t.Helper()
-	status, body := r.send(t, request("POST /api/session", r.host, `{"token":"right-token-of-the-link"}`, asJSON))
+	status, body := r.send(t, request("POST /api/session", r.host, `{"token":"right-token"}`, asJSON))
 	require.Equal(t, http.StatusOK, status, body)
 	var got struct {
 		Session string `json:"session"`
@@ -162,6 +163,8 @@ func TestAttacks(t *testing.T) {
 	r := newRig(t)
 	own := r.session(t)
 	port := strings.TrimPrefix(r.host, "127.0.0.1:")
+	secret := strings.TrimPrefix(own, "Authorization: Bearer ")
+	post := func(body string) string { return request("POST /api/do", r.host, body, own, asJSON) }
 	do := func(headers ...string) string {
 		return request("POST /api/do", r.host, drain, append(headers, asJSON)...)
 	}
@@ -195,13 +198,13 @@ func TestAttacks(t *testing.T) {
 		"no session":                     {do(), 401},
 		"an empty session":               {do("Authorization: Bearer "), 401},
 		"a wrong session":                {do("Authorization: Bearer wrong"), 401},
-		"the token as the session":       {do("Authorization: Bearer right-token-of-the-link"), 401},
-		"the session as a cookie":        {do("Cookie: session=" + strings.TrimPrefix(own, "Authorization: Bearer ")), 401},
+		"the token as the session":       {do("Authorization: Bearer right-token"), 401},
+		"the session as a cookie":        {do("Cookie: session=" + secret), 401},
 		"the session as Basic":           {do(strings.Replace(own, "Bearer", "Basic", 1)), 401},
-		"the session in the address":     {request("GET /api/watch?session="+strings.TrimPrefix(own, "Authorization: Bearer "), r.host, ""), 400},
+		"the session in the address":     {request("GET /api/watch?session="+secret, r.host, ""), 400},
 		"the stream without a session":   {request("GET /api/watch", r.host, ""), 401},
-		"a replay of the link":           {request("POST /api/session", r.host, `{"token":"right-token-of-the-link"}`, asJSON), 403},
-		"the token in the address":       {request("GET /?link=right-token-of-the-link", r.host, ""), 400},
+		"a replay of the link":           {request("POST /api/session", r.host, `{"token":"right-token"}`, asJSON), 403},
+		"the token in the address":       {request("GET /?link=right-token", r.host, ""), 400},
 		"traversal":                      {request("GET /../../etc/passwd", r.host, ""), 404},
 		"traversal, escaped":             {request("GET /%2e%2e/%2e%2e/etc/passwd", r.host, ""), 404},
 		"traversal, from below":          {request("GET /sub/../../etc/passwd", r.host, ""), 404},
@@ -210,11 +213,11 @@ func TestAttacks(t *testing.T) {
 		"a NUL":                          {request("GET /index.html%00.js", r.host, ""), 404},
 		"another path of the API":        {request("GET /api/keys", r.host, "", own), 404},
 		"the control socket's own path":  {request("GET /v1/status", r.host, "", own), 404},
-		"an order of two objects":        {request("POST /api/do", r.host, `{"verb":"drain","socket":"/x"}`, own, asJSON), 400},
-		"an order that is no JSON":       {request("POST /api/do", r.host, "drain", own, asJSON), 400},
-		"words that are no texts":        {request("POST /api/do", r.host, `{"verb":"drain","words":{"worker":["a"]}}`, own, asJSON), 400},
-		"a body without end":             {request("POST /api/do", r.host, `{"verb":"`+strings.Repeat("x", maxBody)+`"}`, own, asJSON), 400},
-		"a stream as an order":           {request("POST /api/do", r.host, `{"verb":"watch","words":{"of":"keys"}}`, own, asJSON), 400},
+		"an order of two objects":        {post(`{"verb":"drain","socket":"/x"}`), 400},
+		"an order that is no JSON":       {post("drain"), 400},
+		"words that are no texts":        {post(`{"verb":"drain","words":{"worker":["a"]}}`), 400},
+		"a body without end":             {post(`{"verb":"` + strings.Repeat("x", maxBody) + `"}`), 400},
+		"a stream as an order":           {post(`{"verb":"watch","words":{"of":"keys"}}`), 400},
 		"a header without end":           {request("GET /", r.host, "", "X: "+strings.Repeat("x", 64<<10)), 431},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -64,8 +64,9 @@ func New(s Settings) *Table {
 	}
 	worker := map[string]*regexp.Regexp{"worker": name}
 	t.verbs = map[string]verb{
-		"watch":  {words: map[string]*regexp.Regexp{"of": list}, needs: []string{"of"}, run: t.watch},
-		"usage":  {words: map[string]*regexp.Regexp{"since": days, "by": list}, needs: []string{"since", "by"}, run: t.usage},
+		"watch": {words: map[string]*regexp.Regexp{"of": list}, needs: []string{"of"}, run: t.watch},
+		"usage": {words: map[string]*regexp.Regexp{"since": days, "by": list}, needs: []string{"since", "by"},
+			run: t.usage},
 		"doctor": {run: t.doctor},
 		"drain":  {changes: true, words: worker, needs: []string{"worker"}, run: t.drain(s.Client.Drain)},
 		"undrain": {changes: true, words: worker, needs: []string{"worker"},
@@ -74,8 +75,10 @@ func New(s Settings) *Table {
 		"resume": account(control.ResumeAccount),
 		"switch": account(control.SwitchAccount),
 		"revoke": {changes: true, words: map[string]*regexp.Regexp{"key": name}, needs: []string{"key"}, run: t.revoke},
-		"add": {changes: true, needs: []string{"key"}, run: t.add, words: map[string]*regexp.Regexp{"key": name,
-			"requests-per-minute": number, "tokens-per-minute": number, "tokens-per-day": number, "concurrent": number}},
+		"add": {changes: true, needs: []string{"key"}, run: t.add, words: map[string]*regexp.Regexp{
+			"key": name, "requests-per-minute": number, "tokens-per-minute": number, "tokens-per-day": number,
+			"concurrent": number,
+		}},
 	}
 	return t
 }

@@ -73,15 +73,29 @@ func TestHostileOrders(t *testing.T) {
 		verb  string
 		words words
 	}{
-		"an unknown verb": {"exec", nil}, "no verb": {"", nil}, "a verb in capitals": {"Drain", words{"worker": "a"}},
-		"no word": {"drain", nil}, "an empty word": {"drain", words{"worker": ""}}, "a further word": {"drain", words{"worker": "a", "invocation": "x"}},
-		"an option": {"drain", words{"worker": "--stop"}}, "a path": {"drain", words{"worker": "../a"}}, "a slash": {"drain", words{"worker": "a/b"}},
-		"a line": {"drain", words{"worker": "a\nb"}}, "a line at the end": {"revoke", words{"key": "a\n"}}, "a NUL": {"pause", words{"account": "a\x00"}},
-		"a space": {"add", words{"key": "a b"}}, "a hash mark": {"add", words{"key": "a#b"}}, "a long name": {"add", words{"key": strings.Repeat("a", 65)}},
-		"a limit that is none": {"add", words{"key": "a", "models": "x"}}, "a limit of words": {"add", words{"key": "a", "concurrent": "4 remotes=x"}},
-		"a negative limit": {"add", words{"key": "a", "concurrent": "-1"}}, "another file": {"add", words{"key": "a", "file": "/etc/shadow"}},
-		"a parameter in the period": {"usage", words{"since": "7d&by=key", "by": "day"}}, "a parameter in the columns": {"usage", words{"since": "7d", "by": "day&x=1"}},
-		"a path in the parts": {"watch", words{"of": "status/../keys"}}, "many parts": {"watch", words{"of": strings.Repeat("a,", 20) + "a"}},
+		"an unknown verb":            {"exec", nil},
+		"no verb":                    {"", nil},
+		"a verb in capitals":         {"Drain", words{"worker": "a"}},
+		"no word":                    {"drain", nil},
+		"an empty word":              {"drain", words{"worker": ""}},
+		"a further word":             {"drain", words{"worker": "a", "invocation": "x"}},
+		"an option":                  {"drain", words{"worker": "--stop"}},
+		"a path":                     {"drain", words{"worker": "../a"}},
+		"a slash":                    {"drain", words{"worker": "a/b"}},
+		"a line":                     {"drain", words{"worker": "a\nb"}},
+		"a line at the end":          {"revoke", words{"key": "a\n"}},
+		"a NUL":                      {"pause", words{"account": "a\x00"}},
+		"a space":                    {"add", words{"key": "a b"}},
+		"a hash mark":                {"add", words{"key": "a#b"}},
+		"a long name":                {"add", words{"key": strings.Repeat("a", 65)}},
+		"a limit that is none":       {"add", words{"key": "a", "models": "x"}},
+		"a limit of words":           {"add", words{"key": "a", "concurrent": "4 remotes=x"}},
+		"a negative limit":           {"add", words{"key": "a", "concurrent": "-1"}},
+		"another file":               {"add", words{"key": "a", "file": "/etc/shadow"}},
+		"a parameter in the period":  {"usage", words{"since": "7d&by=key", "by": "day"}},
+		"a parameter in the columns": {"usage", words{"since": "7d", "by": "day&x=1"}},
+		"a path in the parts":        {"watch", words{"of": "status/../keys"}},
+		"many parts":                 {"watch", words{"of": strings.Repeat("a,", 20) + "a"}},
 	} {
 		_, err := v.try(tc.verb, tc.words)
 		require.Error(t, err, name)

@@ -14,6 +14,7 @@ import (
 
 	"codex-proxy/daemon/recent"
 	"codex-proxy/daemon/usagetable"
+	"codex-proxy/workers/accounts"
 	"codex-proxy/workers/control"
 )
 
@@ -23,9 +24,10 @@ var update = flag.Bool("update", false, "write contract.d.ts")
 func TestContract(t *testing.T) {
 	const path = "contract.d.ts"
 	w := &declarations{known: map[string]bool{}}
-	w.text = "// The answers of the control socket: GET /v1/watch sends events. Write it anew: go test ./daemon/operators " +
-		"-run TestContract -update\n"
-	for _, root := range []any{Event{}, recent.Requests{}, usagetable.Table{}, control.AccountOrder{}, control.Request{}} {
+	w.text = "// The answers of the control socket: GET /v1/watch sends events. Write it anew: " +
+		"go test ./daemon/operators -run TestContract -update\n"
+	roots := []any{Event{}, recent.Requests{}, usagetable.Table{}, control.AccountOrder{}, control.Request{}}
+	for _, root := range roots {
 		w.typeOf(reflect.TypeOf(root))
 	}
 	for i := 0; i < len(w.queue); i++ {
@@ -52,11 +54,13 @@ type declarations struct {
 
 // nameOf is the name of a struct, with its package if another one has the same.
 func (d *declarations) nameOf(t reflect.Type) string {
-	name := t.Name()
-	if t.PkgPath() == "codex-proxy/workers/accounts" && name == "Account" || t.PkgPath() == "codex-proxy/workers/control" && name == "Request" {
-		return map[string]string{"Account": "KnownAccount", "Request": "DrainOrder"}[name]
+	switch t {
+	case reflect.TypeFor[accounts.Account]():
+		return "KnownAccount"
+	case reflect.TypeFor[control.Request]():
+		return "DrainOrder"
 	}
-	return name
+	return t.Name()
 }
 
 func (d *declarations) typeOf(t reflect.Type) string {

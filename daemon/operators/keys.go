@@ -76,7 +76,7 @@ func (t *KeyTable) list() []control.Key {
 	list := apikeys.Rows(t.keys)
 	for i, key := range t.keys.All() {
 		if i >= len(list) || list[i].Name != key.Name || t.used == nil {
-			break // the keys have just changed, which is told to all readers
+			break // the keys have just changed, and all readers get them once more
 		}
 		used, refused := t.used(key)
 		list[i].Used = &control.KeyUse{

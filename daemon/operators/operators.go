@@ -68,11 +68,12 @@ func New(s Settings) *Operators {
 		drained: s.Pool.Drained, changed: s.Pool.AccountsChanged, logger: s.Logger,
 	}
 	stream := &stream{
-		report: s.Report, accounts: orders.Accounts, keys: o.Keys.published, recent: s.Recent, changes: s.Changes,
-		watched: s.Watched, places: make(chan struct{}, maxWatchers), patience: patience, logger: s.Logger,
+		report: s.Report, accounts: orders.Accounts, keys: o.Keys.published, recent: s.Recent,
+		changes: s.Changes, watched: s.Watched, places: make(chan struct{}, maxWatchers), patience: patience, logger: s.Logger,
 	}
 	o.server = control.New(control.Settings{
-		Pool: s.Pool, Report: s.Report, Changes: s.Changes, Keys: o.Keys, Drains: o.Drains, Accounts: orders, Logger: s.Logger,
+		Pool: s.Pool, Report: s.Report, Changes: s.Changes, Keys: o.Keys, Drains: o.Drains, Accounts: orders,
+		Logger: s.Logger,
 		Routes: map[string]http.HandlerFunc{
 			"GET /v1/watch":    stream.serve,
 			"GET /v1/history":  func(w http.ResponseWriter, _ *http.Request) { control.Answer(w, s.Recent.History()) },

@@ -22,8 +22,8 @@ type left struct {
 	Points   []sample  `json:"points"`
 }
 
-// Leave passes everything on to the successor: now, and later each request that ends. A file carries it, as a message is
-// too small.
+// Leave passes everything on to the successor: now, and later each request that ends. A file carries it, as a message
+// is too small.
 func (r *Recent) Leave(pass func(kind handoff.Kind, body any, fds ...int) error) error {
 	r.sample()
 	r.mu.Lock()

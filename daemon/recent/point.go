@@ -13,7 +13,8 @@ type Point struct {
 	Turns int `json:"turns"`
 	// Errors counts the requests that have ended in an error, by its code.
 	Errors map[string]int `json:"errors,omitempty"`
-	// FirstTextP50MS and FirstTextP95MS are the times to the first text of the model, within a tenth; 0: there was none.
+	// FirstTextP50MS and FirstTextP95MS are the times to the first text of the model, within a tenth; 0: there was
+	// none.
 	FirstTextP50MS float64 `json:"first_text_p50_ms,omitempty"`
 	FirstTextP95MS float64 `json:"first_text_p95_ms,omitempty"`
 	// Queue and InFlight are the most requests that waited, and turns that ran, at any look.

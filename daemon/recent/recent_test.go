@@ -21,7 +21,8 @@ import (
 )
 
 func idle() *Recent {
-	return New(Settings{Look: func() Gauges { return Gauges{} }, Restarts: func() uint64 { return 0 }, Changed: func() {}})
+	return New(Settings{Look: func() Gauges { return Gauges{} }, Restarts: func() uint64 { return 0 },
+		Changed: func() {}})
 }
 
 func ended(at time.Time, outcome string, text float64) Request {
@@ -87,8 +88,8 @@ func TestBounds(t *testing.T) {
 func TestRequestOf(t *testing.T) {
 	began := time.Now().Add(-time.Second)
 	x := &proxy.Exchange{Key: auth.Key{Name: "alice"}, Record: proxy.Record{
-		ID: "req_1", Began: began, Route: "/v1/chat/completions", Model: "gpt-5", Stream: true, Status: 200, Outcome: "ok",
-		Detail: "the secret plan", FirstByte: began.Add(20 * time.Millisecond),
+		ID: "req_1", Began: began, Route: "/v1/chat/completions", Model: "gpt-5", Stream: true, Status: 200,
+		Outcome: "ok", Detail: "the secret plan", FirstByte: began.Add(20 * time.Millisecond),
 		Turn: turn.Report{Worker: "a", Attempts: 1, FirstText: began.Add(70 * time.Millisecond)},
 	}}
 	r := RequestOf("POST", x)

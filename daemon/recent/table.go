@@ -25,8 +25,8 @@ type Table struct {
 
 // Run shows the requests, the newest last.
 func (t Table) Run(ctx context.Context) error {
-	l := listing.Listing[Requests]{Stdout: t.Stdout, JSON: t.JSON, Watch: t.Watch, Collect: t.collect, Write: writeTable,
-		Changes: func(ctx context.Context, changed func()) error {
+	l := listing.Listing[Requests]{Stdout: t.Stdout, JSON: t.JSON, Watch: t.Watch, Collect: t.collect,
+		Write: writeTable, Changes: func(ctx context.Context, changed func()) error {
 			return t.Client.Changes(ctx, []string{"requests"}, changed)
 		}}
 	return l.Run(ctx)

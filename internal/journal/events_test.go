@@ -63,7 +63,7 @@ func TestEventsAreWhatTheProgramLogs(t *testing.T) {
 
 func sources(t *testing.T) (files []string) {
 	t.Helper()
-	for _, dir := range []string{"broker", "cmd", "codex", "daemon", "dependencies", "internal", "notify", "probes", "proxy", "remotes",
+	for _, dir := range []string{"broker", "cmd", "codex", "console", "daemon", "dependencies", "internal", "notify", "probes", "proxy", "remotes",
 		"runner", "units", "workers"} {
 		add := func(path string, d fs.DirEntry, err error) error {
 			isTest := strings.HasSuffix(path, "_test.go") || strings.HasSuffix(filepath.Dir(path), "test")

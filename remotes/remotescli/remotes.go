@@ -19,7 +19,7 @@ const jobBound = 2 * time.Minute
 type Remotes struct {
 	Systemd *units.Manager
 	Places
-	Control string // the daemon's control socket, which tells List of changes
+	Control string // the daemon's control socket; a watch of List follows it
 
 	With   Answers // of Add
 	Purge  bool    // Remove removes the home and the drop-ins of the operator, too

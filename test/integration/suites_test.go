@@ -60,6 +60,7 @@ var oneSuite = map[string]string{
 	"TestThreadReuse":          ofTheAPI,
 	"TestToolNames":            ofTheAPI,
 
+	"TestConsoleInABrowser": ofItsPrograms,
 	"TestNeighbours":        ofItsPrograms,
 	"TestTextfileDirectory": ofItsPrograms,
 	"TestPrometheus":        ofItsPrograms,

@@ -117,7 +117,7 @@ func TestBuildAgain(t *testing.T) {
 	tree := t.TempDir()
 	for _, source := range []string{
 		"Makefile", "go.mod", "go.sum", "README.md", "CHANGELOG.md", "LICENSE",
-		"broker", "cmd", "codex", "daemon", "dependencies", "internal", "notify", "probes", "proxy", "remotes", "runner", "units", "workers", "packaging", "deb", "rpm", "docs", "test",
+		"broker", "cmd", "codex", "console", "daemon", "dependencies", "internal", "notify", "probes", "proxy", "remotes", "runner", "units", "workers", "packaging", "deb", "rpm", "docs", "test",
 	} {
 		copyTo(t, tree, source)
 	}

@@ -10,12 +10,13 @@ import (
 )
 
 // greet prints what runs and how to try it.
-func greet(ctx context.Context, out io.Writer, w worker, took time.Duration) {
+func greet(ctx context.Context, out io.Writer, w worker, m *machine.Machine, took time.Duration) {
 	fmt.Fprintf(out, "\ncodex-proxy is ready after %.1f s on http://%s\n", took.Seconds(), address)
 	fmt.Fprintf(out, "  worker   %s\n", w.is)
 	if w.hint != "" {
 		fmt.Fprintf(out, "  real one %s\n", w.hint)
 	}
+	fmt.Fprintf(out, "  look     sudo nsenter -t %d -m -p -n codex-proxy console   # prints the link of a page\n", m.PID())
 	model, err := firstModel(ctx, "http://"+address+"/v1")
 	if err != nil {
 		model = "MODEL"

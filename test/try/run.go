@@ -33,7 +33,7 @@ func run(ctx context.Context, install []machine.Entry, w worker, out io.Writer) 
 	if err := awaitReady(ctx, m); err != nil {
 		return unlessStopped(ctx, err)
 	}
-	greet(ctx, out, w, time.Since(began))
+	greet(ctx, out, w, m, time.Since(began))
 	if err := showRunner(ctx, m, out); err != nil {
 		return unlessStopped(ctx, err)
 	}

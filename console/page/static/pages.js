@@ -1,7 +1,7 @@
 // The pages: each makes its elements of the state.
 import { t } from "./texts.js";
 import { el, table, row, badge, act } from "./dom.js";
-import { count, took, since, until, clock, exit, unit } from "./words.js";
+import { count, took, length, since, until, clock, exit, unit } from "./words.js";
 import { spark, bars } from "./charts.js";
 
 const command = text => el("p", { class: "muted" }, t.same, el("code", null, text));
@@ -17,7 +17,7 @@ function overview({ status, history, keys }) {
   const codes = Object.entries(errors).sort((a, b) => b[1] - a[1]);
   return [
     el("section", { class: r.ready ? "ready" : "not", id: "ready" },
-      el("p", { class: "lead" }, `${r.ready ? t.ready : t.notReady} (${r.reason}), ${since(r.since)}`),
+      el("p", { class: "lead" }, `${r.ready ? t.ready : t.notReady} (${r.reason}) ${t.forTime(length((Date.now() - Date.parse(r.since)) / 1000))}`),
       r.details ? el("p", { class: "muted" }, r.details) : null,
       el("p", { class: "muted" }, t.queue(status.queue.depth, status.queue.limit)),
       keys && !keys.count ? el("p", { class: "muted" }, `${t.noKeys} ${keys.closed ? t.closed : t.openApi}`) : null,
@@ -52,14 +52,14 @@ function workers({ status, accounts, readOnly }) {
   const ordered = accounts && accounts.rotation === "ordered";
   return [
     card(t.pages.workers, table(t.tableOf(t.pages.workers),
-      [t.worker, t.state, t.why, t.turns, t.quota, t.account, t.plan, t.restarts, t.next, t.lastExit, t.actions],
+      [t.worker, t.why, t.actions, t.turns, t.quota, t.account, t.plan, t.state, t.restarts, t.next, t.lastExit],
       status.workers.map(w => {
         const a = byName.get(w.name), words = { worker: w.name }, account = { account: w.name };
         const order = (verb, words) => act(verb, words, t[verb], t.verb(t[verb], w.name), readOnly);
-        return row(w.name, w.name, unit(w), [badge(w.ready ? "ok" : "bad", w.reason), w.drained ? ` ${t.drained}` : ""], String(w.inflight),
-          quota(a), { wide: accountWords(a, accounts && accounts.rotation) }, a && a.plan || "–", String(w.restarts_total), until(w.next_restart_at), exit(w.last_exit),
+        return row(w.name, w.name, [badge(w.ready ? "ok" : "bad", w.reason), w.drained ? ` ${t.drained}` : ""],
           [order(w.drained ? "undrain" : "drain", words), a ? order(a.paused ? "resume" : "pause", account) : null,
-            a && ordered && !a.in_use ? order("switch", account) : null]);
+            a && ordered && !a.in_use ? order("switch", account) : null], String(w.inflight),
+          quota(a), { wide: accountWords(a, accounts && accounts.rotation) }, a && a.plan || "–", unit(w), String(w.restarts_total), until(w.next_restart_at), exit(w.last_exit));
       })),
       command("codex-proxy status; codex-proxy accounts list; codex-proxy drain NAME; codex-proxy accounts pause NAME"),
       el("p", { class: "muted" }, t.loginHint)),

@@ -12,7 +12,7 @@ export const t = {
   ended: "The console has ended. Start codex-proxy console again, and open its new link.",
   readOnly: "This console only shows: it was started with --read-only.",
   done: what => `${what}: done.`,
-  ready: "Ready", notReady: "Not ready",
+  ready: "Ready", notReady: "Not ready", forTime: text => `for ${text}`,
   queue: (n, of) => `Queue: ${n} of ${of}`,
   none: "none", unknown: "not known", never: "never", now: "now",
   ago: text => `${text} ago`, inTime: text => `in ${text}`,

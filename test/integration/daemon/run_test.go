@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -33,6 +34,11 @@ func TestRun(t *testing.T) {
 		assert.Contains(t, output, "the built-in demo")
 		assert.Contains(t, output, "npm install -g @openai/codex")
 		answer := b.MustRun(t, "sh", "-c", curlLine(t, output))
+		look := regexp.MustCompile(`look +sudo (nsenter .* codex-proxy console)`).FindStringSubmatch(output)
+		require.Len(t, look, 2, output)
+		link := b.MustRun(t, "sh", "-ec", "mkfifo /run/link; "+look[1]+" >/run/link 2>/dev/null </dev/null & "+
+			"head -n 1 /run/link; pkill -INT -f 'codex-proxy console$'; wait; rm /run/link")
+		assert.Regexp(t, `^http://127\.0\.0\.1:8788/#\S+\n$`, link)
 		assert.Contains(t, answer, "data: [DONE]")
 		assert.Contains(t, answer, `"finish_reason":"stop"`)
 		interrupt(r, t)
