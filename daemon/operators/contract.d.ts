@@ -39,6 +39,7 @@ export interface Report {
   queue: Queue;
   dependencies?: Dependency[];
   remotes?: Remote[];
+  brokers?: Broker[];
 }
 
 export interface Accounts {
@@ -164,6 +165,19 @@ export interface Queue {
   oldest_wait_ms: number;
 }
 
+export interface Broker {
+  name: string;
+  unit: string;
+  active_state: string;
+  sub_state: string;
+  status_text?: string;
+  endpoint?: string;
+  connections: number;
+  streams: number;
+  requests: number;
+  last_failure: BrokerFailure | null;
+}
+
 export interface Account {
   name: string;
   login: string;
@@ -211,6 +225,7 @@ export interface RemoteUse {
   continued: number;
   given_up: number;
   switches: number;
+  commands?: number;
   unknown_requests?: string[];
 }
 
@@ -250,6 +265,12 @@ export interface Handshake {
 export interface Transition {
   reason: string;
   at: string;
+}
+
+export interface BrokerFailure {
+  reason: string;
+  at: string;
+  over: boolean;
 }
 
 export interface Limit {
