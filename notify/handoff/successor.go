@@ -104,9 +104,12 @@ func (s *Successor) launch(program []string, theirs *os.File) error {
 	return nil
 }
 
+// launchBound is for the start of a program, from a cold disk and on a busy machine.
+const launchBound = 20 * time.Second
+
 // readPID reads the launcher's first line.
 func (s *Successor) readPID() (int, error) {
-	line, err := s.readLine()
+	line, err := s.readLine(launchBound)
 	if err != nil {
 		return 0, fmt.Errorf("cannot launch the new process: %w", err)
 	}
@@ -117,8 +120,8 @@ func (s *Successor) readPID() (int, error) {
 	return pid, nil
 }
 
-func (s *Successor) readLine() (string, error) {
-	if err := s.pipe.SetReadDeadline(time.Now().Add(takeBound)); err != nil {
+func (s *Successor) readLine(bound time.Duration) (string, error) {
+	if err := s.pipe.SetReadDeadline(time.Now().Add(bound)); err != nil {
 		return "", err
 	}
 	line, err := s.lines.ReadString('\n')
@@ -139,7 +142,7 @@ func (s *Successor) Await(ctx context.Context) (serving bool, status string, err
 	case ctx.Err() != nil:
 		return false, "", context.Cause(ctx)
 	}
-	how, err := s.readLine()
+	how, err := s.readLine(takeBound)
 	if err != nil {
 		how = "closed its end"
 	}
