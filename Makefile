@@ -176,7 +176,7 @@ run-needs:
 
 run-build: $(ONLINE)
 	@echo "building codex-proxy and codex-runner …"
-	@CGO_ENABLED=0 go build -ldflags '-s -w -X main.version=$(VERSION)' -o build/try/ ./cmd/codex-proxy ./cmd/codex-proxy-remote-init ./cmd/codex-runner ./cmd/codex-runner-unit ./test/try
+	@CGO_ENABLED=0 go build -ldflags '-s -w -X main.version=$(VERSION)' -o build/try/ ./cmd/codex-proxy ./cmd/codex-proxy-broker ./cmd/codex-proxy-remote-init ./cmd/codex-runner ./cmd/codex-runner-unit ./test/try
 	@echo "codex-proxy and codex-runner are built"
 
 .PHONY: check

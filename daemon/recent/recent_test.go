@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -185,20 +186,23 @@ func TestReload(t *testing.T) {
 // The workers are looked at each ten seconds, and restarts count where they have happened.
 func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		gauges, restarts, changed := Gauges{}, uint64(7), 0
-		r := New(Settings{Look: func() Gauges { return gauges }, Restarts: func() uint64 { return restarts },
-			Changed: func() { changed++ }})
+		var gauges atomic.Pointer[Gauges]
+		var restarts, changed atomic.Uint64
+		gauges.Store(&Gauges{})
+		restarts.Store(7)
+		r := New(Settings{Look: func() Gauges { return *gauges.Load() }, Restarts: restarts.Load, Changed: func() { changed.Add(1) }})
 		ended := make(chan error)
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() { ended <- r.Run(ctx) }()
 		synctest.Wait()
-		gauges, restarts = Gauges{Queue: 3, InFlight: 2}, 9
+		gauges.Store(&Gauges{Queue: 3, InFlight: 2})
+		restarts.Store(9)
 		time.Sleep(Period + time.Second) //nolint:forbidigo // the clock of the bubble
 		synctest.Wait()
 		p := r.History().Points
 		require.Len(t, p, 1)
 		assert.Equal(t, Point{At: p[0].At, Queue: 3, InFlight: 2, Restarts: 2}, p[0])
-		assert.Equal(t, 1, changed)
+		assert.EqualValues(t, 1, changed.Load())
 		cancel()
 		assert.NoError(t, <-ended)
 	})
