@@ -74,6 +74,9 @@ func (c *connection) call(ctx context.Context, method string, params any, each f
 			return m.Result, nil
 		}
 	}
+	if cause := context.Cause(ctx); errors.Is(cause, errSilent) {
+		err = cause
+	}
 	return nil, fmt.Errorf("the connection to the hands has ended: %w", err)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"codex-proxy/runner/session"
 )
@@ -11,9 +12,14 @@ import (
 // mostChanges bounds the changes of a workspace that go through this process, in bytes.
 const mostChanges = 5 << 20
 
+// longestChanges bounds the time in which they are found out.
+const longestChanges = time.Minute
+
 // Changes has the changes of the workspace printed, as by session.DiffStep, while commands run. begin includes those
 // that the session began with.
 func (h *Hands) Changes(ctx context.Context, begin bool) (stdout, stderr []byte, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, longestChanges, errSilent)
+	defer cancel()
 	s, err := h.Client.Session(ctx, h.Session())
 	if err != nil {
 		return nil, nil, err

@@ -15,6 +15,8 @@ type Gate struct {
 	// Inject adds items to the conversation of a thread, for the model to read; may be nil.
 	Inject func(ctx context.Context, thread string, items []any) error
 
+	finding sync.Mutex // a search computes
+
 	mu       sync.Mutex
 	commands map[string]context.CancelFunc // of command/exec with an ID, by client and ID
 	searches map[string]*search            // by client and ID
@@ -50,9 +52,18 @@ func (g *Gate) Serves(method string) bool {
 	return is
 }
 
-// Serve serves a request. The error is its refusal.
+// Serve serves a request. The error is its refusal. A command has a bound of its own.
 func (g *Gate) Serve(ctx context.Context, of Client, method string, params []byte) error {
+	ctx, cancel := timed(ctx, method)
+	defer cancel()
 	return g.served()[method](ctx, of, params)
+}
+
+func timed(ctx context.Context, method string) (context.Context, context.CancelFunc) {
+	if method == "command/exec" || method == "thread/shellCommand" {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeoutCause(ctx, longestRequest, errSilent)
 }
 
 // Left ends what a client has started.
@@ -74,6 +85,10 @@ func noWatch(context.Context, Client, []byte) error {
 	return errors.New("files of the hands are not watched for clients: read them again")
 }
 
+// errSilent means that the exec-server is stopped or blocked.
+var errSilent = errors.New("the hands of the remote do not answer in time: codex-proxy remotes stop ends them, and the " +
+	"next attach starts them again")
+
 // decode reads parameters.
 func decode[T any](params []byte) (v T, err error) {
 	if err := json.Unmarshal(params, &v); err != nil {
@@ -85,6 +100,8 @@ func decode[T any](params []byte) (v T, err error) {
 const (
 	// longestCommand bounds a command of a client without a bound of its own.
 	longestCommand = time.Hour
+	// longestRequest bounds another request of a client.
+	longestRequest = 30 * time.Second
 	// mostOutput bounds each stream of a command of a client, in bytes.
 	mostOutput = 256 << 10
 )

@@ -86,7 +86,7 @@ func TestFind(t *testing.T) {
 	assert.Empty(t, s.find("zz"))
 	assert.NotNil(t, s.find("zz"), "JSON has a list")
 	assert.Len(t, s.find(""), 4)
-	indices, _ := match("a/bca", "ca")
+	indices, _ := match("a/bca", []rune("ca"))
 	assert.Equal(t, []int{3, 4}, indices)
 }
 
@@ -112,4 +112,40 @@ func TestRecord(t *testing.T) {
 func TestFileURL(t *testing.T) {
 	assert.Equal(t, "file:///workspace/a%20b", fileURL("a b"))
 	assert.Equal(t, "file:///etc/x", fileURL("/workspace/../etc/x"))
+}
+
+// A session that lists millions of names takes little memory, and the best of many are found.
+func TestFindIsBounded(t *testing.T) {
+	files := names(strings.Repeat("a\n", 2<<20))
+	assert.Len(t, files, mostNames)
+	assert.LessOrEqual(t, cap(files), 2*mostNames)
+	files[len(files)-1] = "best"
+	s := &search{root: Directory, files: files}
+	assert.Len(t, s.find(""), mostFound)
+	assert.Len(t, s.find("a"), mostFound)
+	assert.Equal(t, "best", s.find("best")[0].Path)
+	assert.Empty(t, s.find(strings.Repeat("a", 1<<20)))
+	assert.Less(t, testing.AllocsPerRun(1, func() { s.find(strings.Repeat("é", 1<<20)) }), float64(4*mostNames))
+}
+
+// The model reads the beginning and the end of a long output.
+func TestNoteIsShortened(t *testing.T) {
+	text, err := json.Marshal(note("cat log", Ended{}, "BEGIN"+strings.Repeat("é", 300_000)+"END"))
+	require.NoError(t, err)
+	assert.Less(t, len(text), mostNoted+1000)
+	for _, part := range []string{"BEGIN", "END", "bytes omitted", "cat log"} {
+		assert.Contains(t, string(text), part)
+	}
+	assert.Equal(t, "short", shortened("short"))
+}
+
+// A request ends without an answer of the hands, and a command has its own bound.
+func TestRequestsEnd(t *testing.T) {
+	for method, want := range map[string]bool{"fs/readFile": true, "fuzzyFileSearch/sessionUpdate": true,
+		"command/exec": false, "thread/shellCommand": false} {
+		ctx, cancel := timed(t.Context(), method)
+		_, has := ctx.Deadline()
+		cancel()
+		assert.Equal(t, want, has, method)
+	}
 }

@@ -1,6 +1,7 @@
 package hands
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -80,7 +81,7 @@ func (h *Hands) Execute(ctx context.Context, p Process) (Ended, error) {
 	for !r.closed {
 		m, err := c.read(reading)
 		if err != nil {
-			return r.ended, errEnded
+			return r.ended, cmp.Or(context.Cause(ctx), errEnded)
 		}
 		r.take(m)
 	}

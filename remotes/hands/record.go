@@ -4,9 +4,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"golang.org/x/sys/unix"
 
 	"codex-proxy/runner/paths"
 )
@@ -20,10 +23,14 @@ type record struct {
 	Source  Source `json:"source"`
 }
 
+// mostRecord bounds the file of the record, in bytes: it has the text of a set-up.
+const mostRecord = 1 << 20
+
 // readRecord reads the record in a directory. A missing one is empty, and so is one that does not parse: another
-// session begins then.
+// session begins then. The user of the remote writes there, and root reads: so no link leads out of the directory above,
+// and nothing but a regular file is read.
 func readRecord(dir string) (r record, err error) {
-	text, err := os.ReadFile(filepath.Join(dir, recordName))
+	text, err := readOwn(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return r, nil
 	}
@@ -34,6 +41,24 @@ func readRecord(dir string) (r record, err error) {
 		return record{}, nil
 	}
 	return r, nil
+}
+
+func readOwn(dir string) ([]byte, error) {
+	above, err := os.OpenRoot(filepath.Dir(dir))
+	if err != nil {
+		return nil, err
+	}
+	defer above.Close()
+	path := filepath.Join(filepath.Base(dir), recordName)
+	file, err := above.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, errors.Join(err, fmt.Errorf("%s is not a regular file: remove it", filepath.Join(dir, recordName)))
+	}
+	return io.ReadAll(io.LimitReader(file, mostRecord))
 }
 
 func (r record) write(dir string) error {
@@ -48,7 +73,8 @@ func (r record) write(dir string) error {
 	return os.Rename(path+".new", path)
 }
 
-// SessionOf is the session in the record of a remote's directory; empty: none yet.
+// SessionOf is the session in the record of a remote's directory; empty: none yet. The user of the remote can name any:
+// who has more rights asks codex-runner for its owner.
 func SessionOf(dir string) (string, error) {
 	r, err := readRecord(dir)
 	return r.Session, err

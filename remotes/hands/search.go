@@ -13,6 +13,8 @@ import (
 const (
 	// mostListed bounds the names of files that a search reads, in bytes, and mostFound its results.
 	mostListed, mostFound = 4 << 20, 50
+	// mostNames bounds the number of the names, and mostQuery a query, in bytes: the session says what it has.
+	mostNames, mostQuery = 50_000, 256
 	// mostSearches bounds the searches of all clients at the same time.
 	mostSearches = 32
 	// fresh is how long a list of files holds for a search.
@@ -64,7 +66,7 @@ func (g *Gate) search(ctx context.Context, of Client, params []byte) error {
 	if err := g.list(ctx, s); err != nil {
 		return err
 	}
-	return of.Answer(map[string]any{"files": s.find(p.Query)})
+	return of.Answer(map[string]any{"files": g.find(s, p.Query)})
 }
 
 // list lists the files of a search, unless it has a list that is fresh.
@@ -77,8 +79,14 @@ func (g *Gate) list(ctx context.Context, s *search) error {
 	if err != nil {
 		return err
 	}
-	s.files, s.at = strings.Split(strings.TrimSpace(string(ended.Stdout)), "\n"), time.Now()
+	s.files, s.at = names(string(ended.Stdout)), time.Now()
 	return nil
+}
+
+// names are the first names of a listing.
+func names(listing string) []string {
+	list := strings.SplitN(strings.TrimSpace(listing), "\n", mostNames+1)
+	return slices.Clone(list[:min(len(list), mostNames)])
 }
 
 // startSearch is fuzzyFileSearch/sessionStart.
@@ -127,7 +135,7 @@ func (g *Gate) updateSearch(ctx context.Context, of Client, params []byte) error
 		g.mu.Unlock()
 	}
 	_ = of.Notify("fuzzyFileSearch/sessionUpdated", map[string]any{ // it may have gone
-		"sessionId": p.ID, "query": p.Query, "files": s.find(p.Query),
+		"sessionId": p.ID, "query": p.Query, "files": g.find(&s, p.Query),
 	})
 	return of.Notify("fuzzyFileSearch/sessionCompleted", map[string]any{"sessionId": p.ID})
 }
@@ -146,28 +154,44 @@ func (g *Gate) stopSearch(_ context.Context, of Client, params []byte) error {
 
 func ofClient(key, client string) bool { return strings.HasPrefix(key, client+" ") }
 
+// find is search.find of one search at a time: a person writes faster than a large listing is searched.
+func (g *Gate) find(s *search, query string) []found {
+	g.finding.Lock()
+	defer g.finding.Unlock()
+	return s.find(query)
+}
+
 // find returns the files that have the letters of the query in their order, the best first.
 func (s *search) find(query string) []found {
-	all := []found{}
+	wanted := []rune(strings.ToLower(query[:min(len(query), mostQuery)]))
+	best := []found{}
 	for _, file := range s.files {
 		file = strings.TrimPrefix(file, "./")
-		if indices, score := match(file, query); file != "" && score > 0 {
-			all = append(all, found{
+		if indices, score := match(file, wanted); file != "" && score > 0 {
+			best = append(best, found{
 				Root: s.root, Path: file, Kind: "file", Name: path.Base(file), Score: score, Indices: indices,
 			})
 		}
+		if len(best) == 2*mostFound {
+			best = sorted(best)
+		}
 	}
-	slices.SortStableFunc(all, func(a, b found) int {
+	return sorted(best)
+}
+
+// sorted are the best of a list.
+func sorted(list []found) []found {
+	slices.SortStableFunc(list, func(a, b found) int {
 		return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(len(a.Path), len(b.Path)),
 			strings.Compare(a.Path, b.Path))
 	})
-	return all[:min(len(all), mostFound)]
+	return list[:min(len(list), mostFound)]
 }
 
-// match returns the places of the letters of a query in a path, the last possible ones, so that the name of the file
+// match returns the places of the letters of a query, in lower case, in a path, the last possible ones, so that the name of the file
 // counts most. A score of 0 is no match.
-func match(file, query string) (indices []int, score int) {
-	letters, wanted := []rune(strings.ToLower(file)), []rune(strings.ToLower(query))
+func match(file string, wanted []rune) (indices []int, score int) {
+	letters := []rune(strings.ToLower(file))
 	indices = make([]int, len(wanted))
 	at := len(letters) - 1
 	score = 1

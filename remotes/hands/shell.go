@@ -37,6 +37,9 @@ func (g *Gate) shellCommand(ctx context.Context, of Client, params []byte) error
 	ended, err := g.Hands.Execute(ctx, Process{Cap: mostOutput,
 		Command: Command{Thread: p.Thread, User: of.User(), Dir: Directory, Argv: argv}})
 	text := string(ended.Stdout) + string(ended.Stderr)
+	if ended.Cut {
+		text += fmt.Sprintf("\n… of each stream, what follows %d KiB is left out …", mostOutput>>10)
+	}
 	if err != nil {
 		ended.Status = 1
 		text += "\n" + err.Error()
@@ -94,7 +97,21 @@ func (t personsTurn) end(ended Ended, text string) {
 func note(command string, ended Ended, text string) any {
 	words := fmt.Sprintf("<user_shell_command>\n<command>\n%s\n</command>\n<result>\nExit code: %d\n"+
 		"Duration: %.4f seconds\nOutput:\n%s\n</result>\n</user_shell_command>",
-		command, ended.Status, ended.Took.Seconds(), text)
+		shortened(command), ended.Status, ended.Took.Seconds(), shortened(text))
 	return map[string]any{"type": "message", "role": "user",
 		"content": []any{map[string]any{"type": "input_text", "text": words}}}
+}
+
+// mostNoted bounds a text for the model, in bytes: codex shortens none that we add, and the model reads it with each
+// request that follows.
+const mostNoted = 40 << 10
+
+// shortened has the beginning and the end of a text.
+func shortened(text string) string {
+	if len(text) <= mostNoted {
+		return text
+	}
+	const half = mostNoted / 2
+	return fmt.Sprintf("%s\n… %d bytes omitted …\n%s", strings.ToValidUTF8(text[:half], ""), len(text)-2*half,
+		strings.ToValidUTF8(text[len(text)-half:], ""))
 }

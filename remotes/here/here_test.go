@@ -4,6 +4,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -86,6 +87,12 @@ func TestLinkInPlaceOfAnother(t *testing.T) {
 			require.NoError(t, err)
 			t.Cleanup(func() { _ = l.Close() })
 		}, "an app-server of codex listens on"},
+		"link to a live socket": {func(t *testing.T, path string) { // root connects through no link of the user
+			l, err := net.Listen("unix", path+".x")
+			require.NoError(t, err)
+			t.Cleanup(func() { _ = l.Close() })
+			require.NoError(t, os.Symlink(path+".x", path))
+		}, ""},
 		"file": {func(t *testing.T, path string) { require.NoError(t, os.WriteFile(path, []byte("mine"), 0o600)) },
 			"is neither a socket nor a link: move it away"},
 	} {
@@ -140,6 +147,32 @@ func TestRootHasTheRightsOfTheUser(t *testing.T) {
 	info, err := os.Lstat(ControlPath(dir))
 	require.NoError(t, err)
 	assert.Equal(t, uint32(nobody), ownerOf(info))
+}
+
+// Nor does a group of root's give it more.
+func TestRootHasTheGroupsOfTheUser(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("root alone takes the rights of another user; make check REAL=1 as root runs it")
+	}
+	const nobody = 65534
+	before, err := syscall.Getgroups()
+	require.NoError(t, err)
+	require.NoError(t, syscall.Setgroups([]int{0}))
+	t.Cleanup(func() { require.NoError(t, syscall.Setgroups(before)) })
+	top, err := os.MkdirTemp("", "here")
+	require.NoError(t, err)
+	t.Cleanup(func() { os.RemoveAll(top) })
+	require.NoError(t, os.Chmod(top, 0o755))
+	dir, shared := filepath.Join(top, "home"), filepath.Join(top, "shared")
+	require.NoError(t, os.Mkdir(shared, 0o700))
+	require.NoError(t, os.Chmod(shared, 0o775)) //nolint:gosec // the group is the matter
+	require.NoError(t, os.Mkdir(dir, 0o755))
+	require.NoError(t, os.Symlink(shared, filepath.Join(dir, ".codex")))
+	_, err = Home{Dir: dir, UID: nobody, GID: nobody}.Link("/run/x.sock")
+	require.Error(t, err)
+	now, err := syscall.Getgroups()
+	require.NoError(t, err)
+	assert.Equal(t, []int{0}, now, "the other threads keep theirs")
 }
 
 func TestRecords(t *testing.T) {

@@ -6,8 +6,10 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"os/user"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -126,9 +128,11 @@ func (h Home) as(f func() error) error {
 		return f()
 	}
 	done := make(chan error, 1)
+	groups := h.groups()
 	go func() {
 		runtime.LockOSThread() // and not unlocked: the thread ends with the goroutine
-		if err := errors.Join(unix.Setfsgid(h.GID), unix.Setfsuid(h.UID)); err != nil {
+		// unix.Setgroups is for this thread, unlike syscall.Setgroups.
+		if err := errors.Join(unix.Setgroups(groups), unix.Setfsgid(h.GID), unix.Setfsuid(h.UID)); err != nil {
 			done <- err
 			return
 		}
@@ -140,6 +144,20 @@ func (h Home) as(f func() error) error {
 		done <- f()
 	}()
 	return <-done
+}
+
+// groups are the groups of the user, in place of ours.
+func (h Home) groups() []int {
+	list := []int{h.GID}
+	if u, err := user.LookupId(strconv.Itoa(h.UID)); err == nil {
+		ids, _ := u.GroupIds()
+		for _, id := range ids {
+			if n, err := strconv.Atoi(id); err == nil {
+				list = append(list, n)
+			}
+		}
+	}
+	return list
 }
 
 // openDir opens a directory; a link in its path that the kernel makes (proc(5)) leads nowhere.
@@ -181,16 +199,26 @@ func clearPlace(dir int, path, socket string) error {
 	if kind != unix.S_IFLNK && kind != unix.S_IFSOCK {
 		return fmt.Errorf("%s is neither a socket nor a link: move it away", path)
 	}
-	if listens(fmt.Sprintf("/proc/self/fd/%d/%s", dir, control)) {
+	if kind == unix.S_IFSOCK && listens(dir) {
 		return fmt.Errorf("an app-server of codex listens on %s: end it, then enable again", path)
 	}
 	return unix.Unlinkat(dir, control, 0)
 }
 
-// listens connects with our own rights: the kernel checks those to files on this thread alone.
-func listens(path string) bool {
+// listens connects with our own rights: the kernel checks those to files on this thread alone. So it connects to the
+// user's own socket, and to none that a link leads to.
+func listens(dir int) bool {
 	const bound = time.Second
-	conn, err := net.DialTimeout("unix", path, bound)
+	fd, err := unix.Openat(dir, control, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = unix.Close(fd) }()
+	var st unix.Stat_t
+	if unix.Fstat(fd, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFSOCK {
+		return false
+	}
+	conn, err := net.DialTimeout("unix", fmt.Sprintf("/proc/self/fd/%d", fd), bound)
 	if err != nil {
 		return false
 	}

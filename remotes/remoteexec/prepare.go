@@ -105,6 +105,11 @@ func (u *Unit) prepareRemote(ctx context.Context, s *remoteconfig.Settings, home
 			return err
 		}
 	}
+	if dir := s.Hands.RepoDirectory(); dir != "" {
+		if err := owned(s, "hands.repo", dir); err != nil {
+			return err
+		}
+	}
 	for _, dir := range []string{"home", managerDir} {
 		if err := os.Mkdir(filepath.Join(home.Dir, dir), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 			return fmt.Errorf("cannot make the home: %w", err)

@@ -10,6 +10,7 @@ import (
 
 	"codex-proxy/codex/copies"
 	"codex-proxy/codex/versions"
+	"codex-proxy/internal/listing"
 	"codex-proxy/internal/paths"
 	"codex-proxy/remotes/here"
 	"codex-proxy/remotes/remoteapi"
@@ -42,7 +43,7 @@ func (h *Here) Enable(ctx context.Context, name string) error {
 		err = judgeVersion(ctx, name)
 	}
 	if err != nil {
-		return errors.Join(err, h.Disable(ctx, name))
+		return h.undo(ctx, before, name, err)
 	}
 	ended, err := here.EndDaemons(ctx, h.Proc, r.UID)
 	if err != nil {
@@ -66,6 +67,15 @@ func (h *Here) Enable(ctx context.Context, name string) error {
 	return h.configure()
 }
 
+// undo returns the fault of an Enable, and takes away what it has made. A user that had the unit before keeps it, with
+// its turns.
+func (h *Here) undo(ctx context.Context, before here.Record, name string, fault error) error {
+	if before.User != "" {
+		return fault
+	}
+	return errors.Join(fault, h.Disable(context.WithoutCancel(ctx), name))
+}
+
 // open starts the units.
 func (h *Here) open(ctx context.Context, name string) error {
 	return bounded(ctx, func(ctx context.Context) error {
@@ -81,7 +91,7 @@ func (h *Here) open(ctx context.Context, name string) error {
 		}
 		unit, fault := h.Systemd.Describe(context.WithoutCancel(ctx), units.Here(name))
 		if fault == nil && unit.StatusText != "" {
-			err = fmt.Errorf("%w: %s", err, unit.StatusText)
+			err = fmt.Errorf("%w: %s", err, listing.Printable(unit.StatusText))
 		}
 		return err
 	})
@@ -93,12 +103,12 @@ func judgeVersion(ctx context.Context, name string) error {
 	defer cancel()
 	st, err := remoteapi.AskStatus(ctx, socket(name))
 	if err != nil {
-		return err
+		return errors.New(listing.Printable(err.Error())) // a process of the user may have answered
 	}
 	version, _, _ := strings.Cut(strings.TrimPrefix(st.Codex, "codex "), ",")
 	if versions.Older(version, versions.OldestForHere) {
 		return fmt.Errorf("codex %s attaches to no server by itself: install 0.%d or newer, or name one by codex_path in %s",
-			version, versions.OldestForHere, paths.HereSettings)
+			listing.Printable(version), versions.OldestForHere, paths.HereSettings)
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"codex-proxy/internal/listing"
 	"codex-proxy/remotes"
 	"codex-proxy/remotes/here"
 	"codex-proxy/remotes/remoteapi"
@@ -92,21 +93,22 @@ func (h *Here) Status(ctx context.Context, name string) error {
 	return h.write(states)
 }
 
+// write prints the states. Programs of the users have made their texts.
 func (h *Here) write(states []State) error {
 	if len(states) == 0 {
 		h.print("No user has a unit for the own codex: sudo codex-proxy here enable NAME")
 	}
 	out := tabwriter.NewWriter(h.Stdout, 0, 0, 2, ' ', 0)
 	for _, s := range states {
-		fmt.Fprintf(out, "%s\t%s\n", s.User, s.words())
+		fmt.Fprintf(out, "%s\t%s\n", s.User, listing.Printable(s.words()))
 		for _, c := range s.Attached {
-			fmt.Fprintf(out, "\tattached: %s since %s\n", c.Program, c.Since.Local().Format(time.DateTime))
+			fmt.Fprintf(out, "\tattached: %s since %s\n", listing.Printable(c.Program), c.Since.Local().Format(time.DateTime))
 		}
 		for _, t := range s.Turns {
-			fmt.Fprintf(out, "\tturn in %s since %s\n", t.Thread, t.Since.Local().Format(time.DateTime))
+			fmt.Fprintf(out, "\tturn in %s since %s\n", listing.Printable(t.Thread), t.Since.Local().Format(time.DateTime))
 		}
 		for _, fault := range s.Faults() {
-			fmt.Fprintf(out, "\tfault: %s\n", fault)
+			fmt.Fprintf(out, "\tfault: %s\n", listing.Printable(fault))
 		}
 	}
 	return out.Flush()
