@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"os"
 	"os/exec"
 	"runtime"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -23,9 +25,13 @@ const nobody = 65534
 
 // The descriptors of the server.
 const (
-	ordersFD   = 3
+	firstFD    = 3
+	ordersFD   = firstFD
 	listenerFD = 4
 )
+
+// endBound is how long the server may take to end.
+const endBound = 2 * time.Second
 
 // Child is a server that runs.
 type Child struct {
@@ -78,7 +84,12 @@ func (c *Child) run(text string, stderr io.Writer, files []*os.File, started cha
 		started <- err
 		return
 	}
-	cmd, err := start(text, stderr, files, os.Geteuid() == 0)
+	// Nothing else that this process has inherited, such as a lock of a shell, goes to the server.
+	if err := unix.CloseRange(firstFD, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
+		started <- err
+		return
+	}
+	cmd, err := start(text, &printable{to: stderr, left: maxSaid}, files, os.Geteuid() == 0)
 	started <- err
 	if err == nil {
 		c.ended <- cmd.Wait()
@@ -89,7 +100,8 @@ func start(text string, stderr io.Writer, files []*os.File, root bool) (*exec.Cm
 	command := func(flags uintptr) *exec.Cmd {
 		cmd := exec.Command("/proc/self/exe", Command)
 		cmd.Dir, cmd.Env, cmd.ExtraFiles, cmd.Stderr = "/", []string{}, files, stderr
-		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for the process that started it
+		// A session of its own: Ctrl-C is for the process that started it, and no terminal is there to type into.
+		cmd.SysProcAttr, cmd.WaitDelay = &syscall.SysProcAttr{Setsid: true}, endBound
 		if root {
 			cmd.SysProcAttr.Credential = &syscall.Credential{Uid: nobody, Gid: nobody}
 			cmd.SysProcAttr.Cloneflags = flags
