@@ -120,7 +120,7 @@ function arrive() {
 async function carryOut(verb, words, what) {
   try {
     const answer = await order(verb, words);
-    notice(t.done(what));
+    notice(answer.outcome ? `${what}: ${answer.outcome}` : t.done(what));
     return answer;
   } catch (e) {
     notice(`${what}: ${e.message}`);
