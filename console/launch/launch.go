@@ -36,6 +36,7 @@ const endBound = 2 * time.Second
 // Child is a server that runs.
 type Child struct {
 	Orders net.Conn // from the server
+	cmd    *exec.Cmd
 	ended  chan error
 }
 
@@ -90,6 +91,7 @@ func (c *Child) run(text string, stderr io.Writer, files []*os.File, started cha
 		return
 	}
 	cmd, err := start(text, &printable{to: stderr, left: maxSaid}, files, os.Geteuid() == 0)
+	c.cmd = cmd
 	started <- err
 	if err == nil {
 		c.ended <- cmd.Wait()
@@ -101,7 +103,7 @@ func start(text string, stderr io.Writer, files []*os.File, root bool) (*exec.Cm
 		cmd := exec.Command("/proc/self/exe", Command)
 		cmd.Dir, cmd.Env, cmd.ExtraFiles, cmd.Stderr = "/", []string{}, files, stderr
 		// A session of its own: Ctrl-C is for the process that started it, and no terminal is there to type into.
-		cmd.SysProcAttr, cmd.WaitDelay = &syscall.SysProcAttr{Setsid: true}, endBound
+		cmd.SysProcAttr, cmd.WaitDelay = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}, endBound
 		if root {
 			cmd.SysProcAttr.Credential = &syscall.Credential{Uid: nobody, Gid: nobody}
 			cmd.SysProcAttr.Cloneflags = flags
@@ -126,14 +128,16 @@ func start(text string, stderr io.Writer, files []*os.File, root bool) (*exec.Cm
 	return cmd, errors.Join(err, in.Close())
 }
 
-// Wait returns when the server has ended, or ctx.
+// Wait returns when the server has ended, or ctx. A server that does not end by itself then is killed.
 func (c *Child) Wait(ctx context.Context) error {
 	select {
 	case err := <-c.ended:
 		return fmt.Errorf("the server of the console has ended: %w", errors.Join(err, io.EOF))
 	case <-ctx.Done():
 		_ = c.Orders.Close() // at which it ends
-		<-c.ended            //nolint:errcheck // it was to end
+		kill := time.AfterFunc(endBound, func() { _ = c.cmd.Process.Kill() })
+		defer kill.Stop()
+		<-c.ended //nolint:errcheck // it was to end
 		return nil
 	}
 }

@@ -2,13 +2,16 @@ package launch
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -48,7 +51,7 @@ func server() int {
 	_ = json.NewEncoder(orders).Encode(s)
 	_, _ = orders.Read(make([]byte, 1)) // until the end
 	if string(text) == "stay" {
-		select {}
+		time.Sleep(time.Hour)
 	}
 	return 0
 }
@@ -86,6 +89,20 @@ func TestServerInheritsNothing(t *testing.T) {
 	text, err := os.ReadFile(said.Name())
 	require.NoError(t, err)
 	assert.Equal(t, "said ]52;c;eA==it\n", string(text))
+}
+
+// A server that does not end by itself is killed, and nothing listens any more.
+func TestServerThatStaysIsKilled(t *testing.T) {
+	l := loopback(t)
+	c, err := Start(l, "stay", io.Discard)
+	require.NoError(t, err)
+	require.NoError(t, json.NewDecoder(c.Orders).Decode(&seen{}))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.NoError(t, c.Wait(ctx))
+	require.NoError(t, l.Close())
+	_, err = net.Dial("tcp", l.Addr().String())
+	assert.ErrorIs(t, err, unix.ECONNREFUSED)
 }
 
 func TestSaidIsBounded(t *testing.T) {
