@@ -49,9 +49,10 @@ type verb struct {
 	run     func(ctx context.Context, words map[string]string, send func(json.RawMessage) error) (any, error)
 }
 
-// The words. Names of workers and keys are those that units and the key file accept.
+// The words. A key that is there may have any name that the key file accepts; new ones have the narrower form.
 var (
 	name   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+	key    = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
 	number = regexp.MustCompile(`^[1-9][0-9]{0,11}$`)
 	list   = regexp.MustCompile(`^[a-z]{1,16}(,[a-z]{1,16}){0,7}$`)
 	days   = regexp.MustCompile(`^[1-9][0-9]{0,2}d$`)
@@ -81,7 +82,7 @@ func New(s Settings) *Table {
 		"pause":  account(control.PauseAccount),
 		"resume": account(control.ResumeAccount),
 		"switch": account(control.SwitchAccount),
-		"revoke": {changes: true, words: map[string]*regexp.Regexp{"key": name}, needs: []string{"key"}, run: t.revoke},
+		"revoke": {changes: true, words: map[string]*regexp.Regexp{"key": key}, needs: []string{"key"}, run: t.revoke},
 		"add": {changes: true, needs: []string{"key"}, run: t.add, words: map[string]*regexp.Regexp{
 			"key": name, "requests-per-minute": number, "tokens-per-minute": number, "tokens-per-day": number,
 			"concurrent": number,

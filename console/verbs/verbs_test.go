@@ -88,6 +88,16 @@ func TestOutcomesOfKeys(t *testing.T) {
 	assert.JSONEq(t, `{"outcome":"the service goes by another file"}`, string(got))
 }
 
+// Every key of the file can be revoked.
+func TestNamesOfKeys(t *testing.T) {
+	v, done := table(t, false)
+	for _, name := range []string{"_ci", ".old", "-x", "a.b"} {
+		_, err := v.try("revoke", words{"key": name})
+		require.EqualError(t, err, "there is no key", name)
+	}
+	assert.Len(t, *done, 4)
+}
+
 // Orders that no page makes are refused before anything happens.
 func TestHostileOrders(t *testing.T) {
 	v, done := table(t, false)
