@@ -17,6 +17,7 @@ import (
 
 	"codex-proxy/internal/listing"
 	"codex-proxy/notify/handoff"
+	"codex-proxy/probes"
 	"codex-proxy/proxy"
 	"codex-proxy/proxy/auth"
 	"codex-proxy/proxy/turn"
@@ -105,6 +106,12 @@ func TestRequestOf(t *testing.T) {
 }
 
 // A reader gets each request once, and each point until it is over.
+// The turns in flight are those that run, without the requests that wait.
+func TestGaugesOf(t *testing.T) {
+	g := GaugesOf(probes.Snapshot{Queue: probes.Queue{Depth: 40}, Workers: []probes.Worker{{Inflight: 3}, {Inflight: 1}}})
+	assert.Equal(t, Gauges{Queue: 40, InFlight: 4}, g)
+}
+
 // A model of a client reaches a terminal without control characters, in one line.
 func TestTableIsPrintable(t *testing.T) {
 	const model = "m\x1b]52;c;eA==\a\u009b2J\tx\n12:00:00\u202e"
