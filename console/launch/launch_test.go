@@ -51,7 +51,7 @@ func server() int {
 	_ = json.NewEncoder(orders).Encode(s)
 	_, _ = orders.Read(make([]byte, 1)) // until the end
 	if string(text) == "stay" {
-		time.Sleep(time.Hour)
+		<-time.After(time.Hour)
 	}
 	return 0
 }
@@ -85,7 +85,7 @@ func TestServerInheritsNothing(t *testing.T) {
 		assert.NotContains(t, file, "terminal")
 	}
 	require.NoError(t, c.Orders.Close())
-	<-c.ended
+	require.NoError(t, <-c.ended)
 	text, err := os.ReadFile(said.Name())
 	require.NoError(t, err)
 	assert.Equal(t, "said ]52;c;eA==it\n", string(text))

@@ -176,7 +176,7 @@ func TestWatchLooksSeldom(t *testing.T) {
 	<-r.follow(t, "remotes")
 	for range 300 {
 		r.changes.Changed()
-		time.Sleep(100 * time.Microsecond) // a watcher without a pause looks meanwhile
+		<-time.After(100 * time.Microsecond) // a watcher without a pause looks meanwhile
 	}
 	assert.LessOrEqual(t, int(looks.Load()), 2+int(time.Since(began)/linePause))
 }
