@@ -38,6 +38,7 @@ type start struct {
 func (c *Console) Run(ctx context.Context) error {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends this process
 	if _, _, err := c.Verbs.Client.Status(ctx); err != nil {
 		return err
 	}

@@ -3,7 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
-	"io"
+	"fmt"
 	"maps"
 	"os"
 	"slices"
@@ -14,6 +14,7 @@ import (
 
 	"codex-proxy/console"
 	"codex-proxy/console/launch"
+	"codex-proxy/console/verbs"
 	"codex-proxy/daemon/apikeys"
 	"codex-proxy/daemon/config"
 	"codex-proxy/daemon/doctor"
@@ -66,30 +67,33 @@ func examined(ctx context.Context) (any, error) {
 // keyOrders are the orders of the page for API keys: those of codex-proxy keys.
 type keyOrders struct{ socket string }
 
-func (o keyOrders) editor(to io.Writer) (*apikeys.Editor, error) {
-	e := &apikeys.Editor{Socket: o.socket, Stdout: to, Stderr: io.Discard}
-	return e, e.Locate(config.DefaultPath)
+// carryOut carries one out. With --socket the page shows the keys of a service whose key file is not known here.
+func (o keyOrders) carryOut(do func(*apikeys.Editor) error) (verbs.KeyChange, error) {
+	if o.socket != "" {
+		return verbs.KeyChange{}, fmt.Errorf("a console with --socket changes no keys; "+
+			"codex-proxy keys --socket %s --file FILE does, with the key file of that service", o.socket)
+	}
+	var key, outcome bytes.Buffer
+	e := &apikeys.Editor{Stdout: &key, Stderr: &outcome}
+	err := e.Locate(config.DefaultPath)
+	if err == nil {
+		err = do(e)
+	}
+	text := func(b bytes.Buffer) string { return strings.TrimSpace(b.String()) }
+	return verbs.KeyChange{Key: text(key), Outcome: text(outcome)}, err
 }
 
-func (o keyOrders) add(ctx context.Context, name string, limits map[string]string) (string, error) {
-	var key bytes.Buffer
-	e, err := o.editor(&key)
-	if err != nil {
-		return "", err
-	}
-	for _, limit := range slices.Sorted(maps.Keys(limits)) {
-		e.Limits = append(e.Limits, apikeys.Limit{Name: limit, Value: limits[limit]})
-	}
-	err = e.Add(ctx, name)
-	return strings.TrimSpace(key.String()), err
+func (o keyOrders) add(ctx context.Context, name string, limits map[string]string) (verbs.KeyChange, error) {
+	return o.carryOut(func(e *apikeys.Editor) error {
+		for _, limit := range slices.Sorted(maps.Keys(limits)) {
+			e.Limits = append(e.Limits, apikeys.Limit{Name: limit, Value: limits[limit]})
+		}
+		return e.Add(ctx, name)
+	})
 }
 
-func (o keyOrders) revoke(ctx context.Context, name string) error {
-	e, err := o.editor(io.Discard)
-	if err != nil {
-		return err
-	}
-	return e.Revoke(ctx, name)
+func (o keyOrders) revoke(ctx context.Context, name string) (verbs.KeyChange, error) {
+	return o.carryOut(func(e *apikeys.Editor) error { return e.Revoke(ctx, name) })
 }
 
 func consoleServeCommand() *cobra.Command {

@@ -131,6 +131,12 @@ func TestConsole(t *testing.T) {
 	status, answer = b.order(t, "usage", map[string]string{"since": "7d", "by": "hour,key"})
 	assert.Equal(t, http.StatusUnprocessableEntity, status, answer)
 
+	for _, verb := range []string{"add", "revoke"} { // of the service at the socket, and not of the one of config.toml
+		status, answer = b.order(t, verb, map[string]string{"key": "alice"})
+		assert.Equal(t, http.StatusUnprocessableEntity, status)
+		assert.Contains(t, answer["error"], "a console with --socket changes no keys")
+	}
+
 	server := childOf(t, launch.Command)
 	assert.Contains(t, server, "CapEff:\t0000000000000000\n")
 	assert.Contains(t, server, "CapPrm:\t0000000000000000\n")

@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"os"
 	"os/exec"
 	"runtime"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -23,13 +25,18 @@ const nobody = 65534
 
 // The descriptors of the server.
 const (
-	ordersFD   = 3
+	firstFD    = 3
+	ordersFD   = firstFD
 	listenerFD = 4
 )
+
+// endBound is how long the server may take to end.
+const endBound = 2 * time.Second
 
 // Child is a server that runs.
 type Child struct {
 	Orders net.Conn // from the server
+	cmd    *exec.Cmd
 	ended  chan error
 }
 
@@ -78,7 +85,13 @@ func (c *Child) run(text string, stderr io.Writer, files []*os.File, started cha
 		started <- err
 		return
 	}
-	cmd, err := start(text, stderr, files, os.Geteuid() == 0)
+	// Nothing else that this process has inherited, such as a lock of a shell, goes to the server.
+	if err := unix.CloseRange(firstFD, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
+		started <- err
+		return
+	}
+	cmd, err := start(text, &printable{to: stderr, left: maxSaid}, files, os.Geteuid() == 0)
+	c.cmd = cmd
 	started <- err
 	if err == nil {
 		c.ended <- cmd.Wait()
@@ -89,7 +102,8 @@ func start(text string, stderr io.Writer, files []*os.File, root bool) (*exec.Cm
 	command := func(flags uintptr) *exec.Cmd {
 		cmd := exec.Command("/proc/self/exe", Command)
 		cmd.Dir, cmd.Env, cmd.ExtraFiles, cmd.Stderr = "/", []string{}, files, stderr
-		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for the process that started it
+		// A session of its own: Ctrl-C is for the process that started it, and no terminal is there to type into.
+		cmd.SysProcAttr, cmd.WaitDelay = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}, endBound
 		if root {
 			cmd.SysProcAttr.Credential = &syscall.Credential{Uid: nobody, Gid: nobody}
 			cmd.SysProcAttr.Cloneflags = flags
@@ -114,14 +128,16 @@ func start(text string, stderr io.Writer, files []*os.File, root bool) (*exec.Cm
 	return cmd, errors.Join(err, in.Close())
 }
 
-// Wait returns when the server has ended, or ctx.
+// Wait returns when the server has ended, or ctx. A server that does not end by itself then is killed.
 func (c *Child) Wait(ctx context.Context) error {
 	select {
 	case err := <-c.ended:
 		return fmt.Errorf("the server of the console has ended: %w", errors.Join(err, io.EOF))
 	case <-ctx.Done():
 		_ = c.Orders.Close() // at which it ends
-		<-c.ended            //nolint:errcheck // it was to end
+		kill := time.AfterFunc(endBound, func() { _ = c.cmd.Process.Kill() })
+		defer kill.Stop()
+		<-c.ended //nolint:errcheck // it was to end
 		return nil
 	}
 }

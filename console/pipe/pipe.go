@@ -205,10 +205,12 @@ func (c *Client) Stream(ctx context.Context, o Order, each func(json.RawMessage)
 	if err != nil {
 		return err
 	}
-	defer c.leave(id)
+	ended := false
+	defer func() { c.leave(id, ended) }()
 	for {
 		select {
 		case r, open := <-answers:
+			ended = r.End
 			switch {
 			case !open:
 				return c.cause()
@@ -219,7 +221,7 @@ func (c *Client) Stream(ctx context.Context, o Order, each func(json.RawMessage)
 					return err
 				}
 			}
-			if r.End {
+			if ended {
 				return nil
 			}
 		case <-ctx.Done():
@@ -239,19 +241,18 @@ func (c *Client) begin(o Order) (id uint64, answers chan reply, err error) {
 	c.waiting[id] = answers
 	c.mu.Unlock()
 	if err := c.write(request{ID: id, Order: o}); err != nil {
-		c.leave(id)
+		c.leave(id, true)
 		return 0, nil, err
 	}
 	return id, answers, nil
 }
 
-// leave cancels an order that has not ended.
-func (c *Client) leave(id uint64) {
+// leave cancels an order that has not ended, even if nobody waits for it any more, as its reader was slow.
+func (c *Client) leave(id uint64, ended bool) {
 	c.mu.Lock()
-	_, runs := c.waiting[id]
 	delete(c.waiting, id)
 	c.mu.Unlock()
-	if runs {
+	if !ended {
 		_ = c.write(request{ID: id, Cancel: true})
 	}
 }

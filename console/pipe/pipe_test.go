@@ -73,6 +73,30 @@ func TestOrders(t *testing.T) {
 	require.EqualError(t, err, "the order is too long")
 }
 
+// The order of a page that stalls ends, or it would run for nobody.
+func TestOrderOfSlowReaderIsCancelled(t *testing.T) {
+	sent, cancelled := make(chan struct{}), make(chan struct{})
+	c, _ := joined(t, func(ctx context.Context, o Order, send func(json.RawMessage) error) (json.RawMessage, error) {
+		if o.Verb == "last" {
+			return nil, nil
+		}
+		for range 100 {
+			if err := send(json.RawMessage(`1`)); err != nil {
+				return nil, err
+			}
+		}
+		close(sent)
+		<-ctx.Done()
+		close(cancelled)
+		return nil, ctx.Err()
+	})
+	err := c.Stream(t.Context(), Order{Verb: "stream"}, func(json.RawMessage) error { <-sent; return nil })
+	require.ErrorIs(t, err, ErrSlow)
+	<-cancelled
+	_, err = c.Do(t.Context(), Order{Verb: "last"})
+	require.NoError(t, err)
+}
+
 // A server that is taken over by an attacker gets no further than the orders.
 func TestHostileServer(t *testing.T) {
 	for name, text := range map[string]string{

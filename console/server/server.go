@@ -23,13 +23,11 @@ import (
 const (
 	// linkLife is how long the link is valid.
 	linkLife = time.Minute
-	// maxTries bounds wrong tokens, after which the link is void.
-	maxTries = 5
 	// maxStreams bounds the open pages.
 	maxStreams = 4
 	// maxBody bounds the body of a request, in bytes.
 	maxBody = 8 << 10
-	// patience is how long a page may take for one line of its stream.
+	// patience is how long a page may take for one line of its stream, or for an answer.
 	patience    = 5 * time.Second
 	readTimeout = 10 * time.Second
 	maxHeader   = 16 << 10
@@ -57,11 +55,11 @@ type Server struct {
 	hosts    []string // that browsers may name
 	born     time.Time
 	streams  chan struct{}
+	patience time.Duration
 
 	mu      sync.Mutex // guards the rest
-	tries   int
-	used    bool   // the link was
-	session string // empty before the link was used
+	used    bool       // the link was
+	session string     // empty before the link was used
 }
 
 // Token returns a random text that cannot be guessed.
@@ -74,18 +72,18 @@ func Token() string {
 // New returns a server whose link is valid from now on.
 func New(s Settings) *Server {
 	port := strconv.Itoa(s.Port)
-	return &Server{settings: s, born: time.Now(), streams: make(chan struct{}, maxStreams),
+	return &Server{settings: s, born: time.Now(), streams: make(chan struct{}, maxStreams), patience: patience,
 		hosts: []string{net.JoinHostPort("127.0.0.1", port), net.JoinHostPort("localhost", port)}}
 }
 
 // Serve serves until ctx ends.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	server := http.Server{Handler: s, ReadHeaderTimeout: readTimeout, ReadTimeout: readTimeout,
-		IdleTimeout: time.Minute, MaxHeaderBytes: maxHeader,
+		WriteTimeout: s.patience, IdleTimeout: time.Minute, MaxHeaderBytes: maxHeader,
 		BaseContext: func(net.Listener) context.Context { return ctx }}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()
-	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+	if err := server.Serve(bounded{l, make(chan struct{}, maxConnections)}); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	return nil
@@ -133,7 +131,7 @@ func (s *Server) judge(r *http.Request) (status int, why string) {
 		return http.StatusMisdirectedRequest, "the console is served to " + strings.Join(s.hosts, " and ") + " alone"
 	case r.Header.Get("Origin") != "" && (!named || origin != r.Host):
 		return http.StatusForbidden, "another page has sent this"
-	case site != "" && site != "same-origin" && site != "none":
+	case site != "" && site != "same-origin" && site != "none" && !navigates(r):
 		return http.StatusForbidden, "another page has sent this"
 	case r.URL.RawQuery != "":
 		return http.StatusBadRequest, "no path takes parameters"
@@ -143,6 +141,12 @@ func (s *Server) judge(r *http.Request) (status int, why string) {
 		return http.StatusUnsupportedMediaType, "orders are JSON"
 	}
 	return 0, ""
+}
+
+// navigates reports whether a browser opens the page itself, by a link of another page. It shows that page no more.
+func navigates(r *http.Request) bool {
+	return r.Method == http.MethodGet && !strings.HasPrefix(r.URL.Path, "/api/") &&
+		r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document"
 }
 
 // exchange gives a session to the first request with the token of the link.
@@ -171,10 +175,7 @@ func (s *Server) begin(token string) (session, why string) {
 		return "", "the link was used" + again
 	case time.Since(s.born) > linkLife:
 		return "", "the link was valid for " + linkLife.String() + again
-	case s.tries >= maxTries:
-		return "", "the link is void after wrong tries" + again
 	case subtle.ConstantTimeCompare([]byte(token), []byte(s.settings.Token)) != 1:
-		s.tries++
 		return "", "the link is wrong"
 	}
 	s.used, s.session = true, Token()
@@ -229,7 +230,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "application/x-ndjson")
 			sent = true
 		}
-		if err := to.SetWriteDeadline(time.Now().Add(patience)); err != nil {
+		if err := to.SetWriteDeadline(time.Now().Add(s.patience)); err != nil {
 			return err
 		}
 		if _, err := w.Write(append(line, '\n')); err != nil {
@@ -238,6 +239,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request) {
 		return to.Flush()
 	})
 	if err != nil && !sent && r.Context().Err() == nil {
+		s.beginAnswer(w)
 		refuse(w, http.StatusBadGateway, err.Error())
 	}
 }
@@ -256,11 +258,17 @@ func (s *Server) do(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	value, err := s.settings.Orders.Do(r.Context(), o)
+	s.beginAnswer(w)
 	if err != nil {
 		refuse(w, http.StatusUnprocessableEntity, err.Error())
 		return
 	}
 	answer(w, value)
+}
+
+// beginAnswer gives the page its time for an answer, after an order that may have taken longer.
+func (s *Server) beginAnswer(w http.ResponseWriter) {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(s.patience)) // a writer without one needs none
 }
 
 func answer(w http.ResponseWriter, value any) {

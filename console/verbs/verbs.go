@@ -22,10 +22,17 @@ type Settings struct {
 	Client *control.Client
 	// Doctor examines the installation, and returns the object of `codex-proxy doctor --json`.
 	Doctor func(context.Context) (any, error)
-	// AddKey makes an API key with limits, and returns it; RevokeKey removes one.
-	AddKey    func(ctx context.Context, name string, limits map[string]string) (key string, err error)
-	RevokeKey func(ctx context.Context, name string) error
+	// AddKey makes an API key with limits, and returns it; RevokeKey removes one. A key may come with an error: then
+	// it is in the file, and the running service does not have it.
+	AddKey    func(ctx context.Context, name string, limits map[string]string) (KeyChange, error)
+	RevokeKey func(ctx context.Context, name string) (KeyChange, error)
 	ReadOnly  bool // orders that change something are refused
+}
+
+// KeyChange is what has become of an order about a key.
+type KeyChange struct {
+	Key     string `json:"key,omitempty"` // a new one
+	Outcome string `json:"outcome"`       // for people
 }
 
 // Table carries orders out.
@@ -42,9 +49,10 @@ type verb struct {
 	run     func(ctx context.Context, words map[string]string, send func(json.RawMessage) error) (any, error)
 }
 
-// The words. Names of workers and keys are those that units and the key file accept.
+// The words. A key that is there may have any name that the key file accepts; new ones have the narrower form.
 var (
 	name   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+	key    = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
 	number = regexp.MustCompile(`^[1-9][0-9]{0,11}$`)
 	list   = regexp.MustCompile(`^[a-z]{1,16}(,[a-z]{1,16}){0,7}$`)
 	days   = regexp.MustCompile(`^[1-9][0-9]{0,2}d$`)
@@ -74,7 +82,7 @@ func New(s Settings) *Table {
 		"pause":  account(control.PauseAccount),
 		"resume": account(control.ResumeAccount),
 		"switch": account(control.SwitchAccount),
-		"revoke": {changes: true, words: map[string]*regexp.Regexp{"key": name}, needs: []string{"key"}, run: t.revoke},
+		"revoke": {changes: true, words: map[string]*regexp.Regexp{"key": key}, needs: []string{"key"}, run: t.revoke},
 		"add": {changes: true, needs: []string{"key"}, run: t.add, words: map[string]*regexp.Regexp{
 			"key": name, "requests-per-minute": number, "tokens-per-minute": number, "tokens-per-day": number,
 			"concurrent": number,
@@ -146,15 +154,21 @@ func (t *Table) drain(do func(context.Context, control.Request) (probes.Report, 
 	}
 }
 
+// The change of a key goes on when the page is closed, as half of it may be done.
+
 func (t *Table) revoke(ctx context.Context, words map[string]string, _ func(json.RawMessage) error) (any, error) {
-	return struct{}{}, t.settings.RevokeKey(ctx, words["key"])
+	return t.settings.RevokeKey(context.WithoutCancel(ctx), words["key"])
 }
 
 func (t *Table) add(ctx context.Context, words map[string]string, _ func(json.RawMessage) error) (any, error) {
 	limits := maps.Clone(words)
 	delete(limits, "key")
-	key, err := t.settings.AddKey(ctx, words["key"], limits)
-	return struct {
-		Key string `json:"key"`
-	}{key}, err
+	made, err := t.settings.AddKey(context.WithoutCancel(ctx), words["key"], limits)
+	if made.Key == "" {
+		return nil, err
+	}
+	if err != nil { // nobody could show the key again
+		made.Outcome = err.Error()
+	}
+	return made, nil
 }

@@ -23,13 +23,19 @@ func table(t *testing.T, readOnly bool) (*Table, *[]string) {
 			done = append(done, "doctor")
 			return map[string]bool{"ok": true}, nil
 		},
-		AddKey: func(_ context.Context, name string, limits map[string]string) (string, error) {
+		AddKey: func(ctx context.Context, name string, limits map[string]string) (KeyChange, error) {
 			done = append(done, "add "+name+limits["tokens-per-day"])
-			return "sk-codex-x", nil
+			if name == "lost" {
+				return KeyChange{Key: "sk-codex-y"}, errors.New("the service has not taken it over")
+			}
+			return KeyChange{Key: "sk-codex-x", Outcome: "taken over"}, ctx.Err()
 		},
-		RevokeKey: func(_ context.Context, name string) error {
+		RevokeKey: func(_ context.Context, name string) (KeyChange, error) {
 			done = append(done, "revoke "+name)
-			return errors.New("there is no key")
+			if name == "other" {
+				return KeyChange{Outcome: "the service goes by another file"}, nil
+			}
+			return KeyChange{}, errors.New("there is no key")
 		},
 	}), &done
 }
@@ -45,7 +51,7 @@ func TestVerbs(t *testing.T) {
 	assert.LessOrEqual(t, len(v.Names()), 16)
 	got, err := v.try("add", words{"key": "alice", "tokens-per-day": "5"})
 	require.NoError(t, err)
-	assert.JSONEq(t, `{"key":"sk-codex-x"}`, string(got))
+	assert.JSONEq(t, `{"key":"sk-codex-x","outcome":"taken over"}`, string(got))
 	_, err = v.try("revoke", words{"key": "alice"})
 	require.EqualError(t, err, "there is no key")
 	got, err = v.try("doctor", nil)
@@ -64,6 +70,32 @@ func TestVerbs(t *testing.T) {
 	_, err = v.try("usage", words{"since": "7d", "by": "hour,key"})
 	assert.ErrorIs(t, err, control.ErrNotRunning)
 	assert.Equal(t, []string{"add alice5", "revoke alice", "doctor"}, *done)
+}
+
+// A key that is in the file is shown, whatever happens after that; and an outcome is not "done".
+func TestOutcomesOfKeys(t *testing.T) {
+	v, _ := table(t, false)
+	got, err := v.try("add", words{"key": "lost"})
+	require.NoError(t, err)
+	assert.JSONEq(t, `{"key":"sk-codex-y","outcome":"the service has not taken it over"}`, string(got))
+	closed, cancel := context.WithCancel(t.Context())
+	cancel()
+	got, err = v.Handle(closed, pipe.Order{Verb: "add", Words: words{"key": "a"}}, nil)
+	require.NoError(t, err)
+	assert.JSONEq(t, `{"key":"sk-codex-x","outcome":"taken over"}`, string(got), "the page is closed")
+	got, err = v.try("revoke", words{"key": "other"})
+	require.NoError(t, err)
+	assert.JSONEq(t, `{"outcome":"the service goes by another file"}`, string(got))
+}
+
+// Every key of the file can be revoked.
+func TestNamesOfKeys(t *testing.T) {
+	v, done := table(t, false)
+	for _, name := range []string{"_ci", ".old", "-x", "a.b"} {
+		_, err := v.try("revoke", words{"key": name})
+		require.EqualError(t, err, "there is no key", name)
+	}
+	assert.Len(t, *done, 4)
 }
 
 // Orders that no page makes are refused before anything happens.

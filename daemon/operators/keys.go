@@ -58,17 +58,17 @@ func keyFileOf(named string) string { return filepath.Clean(cmp.Or(named, paths.
 
 // InForce implements control.KeyTable.
 func (t *KeyTable) InForce() control.Keys {
-	return control.Keys{
-		Count: len(t.keys.All()), File: keyFileOf(t.named), Digest: t.keys.Digest(),
-		Closed: t.keys.Empty() && !t.keys.Open(), Required: t.keys.Required(), Keys: t.list(),
-	}
+	keys := t.published()
+	keys.Digest = t.keys.Digest()
+	return keys
 }
 
-// published is the keys in force for readers of the stream.
+// published is the keys in force for readers of the stream: without the digest of their hashes.
 func (t *KeyTable) published() control.Keys {
-	keys := t.InForce()
-	keys.Digest = "" // of hashes
-	return keys
+	return control.Keys{
+		Count: len(t.keys.All()), File: keyFileOf(t.named),
+		Closed: t.keys.Empty() && !t.keys.Open(), Required: t.keys.Required(), Keys: t.list(),
+	}
 }
 
 // list is the keys in force, with their use.

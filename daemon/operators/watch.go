@@ -17,7 +17,7 @@ import (
 const (
 	// maxWatchers bounds the watchers at the same time.
 	maxWatchers = 16
-	// linePause is the least time between two lines to one watcher.
+	// linePause is the least time between two looks for one watcher.
 	linePause = 100 * time.Millisecond
 	// patience is how long a watcher may take for one line.
 	patience = 5 * time.Second
@@ -81,11 +81,11 @@ func (s *stream) send(w http.ResponseWriter, r *http.Request, reader *reader) er
 			if err := to.Flush(); err != nil {
 				return err
 			}
-			pause.Reset(linePause)
-			select {
-			case <-pause.C:
-			case <-r.Context().Done():
-			}
+		}
+		pause.Reset(linePause) // even without a line: to look at everything is work
+		select {
+		case <-pause.C:
+		case <-r.Context().Done():
 		}
 		select {
 		case <-changed:
@@ -98,7 +98,10 @@ func (s *stream) send(w http.ResponseWriter, r *http.Request, reader *reader) er
 // events returns an event for each part that the reader wants.
 func (s *stream) events(r *reader) (all []Event) {
 	wants := func(part string) bool { return slices.Contains(r.parts, part) }
-	report := s.report()
+	var report probes.Report
+	if wants("status") || wants("remotes") || wants("dependencies") {
+		report = s.report()
+	}
 	if wants("status") {
 		all = append(all, Event{Status: &report})
 	}
@@ -127,6 +130,7 @@ func (s *stream) latest(r *reader, points, requests bool) (all []Event) {
 	ended, history, whole := s.recent.Since(&r.cursor)
 	if whole {
 		clear(r.sent)
+		ended = append([]recent.Request{}, ended...) // none is a list, too
 		all = append(all, Event{Whole: true})
 	}
 	if points {

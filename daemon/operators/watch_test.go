@@ -165,6 +165,36 @@ func TestWatchIsCoalesced(t *testing.T) {
 	assert.LessOrEqual(t, lines, 2+int(time.Since(began)/linePause))
 }
 
+// A watcher to which nothing is sent costs few looks, too, and no report that it does not need.
+func TestWatchLooksSeldom(t *testing.T) {
+	r := newWatchRig(t)
+	var looks atomic.Int32
+	r.report = func() probes.Report { looks.Add(1); return probes.Report{} }
+	<-r.follow(t, "keys")
+	assert.Zero(t, looks.Load())
+	began := time.Now()
+	<-r.follow(t, "remotes")
+	for range 300 {
+		r.changes.Changed()
+		<-time.After(100 * time.Microsecond) // a watcher without a pause looks meanwhile
+	}
+	assert.LessOrEqual(t, int(looks.Load()), 2+int(time.Since(began)/linePause))
+}
+
+// The first line has a list of requests even if there are none: a reader empties his own one.
+func TestWatchWithoutRequests(t *testing.T) {
+	r := newWatchRig(t)
+	events := r.follow(t, "requests")
+	first := <-events
+	assert.True(t, first.Whole)
+	assert.NotNil(t, first.Requests)
+	r.changes.Changed() // although there is no request yet
+	r.recent.Add(recent.Request{At: time.Now(), ID: "one", Outcome: "ok"})
+	second := <-events
+	assert.False(t, second.Whole)
+	assert.Len(t, second.Requests, 1)
+}
+
 func TestWatchersAreBounded(t *testing.T) {
 	r := newWatchRig(t)
 	for range maxWatchers {

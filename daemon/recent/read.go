@@ -7,6 +7,7 @@ import (
 
 // Cursor is the place up to which a reader has read. The zero value is before all.
 type Cursor struct {
+	read    bool
 	epoch   uint64
 	request uint64
 	point   time.Time
@@ -44,8 +45,8 @@ func published(samples []sample) []Point {
 func (r *Recent) Since(c *Cursor) (requests []Request, history History, whole bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if whole = c.epoch != r.epoch || *c == (Cursor{}); whole {
-		*c = Cursor{epoch: r.epoch}
+	if whole = c.epoch != r.epoch || !c.read; whole {
+		*c = Cursor{read: true, epoch: r.epoch}
 	}
 	all := r.last()
 	unread := min(uint64(len(all)), r.number-c.request)

@@ -6,6 +6,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"codex-proxy/probes"
 )
 
 const (
@@ -23,6 +25,15 @@ const (
 type Gauges struct {
 	Queue    int // requests that wait
 	InFlight int // turns that run
+}
+
+// GaugesOf returns the numbers of a snapshot.
+func GaugesOf(s probes.Snapshot) (g Gauges) {
+	g.Queue = s.Queue.Depth
+	for _, w := range s.Workers {
+		g.InFlight += w.Inflight
+	}
+	return g
 }
 
 // Settings configure a Recent.

@@ -10,12 +10,15 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"codex-proxy/internal/listing"
 	"codex-proxy/notify/handoff"
+	"codex-proxy/probes"
 	"codex-proxy/proxy"
 	"codex-proxy/proxy/auth"
 	"codex-proxy/proxy/turn"
@@ -104,6 +107,31 @@ func TestRequestOf(t *testing.T) {
 }
 
 // A reader gets each request once, and each point until it is over.
+// The turns in flight are those that run, without the requests that wait.
+func TestGaugesOf(t *testing.T) {
+	g := GaugesOf(probes.Snapshot{Queue: probes.Queue{Depth: 40}, Workers: []probes.Worker{{Inflight: 3}, {Inflight: 1}}})
+	assert.Equal(t, Gauges{Queue: 40, InFlight: 4}, g)
+}
+
+// A model of a client reaches a terminal without control characters, in one line.
+func TestTableIsPrintable(t *testing.T) {
+	const model = "m\x1b]52;c;eA==\a\u009b2J\tx\n12:00:00\u202e"
+	r := RequestOf("POST", &proxy.Exchange{Record: proxy.Record{Model: model}})
+	assert.Equal(t, "m]52;c;eA==2Jx12:00:00", r.Model)
+	for _, r := range []Request{r, {Model: model, ID: model, Outcome: model, Route: model, Key: model, Worker: model}} {
+		var to strings.Builder
+		require.NoError(t, writeTable(listing.Paper{}, &to, Requests{[]Request{r}}, time.Now()))
+		assert.Equal(t, 2, strings.Count(to.String(), "\n"), to.String())
+		assert.Equal(t, to.String(), strings.Map(func(r rune) rune {
+			if r != '\n' && !unicode.IsPrint(r) {
+				return '?'
+			}
+			return r
+		}, to.String()))
+	}
+	assert.Equal(t, strings.Repeat("x", maxWord-1)+"…", word(strings.Repeat("x", maxWord-1)+"é"), "no half of a rune")
+}
+
 func TestSince(t *testing.T) {
 	r := idle()
 	now := time.Date(2026, 1, 31, 10, 0, 3, 0, time.UTC)

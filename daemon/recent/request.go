@@ -3,8 +3,10 @@ package recent
 import (
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
+	"codex-proxy/internal/listing"
 	"codex-proxy/proxy"
 )
 
@@ -67,10 +69,11 @@ func RequestOf(method string, x *proxy.Exchange) Request {
 
 // word is a text of bounded length that is safe to show.
 func word(text string) string {
+	text = listing.Printable(text)
 	if len(text) <= maxWord {
 		return text
 	}
-	return text[:maxWord] + "…"
+	return strings.ToValidUTF8(text[:maxWord], "") + "…"
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

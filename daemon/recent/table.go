@@ -60,8 +60,12 @@ func row(r Request, now time.Time) []string {
 	if r.FirstTextMS > 0 {
 		text = took(r.FirstTextMS)
 	}
-	return []string{r.At.In(now.Location()).Format("15:04:05"), fmt.Sprint(r.Status), r.Outcome, r.Route,
+	words := []string{r.At.In(now.Location()).Format("15:04:05"), fmt.Sprint(r.Status), r.Outcome, r.Route,
 		cmp.Or(r.Key, "-"), cmp.Or(r.Model, "-"), cmp.Or(r.Worker, "-"), took(r.DurationMS), text, tokens, r.ID}
+	for i := range words {
+		words[i] = listing.Printable(words[i]) // a process before this one, or a server, may have let others in
+	}
+	return words
 }
 
 func took(ms float64) string {

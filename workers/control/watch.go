@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// watchPause is the least time between two reports to one watcher: a worker
+	// watchPause is the least time between two reports for one watcher: a worker
 	// with many short turns changes more often than a person can read.
 	watchPause = 100 * time.Millisecond
 	// nextBound is how long a watch looks for the next daemon.
@@ -40,8 +40,8 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request) {
 			if _, err := w.Write(append(line, '\n')); err != nil || flush.Flush() != nil {
 				return // the watcher has gone
 			}
-			pause(r, watchPause)
 		}
+		pause(r, watchPause) // even without a line: a report is work
 		select {
 		case <-changed:
 		case <-r.Context().Done():

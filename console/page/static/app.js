@@ -37,9 +37,10 @@ const order = (verb, words) => call("/api/do", { verb, words });
 /** @param {Event} event */
 function take(event) {
   for (const part of ["status", "accounts", "keys", "remotes", "dependencies"]) if (event[part] !== undefined) state[part] = event[part];
-  if (event.requests) state.requests = (event.whole ? [] : state.requests || []).concat(event.requests).slice(-maxRequests);
+  if (event.whole) Object.assign(state, { requests: [], history: undefined }); // of another process
+  if (event.requests) state.requests = (state.requests || []).concat(event.requests).slice(-maxRequests);
   if (event.history) {
-    const points = new Map((event.whole || !state.history ? [] : state.history.points).map(p => [p.at, p]));
+    const points = new Map((!state.history ? [] : state.history.points).map(p => [p.at, p]));
     for (const p of event.history.points) points.set(p.at, p);
     state.history = { period_s: event.history.period_s, points: [...points.values()].slice(-maxPoints) };
   }
@@ -120,7 +121,7 @@ function arrive() {
 async function carryOut(verb, words, what) {
   try {
     const answer = await order(verb, words);
-    notice(t.done(what));
+    notice(answer.outcome ? `${what}: ${answer.outcome}` : t.done(what));
     return answer;
   } catch (e) {
     notice(`${what}: ${e.message}`);
