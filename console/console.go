@@ -53,11 +53,11 @@ func (c *Console) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	c.explain(port) // before the server's own words
 	child, err := launch.Start(l, string(text), c.Stderr)
 	if err != nil {
 		return err
 	}
-	c.explain(port)
 	if _, err := fmt.Fprintf(c.Stdout, "http://127.0.0.1:%d/#%s\n", port, token); err != nil {
 		return err
 	}
