@@ -150,8 +150,15 @@ func MoveLogin(from, to string) (moved bool, err error) {
 
 // moveFile moves a file of the login, and never replaces one.
 func moveFile(source, target *os.Root, name string) (moved bool, err error) {
-	if _, err := readOwn(source, name); err != nil {
+	info, err := source.Lstat(name)
+	switch {
+	case err != nil:
 		return false, ignoreMissing(err)
+	case !info.Mode().IsRegular():
+		return false, notAFile(name)
+	}
+	if _, err := readOwn(source, name); err != nil {
+		return false, err
 	}
 	from, err := source.Open(".")
 	if err != nil {
@@ -175,6 +182,11 @@ func moveFile(source, target *os.Root, name string) (moved bool, err error) {
 	return true, errors.Join(to.Sync(), from.Sync())
 }
 
+// notAFile is the error of a login that is a link, or a directory: a rename would move that alone.
+func notAFile(name string) error {
+	return fmt.Errorf("%s is no file but a link or a directory: put the file of codex's login in its place", name)
+}
+
 // take makes a file of a login the owner's, as a new file: the old owner may have links to the old one.
 func take(home *os.Root, name string, owner Account) error {
 	info, err := home.Lstat(name)
@@ -183,6 +195,9 @@ func take(home *os.Root, name string, owner Account) error {
 	}
 	if st := info.Sys().(*syscall.Stat_t); info.Mode().IsRegular() && st.Uid == owner.UID && st.Nlink == 1 {
 		return nil
+	}
+	if !info.Mode().IsRegular() { // it has come meanwhile
+		return notAFile(name)
 	}
 	doc, err := readOwn(home, name)
 	if err != nil {
