@@ -38,13 +38,7 @@ type stopping func(ctx context.Context, names ...string) error
 // placeLogin moves the login of a worker that does not run to the home that its file wants: the worker's, or that of
 // codex-login@.service. Only a unit that is made of that text of the file has it moved. It runs as root.
 func placeLogin(ctx context.Context, name string, w *codexhome.Worker, stop stopping) {
-	var err error
-	switch apart := os.Getenv(shim.BrokerVariable) != ""; {
-	case w.LoginApart() && apart:
-		err = fromUnit.setApart(ctx, name, stop)
-	case !w.Brokered && !apart && w.NeedsLogin():
-		err = fromUnit.setBack(ctx, name, stop)
-	}
+	err := fromUnit.place(ctx, name, w, os.Getenv(shim.BrokerVariable) != "", stop)
 	dir := runtimeDir()
 	if err == nil || dir == "" {
 		return
@@ -62,6 +56,19 @@ func placeLogin(ctx context.Context, name string, w *codexhome.Worker, stop stop
 	defer file.Close()
 	_, _ = file.WriteString(strings.ReplaceAll(err.Error(), hostRoot, ""))
 	_ = file.Chmod(0o644) // the worker's user reads it
+}
+
+// place is placeLogin for a unit that is made apart from its login, or not.
+func (h homes) place(ctx context.Context, name string, w *codexhome.Worker, apart bool, stop stopping) error {
+	switch {
+	case !w.NeedsLogin(): // it has a provider now: nobody reads the account that it had
+		return h.unmark(name)
+	case w.LoginApart() && apart:
+		return h.setApart(ctx, name, stop)
+	case !w.Brokered && !apart:
+		return h.setBack(ctx, name, stop)
+	}
+	return nil
 }
 
 // placedLogin is the error of placeLogin.
@@ -94,6 +101,9 @@ func (h homes) setApart(ctx context.Context, name string, stop stopping) error {
 		return err
 	}
 	in, err := codexhome.ReadLogin(kept)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
 	if err == nil && in.Login == codexhome.NoLogin && !codexhome.Offered(kept) {
 		err = fmt.Errorf("codex is not logged in: run `codex-proxy accounts login %s`", name)
 	}
@@ -105,25 +115,64 @@ func (h homes) mark(name string) string {
 	return filepath.Join(h.logins, filepath.Base(paths.LoginMark(name)))
 }
 
-// setBack moves the login back into the worker's home.
+// unmark has the worker keep its login itself. A login in the other home stays there.
+func (h homes) unmark(name string) error {
+	if err := os.Remove(h.mark(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// private is where systemd moves the home of a login (DynamicUser=).
+func (h homes) private(name string) string {
+	above, base := filepath.Split(filepath.Clean(h.logins))
+	return filepath.Join(above, "private", base, name)
+}
+
+// setBack moves the login back into the worker's home. It goes on after one that was cut at any point.
 func (h homes) setBack(ctx context.Context, name string, stop stopping) error {
 	kept := filepath.Join(h.logins, name)
-	if _, err := os.Lstat(kept); errors.Is(err, fs.ErrNotExist) {
+	if !present(os.Lstat, kept) && !present(os.Lstat, h.private(name)) && !present(os.Lstat, h.mark(name)) {
 		return nil
 	}
 	if err := stop(ctx, units.LoginSocket(name), units.Login(name)); err != nil {
 		return err
 	}
-	if err := h.move(ctx, name, kept, filepath.Join(h.workers, name)); err != nil {
-		return err
+	if !present(os.Stat, kept) {
+		kept = h.private(name) // if it has a login, none is removed with it
+	}
+	if present(os.Stat, kept) {
+		if err := h.move(ctx, name, kept, filepath.Join(h.workers, name)); err != nil {
+			return err
+		}
 	}
 	return RemoveLogin(h.logins, name)
+}
+
+// present reports whether there is a file, also one that cannot be read.
+func present(stat func(string) (fs.FileInfo, error), path string) bool {
+	_, err := stat(path)
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
+// MakeHome makes a home of a worker or of its login before the first start of its unit, which makes it the property of
+// its user (StateDirectory=). It takes the place of a link of systemd to a home that is gone.
+func MakeHome(dir string) error {
+	if present(os.Lstat, dir) && !present(os.Stat, dir) {
+		if err := os.Remove(dir); err != nil {
+			return err
+		}
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return nil
 }
 
 // move moves the login between two homes, while no codex runs in either: a unit of the login that starts meanwhile
 // waits for the lock.
 func (h homes) move(ctx context.Context, name, from, to string) (err error) {
-	if err := os.Mkdir(to, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := MakeHome(to); err != nil {
 		return err
 	}
 	for _, home := range []string{from, to} {
@@ -137,11 +186,11 @@ func (h homes) move(ctx context.Context, name, from, to string) (err error) {
 	return err
 }
 
-// RemoveLogin removes the home of a login from the directory of such homes. systemd may have moved it (DynamicUser=).
+// RemoveLogin removes the home of a login from the directory of such homes. The mark goes first, and the link of systemd
+// last: a removal that was cut has left something by which setBack goes on.
 func RemoveLogin(dir, name string) error {
-	above, base := filepath.Split(filepath.Clean(dir))
-	for _, path := range []string{filepath.Join(above, "private", base, name), filepath.Join(dir, name),
-		homes{logins: dir}.mark(name)} {
+	h := homes{logins: dir}
+	for _, path := range []string{h.mark(name), h.private(name), filepath.Join(dir, name)} {
 		if err := os.RemoveAll(path); err != nil {
 			return err
 		}
