@@ -90,6 +90,7 @@ func (u Unit) command(listeners []net.Listener, lock *homelock.Lock, stderr io.W
 		Files: []*os.File{lock.File()},
 		Ready: []notify.Probe{works.Alive}, Alive: works.Alive, // its list of models is of no use
 		StopTimeout:  stopTimeout,
+		Drain:        true, // a refresh that is cut has used up the refresh token
 		Rest:         idle.over,
 		Stderr:       journal.NewTracing(stderr, func(string) string { return "" }),
 		MemoryEvents: notify.MemoryEvents(),

@@ -234,5 +234,9 @@ func stopUnits(ctx context.Context, names ...string) error {
 	return nil
 }
 
-// stopLoginBound is longer than codex may take to end there.
-const stopLoginBound = 15 * time.Second
+const (
+	// stopLoginBound is longer than TimeoutStopSec= of codex-login@.service.
+	stopLoginBound = 65 * time.Second
+	// startBound is TimeoutStartSec= of codex-worker@.service.
+	startBound = 30 * time.Second
+)
