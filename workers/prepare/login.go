@@ -38,7 +38,10 @@ type stopping func(ctx context.Context, names ...string) error
 // placeLogin moves the login of a worker that does not run to the home that its file wants: the worker's, or that of
 // codex-login@.service. Only a unit that is made of that text of the file has it moved. It runs as root.
 func placeLogin(ctx context.Context, name string, w *codexhome.Worker, stop stopping) {
-	err := fromUnit.place(ctx, name, w, os.Getenv(shim.BrokerVariable) != "", stop)
+	err := ownHome(name, w)
+	if err == nil {
+		err = fromUnit.place(ctx, name, w, os.Getenv(shim.BrokerVariable) != "", stop)
+	}
 	dir := runtimeDir()
 	if err == nil || dir == "" {
 		return
@@ -56,6 +59,16 @@ func placeLogin(ctx context.Context, name string, w *codexhome.Worker, stop stop
 	defer file.Close()
 	_, _ = file.WriteString(strings.ReplaceAll(err.Error(), hostRoot, ""))
 	_ = file.Chmod(0o644) // the worker's user reads it
+}
+
+// ownHome refuses another home of a worker whose login is kept apart: nobody would look for the login there.
+func ownHome(name string, w *codexhome.Worker) error {
+	own := filepath.Join(paths.WorkerHomes, name)
+	if set := os.Getenv("CODEX_HOME"); w.LoginApart() && set != "" && filepath.Clean(set) != own {
+		return fmt.Errorf("CODEX_HOME=%s, and with network = \"model\" the home is %s: take CODEX_HOME out by `systemctl edit %s`",
+			set, own, units.Worker(name))
+	}
+	return nil
 }
 
 // place is placeLogin for a unit that is made apart from its login, or not.
@@ -206,6 +219,9 @@ func Login(ctx context.Context, name, version string, idle time.Duration, stderr
 	note := func(line string) {
 		fmt.Fprintf(stderr, "codex-login@%s: %s\n", name, strings.Join(strings.Fields(line), " "))
 	}
+	if err := keptEnvironment(); err != nil {
+		return err
+	}
 	home, err := workerHome(name, note)
 	if err != nil {
 		return err
@@ -218,6 +234,13 @@ func Login(ctx context.Context, name, version string, idle time.Duration, stderr
 	prepare := func(ctx context.Context) error { return WithSignals(ctx, home.Prepare) }
 	unit := login.Unit{Worker: name, Version: version, Idle: idle, Home: home, Prepare: prepare}
 	return unit.Run(ctx, stderr)
+}
+
+// keptEnvironment takes back what an operator has set for the worker in drop-ins, which codex-login@.service gets for its
+// way to OpenAI: it has a home of its own, and its codex logs no requests.
+func keptEnvironment() error {
+	home := first(os.Getenv("STATE_DIRECTORY"))
+	return errors.Join(os.Setenv("CODEX_HOME", home), os.Setenv("HOME", home), os.Setenv("RUST_LOG", "error"))
 }
 
 // stopUnits stops units in their order.

@@ -167,3 +167,24 @@ func TestMakeHome(t *testing.T) {
 	assert.Equal(t, os.ModeDir|0o700, info.Mode())
 	assert.ErrorContains(t, MakeHome(filepath.Join(dir, "x", "y")), "no such file")
 }
+
+// What an operator sets for the worker changes neither the home of the login nor the log of its codex.
+func TestTheEnvironmentOfALogin(t *testing.T) {
+	for name, value := range map[string]string{"CODEX_HOME": "/srv/x", "HOME": "/srv/x", "RUST_LOG": "trace",
+		"STATE_DIRECTORY": "/var/lib/codex-login/w"} {
+		t.Setenv(name, value)
+	}
+	file := filepath.Join(t.TempDir(), "w.toml")
+	require.NoError(t, os.WriteFile(file, []byte("mode = \"plain\"\nnetwork = \"model\"\n"), 0o600))
+	w, err := codexhome.Load(file)
+	require.NoError(t, err)
+	assert.EqualError(t, ownHome("w", w), "CODEX_HOME=/srv/x, and with network = \"model\" the home is /var/lib/codex-worker/w: "+
+		"take CODEX_HOME out by `systemctl edit codex-worker@w.service`")
+	require.NoError(t, keptEnvironment())
+	assert.Equal(t, "/var/lib/codex-login/w", os.Getenv("CODEX_HOME"))
+	assert.Equal(t, "/var/lib/codex-login/w", os.Getenv("HOME"))
+	assert.Equal(t, "error", os.Getenv("RUST_LOG"))
+	assert.Error(t, ownHome("w", w))
+	t.Setenv("CODEX_HOME", "/var/lib/codex-worker/w")
+	assert.NoError(t, ownHome("w", w))
+}
