@@ -245,3 +245,12 @@ func TestAnAnswerKeepsNoBody(t *testing.T) {
 	res, _ := posted(t, server, "/responses", "hello")
 	assert.Equal(t, http.StatusOK, res.StatusCode)
 }
+
+// A fault of the login's unit is passed on as one that passes, with its words.
+func TestAFaultOfTheLoginsUnit(t *testing.T) {
+	w := httptest.NewRecorder()
+	failures{slog.New(slog.DiscardHandler)}.answer(w, httptest.NewRequest(http.MethodPost, "/responses", nil), &loginError{
+		&broker.Error{Code: broker.Unavailable, Message: "no codex: install it"}})
+	assert.Equal(t, http.StatusServiceUnavailable, w.Code)
+	assert.Contains(t, w.Body.String(), "no codex: install it")
+}

@@ -175,7 +175,8 @@ func moveFile(source, target *os.Root, name string) (moved bool, err error) {
 	case errors.Is(err, fs.ErrExist):
 		return false, fmt.Errorf("both have a file %s, remove the one that is not wanted: %w", name, err)
 	case errors.Is(err, unix.EXDEV):
-		return false, fmt.Errorf("%w: both directories have to be in one file system", err)
+		return false, fmt.Errorf("%w: both directories have to be in one file system: give them one, or remove %s, and log in again",
+			err, name)
 	case err != nil:
 		return false, err
 	}

@@ -26,6 +26,7 @@ const (
 
 // Tokens has the login of codex. Only codex refreshes it: a refresh token works once.
 type Tokens struct {
+	Worker                string
 	Home, Socket, Version string // CODEX_HOME, the socket of codex, and our own version
 
 	refreshing sync.Mutex
@@ -64,7 +65,7 @@ func (l *Tokens) Token(ctx context.Context, refused string) (broker.Login, error
 	digest := broker.Digest(login.AccessToken)
 	switch {
 	case refused == digest && digest == l.renewed:
-		return broker.Login{}, &broker.Error{Code: broker.LoginInvalid, Message: "its new token was refused as well",
+		return broker.Login{}, &broker.Error{Code: broker.LoginInvalid, Message: "its new token was refused as well; " + l.again(),
 			RetryAt: l.refreshed.Add(refreshPause)}
 	case refused == digest:
 		return broker.Login{}, l.notRefreshed("its token was refused")
@@ -117,14 +118,14 @@ func (l *Tokens) login(ctx context.Context, account reading) (broker.Login, erro
 	now, err := ask(ctx, account)
 	switch {
 	case codexaccount.IsUnauthorized(err):
-		return broker.Login{}, invalid()
+		return broker.Login{}, l.invalid()
 	case err != nil:
 		return broker.Login{}, fmt.Errorf("codex does not tell its account: %w", err)
 	case !now.Required:
 		return broker.Login{}, &broker.Error{Code: broker.NoAccount,
 			Message: "its worker needs no login, and has none to lend"}
 	case now.Login == nil:
-		return broker.Login{}, invalid()
+		return broker.Login{}, l.invalid()
 	case now.Login.Type != "chatgpt":
 		return broker.Login{}, nothing()
 	}
@@ -146,7 +147,7 @@ func (l *Tokens) Own(ctx context.Context, refused string) (broker.Login, error) 
 	case err != nil:
 		return broker.Login{}, err
 	case key != "" && broker.Digest(key) == refused:
-		return broker.Login{}, &broker.Error{Code: broker.LoginInvalid, Message: "OpenAI refuses its API key; " + again}
+		return broker.Login{}, &broker.Error{Code: broker.LoginInvalid, Message: "OpenAI refuses its API key; " + l.again()}
 	case key != "":
 		return broker.Login{AccessToken: key}, nil
 	}
@@ -154,11 +155,11 @@ func (l *Tokens) Own(ctx context.Context, refused string) (broker.Login, error) 
 }
 
 // again is the remedy for a login that does not hold.
-const again = "codex-proxy accounts login NAME"
+func (l *Tokens) again() string { return "codex-proxy accounts login " + l.Worker }
 
-func invalid() error {
+func (l *Tokens) invalid() error {
 	return &broker.Error{Code: broker.LoginInvalid,
-		Message: "its login is not accepted; " + again}
+		Message: "its login is not accepted; " + l.again()}
 }
 
 func nothing() error {

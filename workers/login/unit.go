@@ -81,7 +81,7 @@ func (u Unit) Run(ctx context.Context, stderr io.Writer) error {
 
 func (u Unit) command(listeners []net.Listener, lock *homelock.Lock, stderr io.Writer) notify.Command {
 	socket := filepath.Join(u.Home.Runtime, "app-server.sock")
-	tokens := &Tokens{Home: u.Home.Dir, Socket: socket, Version: u.Version}
+	tokens := &Tokens{Worker: u.Worker, Home: u.Home.Dir, Socket: socket, Version: u.Version}
 	idle := newIdle(u.Idle)
 	works, _ := probe.Parse("appserver:unix:"+socket, probe.Options{Version: u.Version})
 	return notify.Command{
@@ -108,11 +108,10 @@ func (u Unit) command(listeners []net.Listener, lock *homelock.Lock, stderr io.W
 	}
 }
 
-// faultOf is the answer of a unit that has not started codex.
+// faultOf is the answer of a unit that has not started codex. Only a missing login is a fault of the account.
 func faultOf(err error) *broker.Error {
-	var problem *codexhome.Problem
-	if errors.As(err, &problem) {
-		return &broker.Error{Code: broker.NoAccount, Message: problem.Error()}
+	if errors.Is(err, codexhome.ErrNoLogin) {
+		return &broker.Error{Code: broker.NoAccount, Message: err.Error()}
 	}
 	return &broker.Error{Code: broker.Unavailable, Message: err.Error()}
 }

@@ -1,12 +1,14 @@
 package login
 
 import (
+	"fmt"
 	"io"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"codex-proxy/workers/broker"
 	"codex-proxy/workers/codexhome"
 	"codex-proxy/workers/homelock"
 )
@@ -18,4 +20,11 @@ func TestAStopDrains(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, lock.Release()) }()
 	assert.True(t, Unit{Worker: "w", Home: home}.command(nil, lock, io.Discard).Drain)
+}
+
+// A fault that no login mends is not one of the account.
+func TestFaultOf(t *testing.T) {
+	fault := faultOf(&codexhome.Problem{Text: "no codex", Hint: "install it"})
+	assert.Equal(t, &broker.Error{Code: broker.Unavailable, Message: "no codex: install it"}, fault)
+	assert.Equal(t, broker.NoAccount, faultOf(fmt.Errorf("w.toml: %w", codexhome.ErrNoLogin)).Code)
 }
