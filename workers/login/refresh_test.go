@@ -71,7 +71,7 @@ func TestARefreshThatFails(t *testing.T) {
 		}
 		assert.Equal(t, 1, refreshes, "no client has it refreshed again and again")
 
-		time.Sleep(refreshPause)
+		<-time.After(refreshPause)
 		refresh = func() error { return nil } // without a network codex keeps the old token, and names no error
 		for range 2 {
 			_, err := l.Token(t.Context(), old)
@@ -81,7 +81,7 @@ func TestARefreshThatFails(t *testing.T) {
 		_, err := l.Token(t.Context(), "")
 		assert.Equal(t, broker.Unavailable, broker.CodeOf(err), err)
 
-		time.Sleep(refreshPause)
+		<-time.After(refreshPause)
 		var fresh string
 		refresh = func() error { fresh = writeLogin(t, home, "new", time.Now().Add(time.Hour)); return nil }
 		_, err = l.Token(t.Context(), old)
