@@ -140,8 +140,9 @@ func brokerDropIn(w *codexhome.Worker, name string, own dropIns) string {
 	b.Add("# Made of %s at a daemon-reload: edit that file.", w.File)
 	if w.LoginApart() {
 		b.Add("[Unit]\nRequires=%[1]s\nAfter=%[1]s", units.LoginSocket(name))
-		run, socket := "codex-broker-run/"+name, "/run/codex-broker-run/"+name+"/login.sock"
-		b.Add("[Service]\nRuntimeDirectory=%s\nRuntimeDirectoryMode=0700\nBindReadOnlyPaths=%s:%s", run, paths.AccountSocket(name), socket)
+		// A mount of the unit's own: on the host this is an empty file, in a directory that all may read.
+		socket := "/run/codex-broker-run/" + name + "/login.sock"
+		b.Add("[Service]\nBindReadOnlyPaths=%s:%s", paths.AccountSocket(name), socket)
 		b.Add("Environment=%s=%s", LoginVariable, socket)
 	}
 	b.Add("[Service]\nUser=%s", units.BrokerUser(name))

@@ -144,11 +144,11 @@ func TestLoginApart(t *testing.T) {
 		"\nRequires=codex-login@w.socket\nAfter=codex-login@w.socket\n[Service]\nPrivateNetwork=yes\n")
 	assert.NotContains(t, read("codex-worker@w.service"), "/run/codex-login")
 	assert.Contains(t, read("codex-broker@w.service"), "[Unit]\nRequires=codex-login@w.socket\nAfter=codex-login@w.socket\n"+
-		"[Service]\nRuntimeDirectory=codex-broker-run/w\nRuntimeDirectoryMode=0700\n"+
-		"BindReadOnlyPaths=/run/codex-login/w.sock:/run/codex-broker-run/w/login.sock\n"+
+		"[Service]\nBindReadOnlyPaths=/run/codex-login/w.sock:/run/codex-broker-run/w/login.sock\n"+
 		"Environment=CODEX_LOGIN=/run/codex-broker-run/w/login.sock\n"+
 		"[Service]\nUser=cb-w\nEnvironment=HTTPS_PROXY=http://p:1\n"+
 		"Environment=CODEX_BROKER_MADE_OF=login\n")
+	assert.NotContains(t, read("codex-broker@w.service"), "RuntimeDirectory", "the daemon reads its state")
 	assert.Contains(t, read("codex-login@w.service"), "[Service]\nUser=cl-w\nEnvironment=HTTPS_PROXY=http://p:1\n")
 	link, err := os.Readlink(filepath.Join(dir, "codex.target.wants", "codex-login@w.socket"))
 	require.NoError(t, err)

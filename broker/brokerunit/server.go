@@ -77,7 +77,8 @@ func Load(name, settings, credentials string, logger *slog.Logger) (s *Server, s
 func withLogin(name string, logger *slog.Logger) (*Server, string, error) {
 	socket := os.Getenv(LoginVariable)
 	source := func(ctx context.Context, refused string) (broker.Login, error) {
-		return login.Ask(ctx, socket, refused)
+		got, err := login.Ask(ctx, socket, refused)
+		return got, namedLogin(name, err)
 	}
 	proxy, err := modelproxy.ForLogin(source, modelproxy.Public, logger)
 	if err != nil {
@@ -86,6 +87,15 @@ func withLogin(name string, logger *slog.Logger) (*Server, string, error) {
 	s := &Server{Proxy: proxy, endpoint: "OpenAI", status: func(string) {}, logger: logger}
 	s.ready = "Ready: requests go to OpenAI, with the login of " + units.Login(name)
 	return s, s.ready, nil
+}
+
+// namedLogin names the unit of a login that has not answered, and where its reason is.
+func namedLogin(name string, err error) error {
+	if err == nil || broker.CodeOf(err) != "" {
+		return err
+	}
+	return &broker.Error{Code: broker.Unavailable,
+		Message: fmt.Sprintf("%[1]s gives no login (`journalctl -u %[1]s`): %[2]v", units.Login(name), err)}
 }
 
 // Origin is an address without what may be a secret: its login and its query. Every user can read the status of a unit.

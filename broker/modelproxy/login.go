@@ -54,6 +54,7 @@ func ForLogin(source LoginSource, at OpenAI, logger *slog.Logger) (*Proxy, error
 		Rewrite: rewriteForLogin, Transport: s, FlushInterval: -1, ErrorHandler: f.answer,
 		ModifyResponse: func(res *http.Response) error {
 			res.Header.Del("Set-Cookie")
+			answered(res)
 			bound(res)
 			return nil
 		},
@@ -100,17 +101,23 @@ func (s *signer) RoundTrip(r *http.Request) (*http.Response, error) {
 		return res, err
 	}
 	other, err := s.login(r.Context(), with.AccessToken)
-	if err != nil && (r.Context().Err() != nil || !final(err)) {
-		_ = res.Body.Close()
+	if err != nil && r.Context().Err() == nil && final(err) {
+		return res, nil // codex gets OpenAI's words
+	}
+	_ = res.Body.Close()
+	if err != nil {
 		return nil, &loginError{err}
 	}
 	again, ok := repeated(r)
-	if err != nil || !ok { // codex gets OpenAI's words
-		return res, nil
+	if !ok { // the login holds: a 401 would have codex give it up
+		return nil, &loginError{errUnkept}
 	}
-	_ = res.Body.Close()
 	return s.send(again, other)
 }
+
+// errUnkept is why a request does not go out with a new login.
+var errUnkept = &broker.Error{Code: broker.Unavailable, Message: "the login is a new one now, and there was no room to " +
+	"keep this request for it: send it again"}
 
 // repeated is the same request with its body again.
 func repeated(r *http.Request) (*http.Request, bool) {
@@ -207,6 +214,9 @@ func (f failures) answer(w http.ResponseWriter, r *http.Request, err error) {
 	case asLogin && final(err):
 		f.logger.Warn("the login of the worker does not hold", "error", err)
 		refuse(w, http.StatusUnauthorized, errorOf(err).Message)
+	case asLogin && broker.CodeOf(err) != "":
+		f.logger.Warn("a request has no login now", "error", err)
+		refuse(w, http.StatusServiceUnavailable, errorOf(err).Message)
 	case asLogin:
 		f.logger.Warn("the login of the worker cannot be read", "error", err)
 		refuse(w, http.StatusServiceUnavailable, "the unit of the login does not answer")

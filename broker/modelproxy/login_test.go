@@ -187,3 +187,70 @@ func TestNoLogin(t *testing.T) {
 	res, _ = posted(t, server, "/responses", "hello")
 	assert.Equal(t, http.StatusOK, res.StatusCode)
 }
+
+// A body is kept until OpenAI answers, and a request that was not kept leaves the account its good login.
+func TestNoRoomForABody(t *testing.T) {
+	o := startOpenAI(t)
+	o.accept("new")
+	server := loginProxy(t, o, func(_ context.Context, refused string) (broker.Login, error) {
+		if refused == "" {
+			return granted("old"), nil
+		}
+		return granted("new"), nil
+	})
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+"/responses",
+		io.MultiReader(strings.NewReader("hello"))) // of no known size: it is not kept
+	require.NoError(t, err)
+	res, err := http.DefaultClient.Do(r)
+	require.NoError(t, err)
+	text, err := io.ReadAll(res.Body)
+	require.NoError(t, err)
+	require.NoError(t, res.Body.Close())
+	assert.Equal(t, http.StatusServiceUnavailable, res.StatusCode)
+	assert.Contains(t, string(text), "send it again")
+	res, _ = posted(t, server, "/responses", "hello")
+	assert.Equal(t, http.StatusOK, res.StatusCode)
+}
+
+// An answer that goes on keeps no body: the next request has its room.
+func TestAnAnswerKeepsNoBody(t *testing.T) {
+	hold := make(chan struct{})
+	var first atomic.Bool
+	o := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		if first.CompareAndSwap(false, true) {
+			w.WriteHeader(http.StatusOK)
+			_ = http.NewResponseController(w).Flush()
+			<-hold
+			return
+		}
+		if r.Header.Get("Authorization") == "Bearer old" {
+			w.WriteHeader(http.StatusUnauthorized)
+		}
+	}))
+	t.Cleanup(o.Close)
+	t.Cleanup(func() { close(hold) })
+	server := loginProxy(t, &openAI{Server: o}, func(_ context.Context, refused string) (broker.Login, error) {
+		if refused == "" {
+			return granted("old"), nil
+		}
+		return granted("new"), nil
+	})
+	large := strings.Repeat("x", maxKept-1)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+"/responses", strings.NewReader(large))
+	require.NoError(t, err)
+	held, err := http.DefaultClient.Do(r)
+	require.NoError(t, err)
+	defer held.Body.Close()
+	res, _ := posted(t, server, "/responses", "hello")
+	assert.Equal(t, http.StatusOK, res.StatusCode)
+}
+
+// A fault of the login's unit is passed on as one that passes, with its words.
+func TestAFaultOfTheLoginsUnit(t *testing.T) {
+	w := httptest.NewRecorder()
+	failures{slog.New(slog.DiscardHandler)}.answer(w, httptest.NewRequest(http.MethodPost, "/responses", nil), &loginError{
+		&broker.Error{Code: broker.Unavailable, Message: "no codex: install it"}})
+	assert.Equal(t, http.StatusServiceUnavailable, w.Code)
+	assert.Contains(t, w.Body.String(), "no codex: install it")
+}

@@ -91,18 +91,6 @@ func TestWhoNeedsNoLogin(t *testing.T) {
 	}
 }
 
-func TestMakeHome(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "w")
-	require.NoError(t, makeHome(dir))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "auth.json"), nil, 0o600))
-	require.NoError(t, makeHome(dir), "one that is there is kept")
-	assert.FileExists(t, filepath.Join(dir, "auth.json"))
-	info, err := os.Stat(dir)
-	require.NoError(t, err)
-	assert.Equal(t, os.ModeDir|0o700, info.Mode())
-	assert.ErrorContains(t, makeHome(filepath.Join(dir, "x", "y")), "cannot make the worker's home")
-}
-
 // While the target is stopped a login starts no worker, also none that has failed;
 // one that somebody runs without the target takes its login up.
 func TestLoginStartsNothingWhileTheTargetIsStopped(t *testing.T) {

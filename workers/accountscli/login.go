@@ -14,6 +14,7 @@ import (
 	"codex-proxy/units"
 	"codex-proxy/workers/codexhome"
 	"codex-proxy/workers/homelock"
+	"codex-proxy/workers/prepare"
 )
 
 // Login logs a worker in, and makes it use that login.
@@ -89,8 +90,8 @@ func (l *login) renew(ctx context.Context) error {
 	if err := l.run(ctx, dir.path); err != nil {
 		return err
 	}
-	if err := makeHome(l.home); err != nil {
-		return err
+	if err := prepare.MakeHome(l.home); err != nil {
+		return fmt.Errorf("cannot make the worker's home: %w", err)
 	}
 	if err := codexhome.Offer(dir.path, l.home); err != nil {
 		return err
@@ -146,16 +147,6 @@ func needsLogin(w *codexhome.Worker) error {
 	}
 	return fmt.Errorf("the worker needs no login: its requests go to another endpoint than OpenAI's (%s); "+
 		"that endpoint's key is set there, too", w.File)
-}
-
-// makeHome makes the worker's home before the first start of its unit, which makes it
-// the property of the worker (StateDirectory=).
-func makeHome(dir string) error {
-	err := os.Mkdir(dir, 0o700)
-	if err != nil && !errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("cannot make the worker's home: %w", err)
-	}
-	return nil
 }
 
 // takeUp makes the worker use its new login, which codex reads only when it starts.

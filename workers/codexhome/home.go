@@ -110,6 +110,9 @@ func (h *Home) role(w *Worker) (*Worker, error) {
 	switch {
 	case !h.Keeps:
 		return behindBroker(h, w)
+	case !w.NeedsLogin():
+		return nil, &Problem{File: w.File, Text: "the worker needs no login now",
+			Hint: "`systemctl restart " + units.Worker(h.Worker) + "` ends the use of the one that it had"}
 	case !w.LoginApart():
 		return nil, &Problem{File: w.File, Text: "the worker keeps its login itself",
 			Hint: "`systemctl restart " + units.Worker(h.Worker) + "` takes the login there"}

@@ -150,8 +150,15 @@ func MoveLogin(from, to string) (moved bool, err error) {
 
 // moveFile moves a file of the login, and never replaces one.
 func moveFile(source, target *os.Root, name string) (moved bool, err error) {
-	if _, err := readOwn(source, name); err != nil {
+	info, err := source.Lstat(name)
+	switch {
+	case err != nil:
 		return false, ignoreMissing(err)
+	case !info.Mode().IsRegular():
+		return false, notAFile(name)
+	}
+	if _, err := readOwn(source, name); err != nil {
+		return false, err
 	}
 	from, err := source.Open(".")
 	if err != nil {
@@ -168,11 +175,17 @@ func moveFile(source, target *os.Root, name string) (moved bool, err error) {
 	case errors.Is(err, fs.ErrExist):
 		return false, fmt.Errorf("both have a file %s, remove the one that is not wanted: %w", name, err)
 	case errors.Is(err, unix.EXDEV):
-		return false, fmt.Errorf("%w: both directories have to be in one file system", err)
+		return false, fmt.Errorf("%w: both directories have to be in one file system: give them one, or remove %s, and log in again",
+			err, name)
 	case err != nil:
 		return false, err
 	}
 	return true, errors.Join(to.Sync(), from.Sync())
+}
+
+// notAFile is the error of a login that is a link, or a directory: a rename would move that alone.
+func notAFile(name string) error {
+	return fmt.Errorf("%s is no file but a link or a directory: put the file of codex's login in its place", name)
 }
 
 // take makes a file of a login the owner's, as a new file: the old owner may have links to the old one.
@@ -183,6 +196,9 @@ func take(home *os.Root, name string, owner Account) error {
 	}
 	if st := info.Sys().(*syscall.Stat_t); info.Mode().IsRegular() && st.Uid == owner.UID && st.Nlink == 1 {
 		return nil
+	}
+	if !info.Mode().IsRegular() { // it has come meanwhile
+		return notAFile(name)
 	}
 	doc, err := readOwn(home, name)
 	if err != nil {

@@ -137,6 +137,6 @@ func (p *preparation) requireLogin(ctx context.Context) error {
 	if err != nil || in {
 		return err
 	}
-	return &Problem{File: p.File, Text: "codex is not logged in",
+	return &Problem{File: p.File, Text: ErrNoLogin.Error(), cause: ErrNoLogin,
 		Hint: fmt.Sprintf("run `codex-proxy accounts login %s`", p.Worker)}
 }

@@ -13,13 +13,21 @@ import (
 // It never means that the operator's settings are wrong.
 var ErrRetry = errors.New("try again")
 
+// ErrNoLogin marks a home without a login, which its worker needs.
+var ErrNoLogin = errors.New("codex is not logged in")
+
 // Problem is a fault that only an operator can mend. Its text is one line with the place and the remedy.
 type Problem struct {
 	File string // as the operator knows it; empty when no file is at fault
 	Line int    // 0 when unknown
 	Text string
 	Hint string // the remedy; may be empty
+
+	cause error // for errors.Is; may be nil
 }
+
+// Unwrap returns the kind of the fault, if it has one.
+func (p *Problem) Unwrap() error { return p.cause }
 
 func (p *Problem) Error() string {
 	text := p.Text

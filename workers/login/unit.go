@@ -81,7 +81,7 @@ func (u Unit) Run(ctx context.Context, stderr io.Writer) error {
 
 func (u Unit) command(listeners []net.Listener, lock *homelock.Lock, stderr io.Writer) notify.Command {
 	socket := filepath.Join(u.Home.Runtime, "app-server.sock")
-	tokens := &Tokens{Home: u.Home.Dir, Socket: socket, Version: u.Version}
+	tokens := &Tokens{Worker: u.Worker, Home: u.Home.Dir, Socket: socket, Version: u.Version}
 	idle := newIdle(u.Idle)
 	works, _ := probe.Parse("appserver:unix:"+socket, probe.Options{Version: u.Version})
 	return notify.Command{
@@ -90,6 +90,7 @@ func (u Unit) command(listeners []net.Listener, lock *homelock.Lock, stderr io.W
 		Files: []*os.File{lock.File()},
 		Ready: []notify.Probe{works.Alive}, Alive: works.Alive, // its list of models is of no use
 		StopTimeout:  stopTimeout,
+		Drain:        true, // a refresh that is cut has used up the refresh token
 		Rest:         idle.over,
 		Stderr:       journal.NewTracing(stderr, func(string) string { return "" }),
 		MemoryEvents: notify.MemoryEvents(),
@@ -107,11 +108,10 @@ func (u Unit) command(listeners []net.Listener, lock *homelock.Lock, stderr io.W
 	}
 }
 
-// faultOf is the answer of a unit that has not started codex.
+// faultOf is the answer of a unit that has not started codex. Only a missing login is a fault of the account.
 func faultOf(err error) *broker.Error {
-	var problem *codexhome.Problem
-	if errors.As(err, &problem) {
-		return &broker.Error{Code: broker.NoAccount, Message: problem.Error()}
+	if errors.Is(err, codexhome.ErrNoLogin) {
+		return &broker.Error{Code: broker.NoAccount, Message: err.Error()}
 	}
 	return &broker.Error{Code: broker.Unavailable, Message: err.Error()}
 }

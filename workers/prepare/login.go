@@ -38,12 +38,9 @@ type stopping func(ctx context.Context, names ...string) error
 // placeLogin moves the login of a worker that does not run to the home that its file wants: the worker's, or that of
 // codex-login@.service. Only a unit that is made of that text of the file has it moved. It runs as root.
 func placeLogin(ctx context.Context, name string, w *codexhome.Worker, stop stopping) {
-	var err error
-	switch apart := os.Getenv(shim.BrokerVariable) != ""; {
-	case w.LoginApart() && apart:
-		err = fromUnit.setApart(ctx, name, stop)
-	case !w.Brokered && !apart && w.NeedsLogin():
-		err = fromUnit.setBack(ctx, name, stop)
+	err := ownHome(name, w)
+	if err == nil {
+		err = fromUnit.place(ctx, name, w, os.Getenv(shim.BrokerVariable) != "", stop)
 	}
 	dir := runtimeDir()
 	if err == nil || dir == "" {
@@ -62,6 +59,29 @@ func placeLogin(ctx context.Context, name string, w *codexhome.Worker, stop stop
 	defer file.Close()
 	_, _ = file.WriteString(strings.ReplaceAll(err.Error(), hostRoot, ""))
 	_ = file.Chmod(0o644) // the worker's user reads it
+}
+
+// ownHome refuses another home of a worker whose login is kept apart: nobody would look for the login there.
+func ownHome(name string, w *codexhome.Worker) error {
+	own := filepath.Join(paths.WorkerHomes, name)
+	if set := os.Getenv("CODEX_HOME"); w.LoginApart() && set != "" && filepath.Clean(set) != own {
+		return fmt.Errorf("CODEX_HOME=%s, and with network = \"model\" the home is %s: take CODEX_HOME out by `systemctl edit %s`",
+			set, own, units.Worker(name))
+	}
+	return nil
+}
+
+// place is placeLogin for a unit that is made apart from its login, or not.
+func (h homes) place(ctx context.Context, name string, w *codexhome.Worker, apart bool, stop stopping) error {
+	switch {
+	case !w.NeedsLogin(): // it has a provider now: nobody reads the account that it had
+		return h.unmark(name)
+	case w.LoginApart() && apart:
+		return h.setApart(ctx, name, stop)
+	case !w.Brokered && !apart:
+		return h.setBack(ctx, name, stop)
+	}
+	return nil
 }
 
 // placedLogin is the error of placeLogin.
@@ -94,6 +114,9 @@ func (h homes) setApart(ctx context.Context, name string, stop stopping) error {
 		return err
 	}
 	in, err := codexhome.ReadLogin(kept)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
 	if err == nil && in.Login == codexhome.NoLogin && !codexhome.Offered(kept) {
 		err = fmt.Errorf("codex is not logged in: run `codex-proxy accounts login %s`", name)
 	}
@@ -105,25 +128,64 @@ func (h homes) mark(name string) string {
 	return filepath.Join(h.logins, filepath.Base(paths.LoginMark(name)))
 }
 
-// setBack moves the login back into the worker's home.
+// unmark has the worker keep its login itself. A login in the other home stays there.
+func (h homes) unmark(name string) error {
+	if err := os.Remove(h.mark(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// private is where systemd moves the home of a login (DynamicUser=).
+func (h homes) private(name string) string {
+	above, base := filepath.Split(filepath.Clean(h.logins))
+	return filepath.Join(above, "private", base, name)
+}
+
+// setBack moves the login back into the worker's home. It goes on after one that was cut at any point.
 func (h homes) setBack(ctx context.Context, name string, stop stopping) error {
 	kept := filepath.Join(h.logins, name)
-	if _, err := os.Lstat(kept); errors.Is(err, fs.ErrNotExist) {
+	if !present(os.Lstat, kept) && !present(os.Lstat, h.private(name)) && !present(os.Lstat, h.mark(name)) {
 		return nil
 	}
 	if err := stop(ctx, units.LoginSocket(name), units.Login(name)); err != nil {
 		return err
 	}
-	if err := h.move(ctx, name, kept, filepath.Join(h.workers, name)); err != nil {
-		return err
+	if !present(os.Stat, kept) {
+		kept = h.private(name) // if it has a login, none is removed with it
+	}
+	if present(os.Stat, kept) {
+		if err := h.move(ctx, name, kept, filepath.Join(h.workers, name)); err != nil {
+			return err
+		}
 	}
 	return RemoveLogin(h.logins, name)
+}
+
+// present reports whether there is a file, also one that cannot be read.
+func present(stat func(string) (fs.FileInfo, error), path string) bool {
+	_, err := stat(path)
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
+// MakeHome makes a home of a worker or of its login before the first start of its unit, which makes it the property of
+// its user (StateDirectory=). It takes the place of a link of systemd to a home that is gone.
+func MakeHome(dir string) error {
+	if present(os.Lstat, dir) && !present(os.Stat, dir) {
+		if err := os.Remove(dir); err != nil {
+			return err
+		}
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return nil
 }
 
 // move moves the login between two homes, while no codex runs in either: a unit of the login that starts meanwhile
 // waits for the lock.
 func (h homes) move(ctx context.Context, name, from, to string) (err error) {
-	if err := os.Mkdir(to, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := MakeHome(to); err != nil {
 		return err
 	}
 	for _, home := range []string{from, to} {
@@ -137,11 +199,11 @@ func (h homes) move(ctx context.Context, name, from, to string) (err error) {
 	return err
 }
 
-// RemoveLogin removes the home of a login from the directory of such homes. systemd may have moved it (DynamicUser=).
+// RemoveLogin removes the home of a login from the directory of such homes. The mark goes first, and the link of systemd
+// last: a removal that was cut has left something by which setBack goes on.
 func RemoveLogin(dir, name string) error {
-	above, base := filepath.Split(filepath.Clean(dir))
-	for _, path := range []string{filepath.Join(above, "private", base, name), filepath.Join(dir, name),
-		homes{logins: dir}.mark(name)} {
+	h := homes{logins: dir}
+	for _, path := range []string{h.mark(name), h.private(name), filepath.Join(dir, name)} {
 		if err := os.RemoveAll(path); err != nil {
 			return err
 		}
@@ -157,6 +219,9 @@ func Login(ctx context.Context, name, version string, idle time.Duration, stderr
 	note := func(line string) {
 		fmt.Fprintf(stderr, "codex-login@%s: %s\n", name, strings.Join(strings.Fields(line), " "))
 	}
+	if err := keptEnvironment(); err != nil {
+		return err
+	}
 	home, err := workerHome(name, note)
 	if err != nil {
 		return err
@@ -169,6 +234,13 @@ func Login(ctx context.Context, name, version string, idle time.Duration, stderr
 	prepare := func(ctx context.Context) error { return WithSignals(ctx, home.Prepare) }
 	unit := login.Unit{Worker: name, Version: version, Idle: idle, Home: home, Prepare: prepare}
 	return unit.Run(ctx, stderr)
+}
+
+// keptEnvironment takes back what an operator has set for the worker in drop-ins, which codex-login@.service gets for its
+// way to OpenAI: it has a home of its own, and its codex logs no requests.
+func keptEnvironment() error {
+	home := first(os.Getenv("STATE_DIRECTORY"))
+	return errors.Join(os.Setenv("CODEX_HOME", home), os.Setenv("HOME", home), os.Setenv("RUST_LOG", "error"))
 }
 
 // stopUnits stops units in their order.
@@ -185,5 +257,9 @@ func stopUnits(ctx context.Context, names ...string) error {
 	return nil
 }
 
-// stopLoginBound is longer than codex may take to end there.
-const stopLoginBound = 15 * time.Second
+const (
+	// stopLoginBound is longer than TimeoutStopSec= of codex-login@.service.
+	stopLoginBound = 65 * time.Second
+	// startBound is TimeoutStartSec= of codex-worker@.service.
+	startBound = 30 * time.Second
+)

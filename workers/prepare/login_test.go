@@ -2,10 +2,13 @@ package prepare
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"codex-proxy/workers/codexhome"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -83,4 +86,105 @@ func TestACutMove(t *testing.T) {
 	text, err := os.ReadFile(kept)
 	require.NoError(t, err)
 	assert.True(t, strings.Contains(string(text), "refresh_token"))
+}
+
+// A removal that was cut at any point, or a home that an operator has removed, leaves the way back open, and the way there.
+func TestACutRemoval(t *testing.T) {
+	private := func(h homes) string { return filepath.Join(filepath.Dir(h.logins), "private", "codex-login", "w") }
+	link, mark := func(h homes) string { return filepath.Join(h.logins, "w") }, homes.mark
+	for name, cut := range map[string]func(h homes) error{
+		"before the home": func(h homes) error { return os.Remove(mark(h, "w")) },
+		"before the link": func(h homes) error { return errors.Join(os.Remove(mark(h, "w")), os.RemoveAll(private(h))) },
+		"a mark alone":    func(h homes) error { return errors.Join(os.RemoveAll(private(h)), os.Remove(link(h))) },
+		"by an operator":  func(h homes) error { return os.RemoveAll(private(h)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := loginHomes(t)
+			_, stop := stops()
+			require.NoError(t, os.MkdirAll(private(h), 0o700))
+			require.NoError(t, os.Symlink(filepath.Join("..", "private", "codex-login", "w"), link(h)))
+			require.NoError(t, os.WriteFile(mark(h, "w"), nil, 0o600))
+			require.NoError(t, cut(h))
+			require.NoError(t, h.setBack(t.Context(), "w", stop))
+			for _, left := range []string{private(h), link(h), mark(h, "w")} {
+				_, err := os.Lstat(left)
+				assert.ErrorIs(t, err, os.ErrNotExist)
+			}
+			assert.FileExists(t, filepath.Join(h.workers, "w", "auth.json"))
+			require.NoError(t, h.setApart(t.Context(), "w", stop))
+		})
+	}
+	h := loginHomes(t)
+	_, stop := stops()
+	require.NoError(t, os.Symlink(filepath.Join("..", "private", "codex-login", "w"), link(h)))
+	require.NoError(t, h.setApart(t.Context(), "w", stop), "the link leads to no home")
+	assert.FileExists(t, filepath.Join(h.logins, "w", "auth.json"))
+}
+
+// A worker that gets a provider has no account that others read any more; its login stays where it is.
+func TestAProviderInPlaceOfALogin(t *testing.T) {
+	h := loginHomes(t)
+	_, stop := stops()
+	file := filepath.Join(t.TempDir(), "w.toml")
+	place := func(text string) error {
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+		w, err := codexhome.Load(file)
+		require.NoError(t, err)
+		return h.place(t.Context(), "w", w, w.Brokered, stop)
+	}
+	const apart = "mode = \"plain\"\nnetwork = \"model\"\n"
+	require.NoError(t, place(apart))
+	assert.FileExists(t, h.mark("w"))
+	require.NoError(t, place(apart+"model = \"m\"\n[provider]\nname = \"p\"\nbase_url = \"https://p.test/v1\"\n"))
+	assert.NoFileExists(t, h.mark("w"))
+	assert.FileExists(t, filepath.Join(h.logins, "w", "auth.json"))
+	require.NoError(t, place(apart))
+	assert.FileExists(t, h.mark("w"))
+	require.NoError(t, os.RemoveAll(filepath.Join(h.logins, "w")))
+	assert.EqualError(t, place(apart), "codex is not logged in: run `codex-proxy accounts login w`")
+}
+
+// A login whose link is gone is found all the same.
+func TestALostLink(t *testing.T) {
+	h := loginHomes(t)
+	_, stop := stops()
+	private := filepath.Join(filepath.Dir(h.logins), "private", "codex-login", "w")
+	require.NoError(t, os.MkdirAll(private, 0o700))
+	own := filepath.Join(h.workers, "w", "auth.json")
+	require.NoError(t, os.Rename(own, filepath.Join(private, "auth.json")))
+	require.NoError(t, h.setBack(t.Context(), "w", stop))
+	assert.FileExists(t, own)
+}
+
+func TestMakeHome(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "w")
+	require.NoError(t, MakeHome(dir))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "auth.json"), nil, 0o600))
+	require.NoError(t, MakeHome(dir), "one that is there is kept")
+	assert.FileExists(t, filepath.Join(dir, "auth.json"))
+	info, err := os.Stat(dir)
+	require.NoError(t, err)
+	assert.Equal(t, os.ModeDir|0o700, info.Mode())
+	assert.ErrorContains(t, MakeHome(filepath.Join(dir, "x", "y")), "no such file")
+}
+
+// What an operator sets for the worker changes neither the home of the login nor the log of its codex.
+func TestTheEnvironmentOfALogin(t *testing.T) {
+	for name, value := range map[string]string{"CODEX_HOME": "/srv/x", "HOME": "/srv/x", "RUST_LOG": "trace",
+		"STATE_DIRECTORY": "/var/lib/codex-login/w"} {
+		t.Setenv(name, value)
+	}
+	file := filepath.Join(t.TempDir(), "w.toml")
+	require.NoError(t, os.WriteFile(file, []byte("mode = \"plain\"\nnetwork = \"model\"\n"), 0o600))
+	w, err := codexhome.Load(file)
+	require.NoError(t, err)
+	assert.EqualError(t, ownHome("w", w), "CODEX_HOME=/srv/x, and with network = \"model\" the home is /var/lib/codex-worker/w: "+
+		"take CODEX_HOME out by `systemctl edit codex-worker@w.service`")
+	require.NoError(t, keptEnvironment())
+	assert.Equal(t, "/var/lib/codex-login/w", os.Getenv("CODEX_HOME"))
+	assert.Equal(t, "/var/lib/codex-login/w", os.Getenv("HOME"))
+	assert.Equal(t, "error", os.Getenv("RUST_LOG"))
+	assert.Error(t, ownHome("w", w))
+	t.Setenv("CODEX_HOME", "/var/lib/codex-worker/w")
+	assert.NoError(t, ownHome("w", w))
 }

@@ -32,7 +32,10 @@ func Wait(ctx context.Context, name string, policy Policy, stderr io.Writer) err
 	logger := slog.New(journal.NewHandler(journal.Proxy, stderr, slog.LevelInfo))
 	choose := func(ctx context.Context, n *notify.Notifier) {
 		if w, err := codexhome.Load(workerFile(name)); err == nil { // else worker-prepare reports it
-			placeLogin(ctx, name, w, stopUnits)
+			placeLogin(ctx, name, w, func(ctx context.Context, names ...string) error {
+				n.ExtendTimeout(stopLoginBound + startBound)
+				return stopUnits(ctx, names...)
+			})
 			(&Choice{Unit: units.Worker(name), CodexPath: w.CodexPath, None: w.Mode == codexhome.Demo, Policy: policy,
 				Notifier: n, Stderr: stderr}).Make(ctx)
 		}

@@ -173,7 +173,7 @@ func (s *Shim) inherit(watchdog time.Duration) error {
 	if s.tracing {
 		s.Command.Relay.Aside, s.Command.Relay.AsidePrefix = s.intercept, asidePrefix
 		if home := os.Getenv("CODEX_HOME"); home != "" {
-			s.tokens = &login.Tokens{Home: home, Socket: s.RelayTo, Version: s.Probe.Version}
+			s.tokens = &login.Tokens{Worker: filepath.Base(home), Home: home, Socket: s.RelayTo, Version: s.Probe.Version}
 		}
 		if s.Command.Alive != nil {
 			s.Command.Alive = s.requests.alive(s.Command.Alive)
