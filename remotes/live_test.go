@@ -18,6 +18,7 @@ import (
 
 	"codex-proxy/remotes"
 	"codex-proxy/remotes/remoteapi"
+	"codex-proxy/test/await"
 	"codex-proxy/test/modelserver"
 )
 
@@ -409,7 +410,7 @@ func TestApprovalsWait(t *testing.T) {
 	c.Close(nil)
 	st = u.status("it waits alone", func(st remotes.Status) bool { return waits(st) && !st.Turns[0].AloneSince.IsZero() })
 	assert.Empty(t, st.Attached)
-	assert.Equal(t, 1, strings.Count(u.log(), "a turn waits for a person"))
+	await.True(t, func() bool { return strings.Count(u.log(), "a turn waits for a person") == 1 }, time.Minute)
 	c = u.attach()
 	c.resume(thread)
 	c.answer("item/commandExecution/requestApproval", map[string]any{"decision": "accept"})

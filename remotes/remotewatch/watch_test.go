@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,7 +26,7 @@ type rig struct {
 	*Watch
 	names   []string
 	listErr error
-	changes int
+	changes atomic.Int64
 	log     bytes.Buffer
 
 	mu    sync.Mutex
@@ -49,7 +50,7 @@ func newRig(names ...string) *rig {
 			r.reset <- unit
 			return nil
 		}, nil),
-		OnChange: func() { r.changes++ }, Logger: slog.New(slog.NewTextHandler(&r.log, nil)),
+		OnChange: func() { r.changes.Add(1) }, Logger: slog.New(slog.NewTextHandler(&r.log, nil)),
 	})
 	r.Units()
 	return r
@@ -124,7 +125,7 @@ func TestAsks(t *testing.T) {
 			assert.Equal(t, before, r.questions("a"), "a question would start it")
 			assert.Zero(t, r.questions("b"))
 		})
-		assert.Equal(t, 4, r.changes, "three states, and the first answer")
+		assert.EqualValues(t, 4, r.changes.Load(), "three states, and the first answer")
 	})
 }
 
@@ -137,11 +138,11 @@ func TestWatched(t *testing.T) {
 			synctest.Wait()
 			end := r.Watched()
 			synctest.Wait()
-			asked, changes := r.questions("a"), r.changes
+			asked, changes := r.questions("a"), r.changes.Load()
 			time.Sleep(3 * watchedPeriod)
 			synctest.Wait()
 			assert.Equal(t, asked+3, r.questions("a"))
-			assert.Equal(t, changes, r.changes, "the answer is the same")
+			assert.Equal(t, changes, r.changes.Load(), "the answer is the same")
 			end()
 			time.Sleep(watchedPeriod)
 			synctest.Wait()

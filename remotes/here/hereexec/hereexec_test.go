@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -130,31 +131,34 @@ func TestUpgrade(t *testing.T) {
 		dir := t.TempDir()
 		program := filepath.Join(dir, "codex")
 		require.NoError(t, os.WriteFile(program, []byte("old"), 0o600))
-		renewals, err := 0, error(nil)
+		var renewals atomic.Int64
+		var fails atomic.Pointer[error]
+		fails.Store(new(error))
 		u := upgrade{installed: func() (string, error) { return program, nil }, logger: quiet,
-			renew: func() error { renewals++; return err }}
+			renew: func() error { renewals.Add(1); return *fails.Load() }}
 		done := make(chan struct{})
 		go func() { defer close(done); u.run(t.Context()) }()
 		look := func() { time.Sleep(lookPeriod); synctest.Wait() } //nolint:forbidigo // of the clock of synctest
 		look()
 		look()
-		assert.Zero(t, renewals)
+		assert.Zero(t, renewals.Load())
 		require.NoError(t, os.Remove(program))
 		look()
 		look()
-		assert.Zero(t, renewals, "there is none just now")
+		assert.Zero(t, renewals.Load(), "there is none just now")
 		require.NoError(t, os.WriteFile(program, []byte("a newer one"), 0o600))
-		err = remotes.ErrBusy
+		busy, other := error(remotes.ErrBusy), errors.New("x")
+		fails.Store(&busy)
 		look()
-		assert.Zero(t, renewals, "it may be written still")
+		assert.Zero(t, renewals.Load(), "it may be written still")
 		look()
-		assert.Equal(t, 1, renewals)
-		err = errors.New("x")
+		assert.EqualValues(t, 1, renewals.Load())
+		fails.Store(&other)
 		look()
-		err = nil
+		fails.Store(new(error))
 		look()
 		<-done
-		assert.Equal(t, 3, renewals)
+		assert.EqualValues(t, 3, renewals.Load())
 	})
 }
 
