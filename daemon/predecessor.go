@@ -44,7 +44,7 @@ func (i *predecessorWatch) follow(ctx context.Context) error {
 	return nil
 }
 
-// adopt takes over what the predecessor passes on: a connection to a remote, or its requests and numbers.
+// adopt takes over from the predecessor: a connection to a remote, or its requests and numbers.
 func (i *predecessorWatch) adopt(m handoff.Message) {
 	if m.Kind != handoff.Link {
 		if err := i.recent.Adopt(m); err != nil {

@@ -118,7 +118,7 @@ func HereSocket(name string) string { return "codex-user@" + name + ".socket" }
 
 var validUser = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.-]*$`)
 
-// longestUser is what systemd and the utmp take (systemd.exec(5), User=).
+// longestUser is the length that systemd and the utmp take (systemd.exec(5), User=).
 const longestUser = 31
 
 // ValidUserName returns the error of a name of a user that systemd does not take, or that would need escaping in a

@@ -176,7 +176,7 @@ func keyLines(p *codexhome.Provider, own dropIns) []string {
 	return lines
 }
 
-// loginDropIn gives the unit of the login what the operator has set for the requests of codex.
+// loginDropIn gives the unit of the login the operator's settings for the requests of codex.
 func loginDropIn(w *codexhome.Worker, name string, own dropIns) string {
 	var b unitfile.Lines
 	b.Add("# Made of %s at a daemon-reload: edit that file.", w.File)

@@ -67,7 +67,7 @@ func examined(ctx context.Context) (any, error) {
 // keyOrders are the orders of the page for API keys: those of codex-proxy keys.
 type keyOrders struct{ socket string }
 
-// carryOut carries one out. With --socket the page shows the keys of a service whose key file is not known here.
+// carryOut carries one out. With --socket the page shows the keys of a service, and does not know its key file.
 func (o keyOrders) carryOut(do func(*apikeys.Editor) error) (verbs.KeyChange, error) {
 	if o.socket != "" {
 		return verbs.KeyChange{}, fmt.Errorf("a console with --socket changes no keys; "+

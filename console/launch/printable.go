@@ -7,7 +7,7 @@ import (
 	"codex-proxy/internal/listing"
 )
 
-// maxSaid bounds what the server may print, in bytes.
+// maxSaid bounds the output of the server, in bytes.
 const maxSaid = 64 << 10
 
 // printable passes on the lines of the server without control characters, which a terminal would obey. As it is no

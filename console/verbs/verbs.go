@@ -29,7 +29,7 @@ type Settings struct {
 	ReadOnly  bool // orders that change something are refused
 }
 
-// KeyChange is what has become of an order about a key.
+// KeyChange is the outcome of an order about a key.
 type KeyChange struct {
 	Key     string `json:"key,omitempty"` // a new one
 	Outcome string `json:"outcome"`       // for people

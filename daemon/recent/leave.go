@@ -16,7 +16,7 @@ import (
 // maxLeft bounds the file that a process leaves to its successor, in bytes.
 const maxLeft = 4 << 20
 
-// left is what a process leaves to its successor.
+// left is the state that a process leaves to its successor.
 type left struct {
 	Requests []Request `json:"requests"`
 	Points   []sample  `json:"points"`

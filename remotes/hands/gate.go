@@ -66,7 +66,7 @@ func timed(ctx context.Context, method string) (context.Context, context.CancelF
 	return context.WithTimeoutCause(ctx, longestRequest, errSilent)
 }
 
-// Left ends what a client has started.
+// Left ends the processes that a client has started.
 func (g *Gate) Left(client string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -227,7 +227,7 @@ func (h *Hands) next(ctx context.Context, command wire.NewCommand) (id string, n
 	return id, 1, err
 }
 
-// again ends what runs in the session, and queues the command.
+// again ends the processes of the session, and queues the command.
 func (h *Hands) again(ctx context.Context, id string, command wire.NewCommand) (number int, err error) {
 	s, err := h.Client.Session(ctx, id)
 	if err != nil {

@@ -18,7 +18,7 @@ type Process struct {
 	Command
 	Env map[string]string
 	Own bool // of this program: the journal has none of these
-	// Cap bounds each of its two streams, in bytes; what follows is dropped.
+	// Cap bounds each of its two streams, in bytes; the rest is dropped.
 	Cap int
 	// Output, unless nil, gets the streams as they are written, and Ended's are empty then.
 	Output func(stream string, data []byte)

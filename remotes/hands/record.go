@@ -27,8 +27,8 @@ type record struct {
 const mostRecord = 1 << 20
 
 // readRecord reads the record in a directory. A missing one is empty, and so is one that does not parse: another
-// session begins then. The user of the remote writes there, and root reads: so no link leads out of the directory above,
-// and nothing but a regular file is read.
+// session begins then. The user of the remote writes there, and root reads: so no link leads out of the directory
+// above, and nothing but a regular file is read.
 func readRecord(dir string) (r record, err error) {
 	text, err := readOwn(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -74,7 +74,7 @@ func (r record) write(dir string) error {
 }
 
 // SessionOf is the session in the record of a remote's directory; empty: none yet. The user of the remote can name any:
-// who has more rights asks codex-runner for its owner.
+// one with more rights asks codex-runner for its owner.
 func SessionOf(dir string) (string, error) {
 	r, err := readRecord(dir)
 	return r.Session, err

@@ -188,8 +188,8 @@ func sorted(list []found) []found {
 	return list[:min(len(list), mostFound)]
 }
 
-// match returns the places of the letters of a query, in lower case, in a path, the last possible ones, so that the name of the file
-// counts most. A score of 0 is no match.
+// match returns the places of the letters of a query, in lower case, in a path, the last possible ones, so that the
+// name of the file counts most. A score of 0 is no match.
 func match(file string, wanted []rune) (indices []int, score int) {
 	letters := []rune(strings.ToLower(file))
 	indices = make([]int, len(wanted))

@@ -16,7 +16,7 @@ import (
 // mostUsers bounds the users of a machine.
 const mostUsers = 1024
 
-// Record is what enable has changed for one user, so that disable undoes this and no more.
+// Record has the changes of enable for one user, so that disable undoes these and no more.
 type Record struct {
 	User string   `json:"user"`
 	Home string   `json:"home"`

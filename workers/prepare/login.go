@@ -61,7 +61,7 @@ func placeLogin(ctx context.Context, name string, w *codexhome.Worker, stop stop
 	_ = file.Chmod(0o644) // the worker's user reads it
 }
 
-// ownHome refuses another home of a worker whose login is kept apart: nobody would look for the login there.
+// ownHome refuses another home of a worker with its login apart: nobody would look for the login there.
 func ownHome(name string, w *codexhome.Worker) error {
 	own := filepath.Join(paths.WorkerHomes, name)
 	if set := os.Getenv("CODEX_HOME"); w.LoginApart() && set != "" && filepath.Clean(set) != own {
@@ -199,8 +199,8 @@ func (h homes) move(ctx context.Context, name, from, to string) (err error) {
 	return err
 }
 
-// RemoveLogin removes the home of a login from the directory of such homes. The mark goes first, and the link of systemd
-// last: a removal that was cut has left something by which setBack goes on.
+// RemoveLogin removes the home of a login from the directory of such homes. The mark goes first, and the link of
+// systemd last: a removal that was cut has left something by which setBack goes on.
 func RemoveLogin(dir, name string) error {
 	h := homes{logins: dir}
 	for _, path := range []string{h.mark(name), h.private(name), filepath.Join(dir, name)} {
@@ -236,8 +236,8 @@ func Login(ctx context.Context, name, version string, idle time.Duration, stderr
 	return unit.Run(ctx, stderr)
 }
 
-// keptEnvironment takes back what an operator has set for the worker in drop-ins, which codex-login@.service gets for its
-// way to OpenAI: it has a home of its own, and its codex logs no requests.
+// keptEnvironment takes back what an operator has set for the worker in drop-ins, which codex-login@.service gets for
+// its way to OpenAI: it has a home of its own, and its codex logs no requests.
 func keptEnvironment() error {
 	home := first(os.Getenv("STATE_DIRECTORY"))
 	return errors.Join(os.Setenv("CODEX_HOME", home), os.Setenv("HOME", home), os.Setenv("RUST_LOG", "error"))

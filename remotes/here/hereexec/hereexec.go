@@ -155,7 +155,7 @@ func (u *Unit) run(ctx context.Context, notifier *notify.Notifier) error {
 // codexSocket is where codex listens, until this process has opened it.
 func (u *Unit) codexSocket() string { return filepath.Join(u.Runtime, "app-server.sock") }
 
-// serve starts what runs next to codex.
+// serve starts the servers that run next to codex.
 func (u *Unit) serve(ctx context.Context, s *here.Settings, socket *mainprocess.Socket, manager *remotes.Manager) {
 	u.tasks.Go(func() {
 		if err := socket.Await(ctx); err != nil {

@@ -147,7 +147,7 @@ func TestUpgrade(t *testing.T) {
 		look()
 		assert.Zero(t, renewals.Load(), "there is none just now")
 		require.NoError(t, os.WriteFile(program, []byte("a newer one"), 0o600))
-		busy, other := error(remotes.ErrBusy), errors.New("x")
+		busy, other := remotes.ErrBusy, errors.New("x")
 		fails.Store(&busy)
 		look()
 		assert.Zero(t, renewals.Load(), "it may be written still")

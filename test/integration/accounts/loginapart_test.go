@@ -46,7 +46,7 @@ func testLoginApart(t *testing.T, suite string) {
 	assert.Len(t, b.Server.Account("a").Record().Turns, 1)
 	assert.Empty(t, b.Server.Account("a").Record().Refreshes, "no new login, and no refresh")
 	b.UntilMetric(`codex_worker_rate_limit_used_ratio{window="5h",worker="a"} 0.5`) // by the answer of the turn
-	b.UntilMetric(`codex_model_requests_total{kind="turn",worker="a"} 1`) // the daemon reads the state of its broker
+	b.UntilMetric(`codex_model_requests_total{kind="turn",worker="a"} 1`)           // the daemon reads the state of its broker
 	untilRow(b, "a", `^available; in use .* login ChatGPT`)
 	assert.Empty(t, tokensOf(b, "a"))
 	assert.Contains(t, memory(b, b.OnlyProcess(brokerUnit("a")).Inside), "found", "the search finds a token")

@@ -189,7 +189,7 @@ func TestTerminalOfHands(t *testing.T) { bed.EitherSuite(t, testTerminalOfHands)
 func testTerminalOfHands(t *testing.T, suite string) {
 	h := newHands(t, suite, "tmux")
 	term := bed.NewTerminal(h.Bed, "person", "codex-proxy", "attach", "--codex", bed.CodexDir+"/bin/codex", "build")
-	term.Until(bed.Model + " default") // before, it has no thread, and drops the command
+	term.Until(bed.Model + " default")                 // before, it has no thread, and drops the command
 	term.Tmux("send-keys", "-t", term.Name, "-l", "!") // the terminal shows it apart from the command
 	term.Enter("cat notes; id -un")
 	term.Until("cs-" + h.session())
