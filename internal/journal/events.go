@@ -190,6 +190,7 @@ var remoteEvents = []event{
 	{"broker-not-written", "7fe4247785dd4168bdcbd9f59352642e", "the state of the broker cannot be written"},
 	{"login-refused", "ed53c48511c04760b001e007b0fd47c5", "the login of the worker does not hold"},
 	{"login-unread", "50f50d4bbcdd4d408006ac989b987ece", "the login of the worker cannot be read"},
+	{"login-absent", "4f93f4dfb92979c5512e7524055625d0", "a request has no login now"},
 	{"codex-socket", "ee76abe8c4174c1789d36afbc6bb1c24", "codex's socket cannot be opened"},
 	{"remote-no-account", "8a80db83594f4abaaed3ee7a7299c792", "no account is lent to a remote"},
 	{"remote-shows-account", "620717f466084bdea5233aa32f8f0170",

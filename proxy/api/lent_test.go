@@ -23,10 +23,15 @@ func TestUnreadAnswersHoldLittle(t *testing.T) {
 	r := apitest.NewRig(t, &appservertest.Server{Handler: appservertest.Reply("x")}, apitest.Keeping(t, 1<<30), func(o *apitest.Options) {
 		o.BodyLimit, o.IdleTimeout = 16<<20, apitest.Bound
 	})
-	id := r.Whole(t, `{"model":"demo","input":[{"role":"user","content":"`+strings.Repeat("y",
-		300<<10)+`"}],"instructions":"`+strings.Repeat("x", size)+`"}`).ID
-	path := "/v1/responses/" + id
-	want := apitest.Text(t, r.Do(t, http.MethodGet, path, ""))
+	asked := `{"model":"demo","input":[{"role":"user","content":"` + strings.Repeat("y", 300<<10) +
+		`"}],"instructions":"` + strings.Repeat("x", size) + `"}`
+	var path, want string
+	apitest.Await(t, apitest.Tick(t), func() bool { // on a busy machine it takes longer to store than it may
+		path = "/v1/responses/" + r.Whole(t, asked).ID
+		resp := r.Do(t, http.MethodGet, path, "")
+		want = apitest.Text(t, resp)
+		return resp.StatusCode == http.StatusOK
+	})
 	require.Greater(t, len(want), size)
 	require.Contains(t, apitest.Text(t, r.Do(t, http.MethodGet, path+"/input_items", "")), strings.Repeat("y", 300<<10))
 	apitest.Await(t, apitest.Tick(t), func() bool { return r.Memory.Bytes() == 0 })
