@@ -2,10 +2,12 @@ package systemd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"codex-proxy/runner/paths"
+	"codex-proxy/units"
 )
 
 // Active returns the active units that match one of the patterns by their names.
@@ -44,11 +46,19 @@ func (c *Client) Runs(ctx context.Context, unit string) bool {
 // listBound bounds the wait of Check for systemd: the loop of the daemon answers to the watchdog.
 const listBound = 10 * time.Second
 
-// Check is Sessions within listBound, and records whether systemd has answered, unless ctx ends before.
+// Check is Sessions within listBound, and records whether systemd has answered, unless ctx ends before. It asks twice: a
+// systemd that executes itself anew, as after an upgrade of its package, drops the calls that it has not answered.
 func (c *Client) Check(ctx context.Context) (map[string]bool, error) {
 	bounded, cancel := context.WithTimeout(ctx, listBound)
 	defer cancel()
 	active, err := c.Sessions(bounded)
+	if errors.Is(err, units.ErrUnanswered) {
+		select {
+		case <-bounded.Done():
+		case <-time.After(firstPause):
+			active, err = c.Sessions(bounded)
+		}
+	}
 	if ctx.Err() == nil {
 		c.note(err == nil)
 	}
