@@ -62,7 +62,7 @@ func notifyExecFlags(flags *pflag.FlagSet, s *shim.Shim) {
   grpcs:HOST:PORT[/SERVICE]
                        the same, over TLS
   temporal:HOST:PORT[/NAMESPACE]
-                       Temporal describes the namespace
+                       workflows can start in the namespace
   exec:LINE            shell line that exits with 0
 Without a probe, COMMAND is ready as soon as it runs.`)
 	flags.Var(cli.Parsed("KIND:TARGET", "", s.AddReady), "ready", `one more probe that must pass for READY=1, such as an

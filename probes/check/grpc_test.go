@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/emptypb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
@@ -180,10 +181,42 @@ func describe(known string) func(any, grpc.ServerStream) error {
 	}
 }
 
+// find plays the method of Temporal that looks for a workflow, and fails with what found returns. Its request has the
+// namespace as field 1 and the workflow as field 2, which has the shape of a StringValue, too.
+func find(found func(id string) error) func(any, grpc.ServerStream) error {
+	return func(_ any, stream grpc.ServerStream) error {
+		var request emptypb.Empty // all fields are unknown to it
+		if err := stream.RecvMsg(&request); err != nil {
+			return err
+		}
+		var workflow wrapperspb.StringValue
+		for raw := []byte(request.ProtoReflect().GetUnknown()); len(raw) > 0; {
+			number, _, tag := protowire.ConsumeTag(raw)
+			text, size := protowire.ConsumeBytes(raw[tag:])
+			if number == 2 {
+				if err := proto.Unmarshal(text, &workflow); err != nil {
+					return err
+				}
+			}
+			raw = raw[tag+size:]
+		}
+		return found(workflow.Value)
+	}
+}
+
 func registerDescribe(server *grpc.Server, known string) {
+	registerTemporal(server, known, func(id string) error {
+		return status.Error(codes.NotFound, "workflow not found for ID: "+id)
+	})
+}
+
+func registerTemporal(server *grpc.Server, known string, found func(id string) error) {
 	server.RegisterService(&grpc.ServiceDesc{
 		ServiceName: "temporal.api.workflowservice.v1.WorkflowService", HandlerType: (*any)(nil),
-		Streams: []grpc.StreamDesc{{StreamName: "DescribeNamespace", Handler: describe(known)}},
+		Streams: []grpc.StreamDesc{
+			{StreamName: "DescribeNamespace", Handler: describe(known)},
+			{StreamName: "DescribeWorkflowExecution", Handler: find(found)},
+		},
 	}, nil)
 }
 
@@ -198,6 +231,21 @@ func TestTemporal(t *testing.T) {
 	assert.EqualError(t, err, `namespace "orders" is unknown (NOT_FOUND)`)
 	_, err = run(t, Temporal(server, ""))
 	assert.EqualError(t, err, `namespace "": INVALID_ARGUMENT: no namespace`)
+}
+
+// A server whose frontend answers and whose parts do not reach each other starts no workflow.
+func TestTemporalWithoutHistory(t *testing.T) {
+	t.Cleanup(func() { goleak.VerifyNone(t) })
+	var asked string
+	server := serveGRPC(t, listen(t, "tcp", "127.0.0.1:0"), func(s *grpc.Server) {
+		registerTemporal(s, "default", func(id string) error {
+			asked = id
+			return status.Error(codes.Unavailable, "dial tcp 127.0.0.1:1: connection refused")
+		})
+	})
+	_, err := run(t, Temporal(server, "default"))
+	require.EqualError(t, err, `no workflow can start in namespace "default": UNAVAILABLE: dial tcp 127.0.0.1:1: connection refused`)
+	assert.Equal(t, probeWorkflow, asked)
 }
 
 // certificate is one of localhost and 127.0.0.1, and the path of its authority.

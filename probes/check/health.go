@@ -20,7 +20,7 @@ func Health(server GRPC, service string) Func {
 		subject = fmt.Sprintf("grpc.health.v1: service %q: ", service)
 	}
 	return func(ctx context.Context) (string, error) {
-		reply, err := server.call(ctx, method, stringField(service))
+		reply, err := server.call(ctx, method, stringField(1, service))
 		var status *Status
 		switch {
 		case errors.As(err, &status) && status.Code == unimplemented:

@@ -37,12 +37,12 @@ const (
 	fixed4 = 5
 )
 
-// stringField is a message with text as field 1, and nothing if text is empty.
-func stringField(text string) []byte {
+// stringField is a message with text, or a message of its own, as a field (1 to 15), and nothing if text is empty.
+func stringField(number byte, text string) []byte {
 	if text == "" {
 		return nil
 	}
-	message := binary.AppendUvarint([]byte{1<<3 | sized}, uint64(len(text)))
+	message := binary.AppendUvarint([]byte{number<<3 | sized}, uint64(len(text)))
 	return append(message, text...)
 }
 

@@ -1,6 +1,7 @@
 package dependencies
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -37,6 +38,22 @@ func testTemporalTimes(t *testing.T, suite string) {
 	}
 	t.Logf("stop: %s; target: at most 2 s", stops)
 	assert.Less(t, stops.Best(), bed.Slowest*2*time.Second)
+	s.partsApart()
+}
+
+// A server with another --ip is SERVING and describes its namespace, and its parts do not find each other.
+func (s temporal) partsApart() {
+	preset, err := s.ReadFile(s.File)
+	require.NoError(s.T, err)
+	stopDependency(s.Dependency)
+	s.Write(strings.NewReplacer("127.0.0.1:7233", "127.0.0.2:7233", `"--ip", "127.0.0.1"`, `"--ip", "127.0.0.2"`).
+		Replace(string(preset)))
+	s.MustRun(s.T, "systemctl", "start", "--no-block", s.Unit)
+	s.UntilShown(s.Unit, func(v map[string]string) bool {
+		return strings.Contains(v["StatusText"], `no workflow can start in namespace "default": `)
+	}, "StatusText")
+	assert.Equal(s.T, "activating", s.Properties(s.Unit, "ActiveState")["ActiveState"])
+	s.MustRun(s.T, "systemctl", "stop", s.Unit)
 }
 
 func (s temporal) coldStarts() {
