@@ -149,11 +149,11 @@ func (f *Follower) nextRemote(ctx context.Context, now time.Time) {
 	}
 }
 
-// Save returns the turns on each copy for Restore of the next process.
-func (f *Follower) Save() map[string]Count { return f.probation.save() }
+// Save returns the judgement of the codex in use for Restore of the next process.
+func (f *Follower) Save() Saved { return f.probation.save() }
 
-// Restore takes over the turns that a predecessor has counted.
-func (f *Follower) Restore(saved map[string]Count) { f.probation.restore(saved) }
+// Restore takes over the judgement of an earlier process.
+func (f *Follower) Restore(s Saved) { f.probation.restore(s) }
 
 // Ended takes over the end of a turn of a request on a worker. fault is that of codex itself; empty: none. crash is the
 // same for all turns that were lost in one end of codex. It returns once no worker takes new turns on a failing copy.

@@ -32,9 +32,6 @@ const (
 	maxReason  = 1 << 10
 )
 
-// CanaryUnit is the unit that tries the copy called name.
-func CanaryUnit(name string) string { return "codex-canary@" + name + ".service" }
-
 // Outcome is the result of a look at the installed codex.
 type Outcome struct {
 	Copy   string `json:"copy,omitempty"` // of the installed codex; empty: it has none
@@ -118,9 +115,9 @@ func (s *Steps) Look(ctx context.Context) (o Outcome, err error) {
 		return o, err
 	}
 	o.Copy = c.Name
-	if held, is := state.HeldBack(c.Name); is {
+	if held, is := state.HeldBack(c.Name); is { // and it is installed anew
 		o.Reason = held.Reason
-		return o, nil
+		return o, heldAgain(ctx, s.Store, held)
 	}
 	if c.Name == state.InUse {
 		return o, nil
@@ -128,9 +125,18 @@ func (s *Steps) Look(ctx context.Context) (o Outcome, err error) {
 	return s.try(ctx, o)
 }
 
+// heldAgain records the installation that has the same bytes, so that it is known without a copy, and removes that.
+func heldAgain(ctx context.Context, store *copies.Store, held copies.Held) error {
+	if err := store.Hold(ctx, held.Copy, held.Reason); err != nil {
+		return err
+	}
+	_, err := store.Prune(ctx)
+	return err
+}
+
 func (s *Steps) try(ctx context.Context, o Outcome) (Outcome, error) {
 	s.Logger.Info("a new codex is installed: it is tried first", "copy", o.Copy)
-	unit := CanaryUnit(o.Copy)
+	unit := copies.CanaryUnit(o.Copy)
 	if err := s.Store.Assign(ctx, unit, o.Copy); err != nil { // or a start of a worker would remove it as unused
 		return o, err
 	}
