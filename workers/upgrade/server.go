@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -105,6 +106,10 @@ func (s *Steps) Look(ctx context.Context) (o Outcome, err error) {
 	if err != nil {
 		return o, err
 	}
+	if known := s.Store.Installed(program); known.Held != nil { // its copy may be gone
+		o.Copy, o.Reason = known.Copy, known.Held.Reason
+		return o, nil
+	}
 	c, err := s.Store.Take(ctx, program)
 	var inPlace *copies.InPlaceError
 	if errors.As(err, &inPlace) { // units run it where it is
@@ -191,10 +196,26 @@ func (s *Steps) undo(ctx context.Context, state copies.State, name string) error
 	if !is || held.Time.Before(state.Changed) || held.Time.Sub(state.Changed) > time.Second {
 		return fmt.Errorf("the last change was no way back from %s", name)
 	}
-	if err := s.Store.Use(ctx, name); err != nil {
+	if err := s.useAgain(ctx, name); err != nil {
 		return err
 	}
 	s.Logger.Info("codex is in use again: the request that failed on it fails on the one before, too", "copy", name,
 		"before", state.InUse)
 	return nil
+}
+
+// useAgain puts a copy into use that may have gone when the last unit changed to another one.
+func (s *Steps) useAgain(ctx context.Context, name string) error {
+	err := s.Store.Use(ctx, name)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	program, fault := s.Find()
+	if fault != nil {
+		return errors.Join(err, fault)
+	}
+	if c, fault := s.Store.Take(ctx, program); fault != nil || c.Name != name {
+		return errors.Join(err, fault)
+	}
+	return s.Store.Use(ctx, name)
 }

@@ -126,6 +126,9 @@ func TestBack(t *testing.T) {
 	assert.Equal(t, Outcome{Copy: two.Copy, Reason: held.Reason}, b.look(t), "it stays back")
 
 	undo := Back{Copy: two.Copy, Undo: true}
+	gone, err := b.Store.Prune(t.Context()) // when the last unit has changed back
+	require.NoError(t, err)
+	require.Equal(t, []string{two.Copy}, gone)
 	require.NoError(t, b.Client.Back(t.Context(), undo))
 	state, err = b.Store.State()
 	require.NoError(t, err)
