@@ -157,11 +157,19 @@ func (b *bed) testCommand(t *testing.T) {
 
 func (b *bed) testTerminate(t *testing.T) {
 	ctx, cancel := context.WithCancel(b.bound(t))
-	said := ""
-	_, err := b.Execute(ctx, Process{Output: func(_ string, data []byte) { said += string(data); cancel() },
-		Command: Command{Dir: b.dir, Argv: []string{"/bin/sh", "-c", "echo $$; exec sleep 1000"}}})
-	require.ErrorIs(t, err, context.Canceled)
-	gone := filepath.Join("/proc", strings.TrimSpace(said))
+	file := filepath.Join(b.dir, "pid")
+	var ended errgroup.Group
+	ended.Go(func() error {
+		_, err := b.Execute(ctx, Process{Command: Command{Dir: b.dir,
+			Argv: []string{"/bin/sh", "-c", "echo $$ >pid.new; mv pid.new pid; exec sleep 1000"}}})
+		return err
+	})
+	require.Eventually(t, func() bool { _, err := os.Stat(file); return err == nil }, enough, 5*time.Millisecond, "it runs")
+	cancel()
+	require.ErrorIs(t, ended.Wait(), context.Canceled)
+	pid, err := os.ReadFile(file)
+	require.NoError(t, err)
+	gone := filepath.Join("/proc", strings.TrimSpace(string(pid)))
 	require.Eventually(t, func() bool { _, err := os.Stat(gone); return err != nil }, enough, 5*time.Millisecond, "it ends")
 }
 
