@@ -300,10 +300,10 @@ codex-latest: ## say whether npm has a newer codex than that of the tests
 	@latest=$$(npm view @openai/codex version) && pinned=$$(sed -n 's/.*"@openai\/codex": "\(.*\)".*/\1/p' test/codex/package.json) && \
 		if [ "$$latest" = "$$pinned" ]; then echo "codex $$pinned is the latest"; else echo "codex $$latest is the latest, and the tests have $$pinned: make codex VERSION=$$latest"; fi
 
-# Of `make codex`, once the locks are written: the programs, and the variables that name them to the tests.
+# Of `make codex`: the program of the pinned one, and the variables that name all of them to the tests.
 codexes:
 	@$(MAKE) --no-print-directory $(NPM_CODEX)/codex $(OLDEST_CODEX)/codex $(BETWEEN_CODEX)/made >&2
-	@echo $(NPM_CODEX)/codex $(BETWEEN_CODEX)
+	@echo $(NPM_CODEX)/codex
 
 codex-variables:
 	@env | sed -n '/^CODEX_PROXY_TEST_CODEX/s/^/export /p'
@@ -358,7 +358,8 @@ nightly-codexes:
 	@$(MAKE) --no-print-directory $(DEBS) $(RPMS) $(NPM_CODEX)/codex $(OLDEST_CODEX)/codex $(BETWEEN_CODEX)/made $(CLIENTS)/node
 	failed=0; export CODEX_PROXY_TEST_REQUIRE=1; \
 	CODEX_PROXY_TEST_CODEX=$(OLDEST_CODEX)/codex go test -count=1 -timeout 0 -v -p 1 ./test/integration/workers ./test/integration/accounts ./test/integration/proxy -skip '$(OF_OTHERS)' || failed=$$?; \
-	CODEX_PROXY_TEST_CODEX=$$(find $(BETWEEN_CODEX) -maxdepth 1 -name '[0-9]*' | sort -V | sed -n '$$p') go test -count=1 -timeout 0 -v ./test/integration/remotes && exit $$failed
+	minor=$$(sed -n 's/.*OldestForRemotes = //p' codex/versions/versions.go); CODEX_PROXY_TEST_CODEX=$$(find $(BETWEEN_CODEX) -maxdepth 1 -name "0.$$minor.*" | grep .) && \
+	go test -count=1 -timeout 0 -v ./test/integration/remotes && exit $$failed
 
 # A thousand sessions that try to outlive their timeout, and two hundred at once.
 nightly-sessions:

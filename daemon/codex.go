@@ -20,10 +20,11 @@ import (
 // renewBound bounds the question whether a remote starts again.
 const renewBound = 2 * time.Second
 
-// newFollower makes the part that changes workers and remotes to another codex.
-func (d *Daemon) newFollower(cfg *config.Config) *follow.Follower {
+// newFollower makes the part that changes workers and remotes to another codex, and what keeps its judgement over a
+// restart.
+func (d *Daemon) newFollower(cfg *config.Config) (*follow.Follower, *follow.Keeper) {
 	store := copies.Open()
-	return follow.New(follow.Settings{
+	f := follow.New(follow.Settings{
 		Store: store, Follow: cfg.Codex == copies.Follow, Fixed: cfg.Codex.Version() != "",
 		Root:      upgrade.Client{Socket: paths.CopiesSocket},
 		Pool:      renewing{d.pool, workers.RenewalsOf(d.pool)},
@@ -49,6 +50,21 @@ func (d *Daemon) newFollower(cfg *config.Config) *follow.Follower {
 		Predecessor: func() bool { return d.predecessor.Running() != nil },
 		Logger:      d.logger,
 	})
+	keeper := follow.NewKeeper(f, os.Getenv("STATE_DIRECTORY"), d.serves)
+	if !d.predecessor.Exists() {
+		keeper.Load()
+	}
+	return f, keeper
+}
+
+// serves reports whether this process serves, and not its predecessor or its successor.
+func (d *Daemon) serves() bool {
+	select {
+	case <-d.started:
+		return !d.successor.Serves()
+	default:
+		return false
+	}
 }
 
 // renewing is a pool whose workers start again on an order.

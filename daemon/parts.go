@@ -9,6 +9,7 @@ import (
 	"codex-proxy/broker/brokerwatch"
 	"codex-proxy/daemon/accountstate"
 	"codex-proxy/daemon/credentials"
+	"codex-proxy/daemon/follow"
 	"codex-proxy/daemon/health"
 	"codex-proxy/daemon/inflight"
 	"codex-proxy/daemon/operators"
@@ -100,9 +101,11 @@ func (d *Daemon) observe(registry prometheus.Registerer) {
 		background: []Task{{"brokers", d.brokers.Run}}})
 	d.recent = newRecent(d.pool, d.changes)
 	d.add(registry, feature{serving: []Task{d.once("recent", d.recent.Run)}})
-	d.follower = d.newFollower(d.cfg)
+	var codexes *follow.Keeper
+	d.follower, codexes = d.newFollower(d.cfg)
 	d.add(registry, feature{metrics: d.follower.Metrics(),
-		serving: []Task{d.succeeding("codex", d.follower.Run)}})
+		background: []Task{{"codex turns", codexes.Run}},
+		serving:    []Task{d.succeeding("codex", d.follower.Run)}})
 }
 
 // accountsChanged has the rest of the service look at the store of the accounts again.

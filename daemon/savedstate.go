@@ -35,8 +35,8 @@ type savedState struct {
 	Dependencies dependencies.Saved `json:"dependencies,omitempty"`
 	// Remotes are the counts of the remotes.
 	Remotes remotewatch.Saved `json:"remotes,omitempty"`
-	// Codexes are the turns on each copy of codex.
-	Codexes map[string]follow.Count `json:"codexes,omitempty"`
+	// Codexes is the judgement of the codex in use.
+	Codexes follow.Saved `json:"codexes"`
 }
 
 // maxSavedState leaves room for the rest of the packet, in bytes.

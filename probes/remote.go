@@ -94,6 +94,11 @@ type RemoteUse struct {
 	Switches  int `json:"switches"`
 	// Commands are those that its hands have executed since its main process has started.
 	Commands int `json:"commands,omitempty"`
+	// Ended and Failed count the turns that have ended since its main process has started, and those of them that codex
+	// itself has failed. Fault is the last fault.
+	Ended  int    `json:"-"`
+	Failed int    `json:"-"`
+	Fault  string `json:"-"`
 	// Unknown are requests of clients that were refused because this codex-proxy does not know them.
 	Unknown []string `json:"unknown_requests,omitempty"`
 }

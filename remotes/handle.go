@@ -202,7 +202,9 @@ func (l reports) ended(ctx context.Context, thread string, t codexthread.Turn) {
 		wants = l.opts.Accounts != nil && s.wantsQuota(thread, t, l.opts.Continue)
 		s.ended(thread, t.ID, time.Now())
 		s.thread(thread).calls = nil
-		hidden, words = s.thread(thread).hidden, s.journal.Words
+		if hidden, words = s.thread(thread).hidden, s.journal.Words; !hidden {
+			s.ends.add(t)
+		}
 	})
 	if wants {
 		l.tasks.Go(func() { logins(l).exhausted(ctx, thread, t) })

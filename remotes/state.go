@@ -14,7 +14,8 @@ type state struct {
 	detail  string     // for people, once open
 	version string     // of the codex that runs, or ran last
 	unknown []string   // requests of clients that no rule is on
-	lastErr error      // why it is not open
+	ends    Ends
+	lastErr error // why it is not open
 
 	began   time.Time
 	clients map[int]Client

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"codex-proxy/remotes/codexthread"
 	"codex-proxy/remotes/turnjournal"
 )
 
@@ -30,8 +31,29 @@ type Status struct {
 	Unknown []string `json:"unknown_requests,omitempty"`
 	// Commands is how many commands the hands have executed since the remote has started.
 	Commands int `json:"commands,omitempty"`
+	// Ends are the turns that have ended since the remote has started.
+	Ends Ends `json:"ends,omitzero"`
 	// RestsAt is when the remote stops if nobody comes; zero: not soon. A question in that moment would start it again.
 	RestsAt time.Time `json:"rests_at,omitzero"`
+}
+
+// Ends are turns that have ended, by codex itself or by their own end: not those that a user has interrupted.
+type Ends struct {
+	Turns  int    `json:"turns"`
+	Faults int    `json:"faults,omitempty"` // those of them that codex itself has failed
+	Fault  string `json:"fault,omitempty"`  // the last one, shortened
+}
+
+// add counts a turn.
+func (e *Ends) add(t codexthread.Turn) {
+	if t.Status == codexthread.Interrupted || t.Status == codexthread.Aborted {
+		return
+	}
+	e.Turns++
+	if t.Error != nil && t.Error.OfCodex() {
+		e.Faults++
+		e.Fault = shorten(t.Error.Error())
+	}
 }
 
 // Turn is a turn that runs, or was cut.
@@ -76,7 +98,7 @@ func ReadState(dir string) (Status, error) {
 func (s *state) status() Status {
 	st := Status{Last: s.journal.Last, Words: s.journal.Words, WordsAt: s.journal.WordsAt,
 		Continued: s.journal.Continued, GivenUp: s.journal.GivenUp, Account: s.journal.Account,
-		Switches: s.journal.Switches, Unknown: slices.Clone(s.unknown)}
+		Switches: s.journal.Switches, Unknown: slices.Clone(s.unknown), Ends: s.ends}
 	if s.link != nil {
 		st.Codex = s.detail
 	}

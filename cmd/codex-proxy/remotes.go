@@ -78,7 +78,9 @@ remove need root.`,
     "alone_since","continued","cut","quota"}],"last",
     "words","words_at","continued","given_up",
     "account","switches","no_account","quota_at",
-    "unknown_requests","rests_at","error"}]}`)
+    "unknown_requests",
+    "ends":{"turns","faults","fault"},
+    "rests_at","error"}]}`)
 	list.Flags().BoolVar(&r.Watch, "watch", false, "again after every change, until Ctrl-C")
 	add := &cobra.Command{Use: "add NAME", Short: "make a remote", RunE: do(true, r.Add)}
 	addFlags(add, &r.With)

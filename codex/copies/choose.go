@@ -32,10 +32,20 @@ func (e *MissingError) Error() string {
 
 // Choose decides which copy a unit runs, and records it for Chosen. An error other than *MissingError says why the unit
 // runs the installed program where it is.
-func (s *Store) Choose(ctx context.Context, start Start) (Copy, error) {
+func (s *Store) Choose(ctx context.Context, start Start) (c Copy, err error) {
 	if err := makeDirs(s); err != nil {
 		return Copy{}, err
 	}
+	const tries = 2 // another process may remove the copy, as an unused one, before it is recorded
+	for range tries {
+		if c, err = chooseOnce(ctx, s, start); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+	}
+	return c, err
+}
+
+func chooseOnce(ctx context.Context, s *Store, start Start) (Copy, error) {
 	c, err := (&chooser{Store: s, start: start}).choose(ctx)
 	target := c.Name
 	var missing *MissingError
@@ -123,7 +133,13 @@ func (c *chooser) put(ctx context.Context, taken Copy) error {
 	if c.state.InUse == taken.Name {
 		return nil
 	}
-	return c.Change(ctx, func(state *State) error { state.use(taken.Name); return nil })
+	return c.Change(ctx, func(state *State) error {
+		if _, err := c.Get(taken.Name); err != nil { // see Use
+			return err
+		}
+		state.use(taken.Name)
+		return nil
+	})
 }
 
 // ownMark stands before the name in the link of a unit with a program of its own.
@@ -135,8 +151,8 @@ func Own(s *Store, unit string) bool {
 	return strings.HasPrefix(target, s.Dir+ownMark)
 }
 
-// Assign records for Chosen that the unit runs the copy called name; none if name is empty. If it ran another one
-// before, copies that nothing uses any more go, unless s is confined.
+// Assign records for Chosen that the unit runs the copy called name; none if name is empty. The copy has to be whole. If
+// the unit ran another one before, copies that nothing uses any more go, unless s is confined.
 func (s *Store) Assign(ctx context.Context, unit, name string) error {
 	if name != "" {
 		return relink(ctx, s, unit, filepath.Join(s.Dir, name))
@@ -149,17 +165,31 @@ func (s *Store) Assign(ctx context.Context, unit, name string) error {
 
 func relink(ctx context.Context, s *Store, unit, target string) error {
 	link := filepath.Join(s.Runs, unit)
-	before, _ := os.Readlink(link)
-	temp := filepath.Join(s.Runs, newPrefix+unit)
-	_ = os.Remove(temp)
-	if err := errors.Join(os.Symlink(target, temp), os.Rename(temp, link)); err != nil {
+	if before, _ := os.Readlink(link); before == target {
+		return point(link, target)
+	}
+	unlock, err := s.lock(ctx) // from here on Prune finds the copy, and then the link
+	if err != nil {
 		return err
 	}
-	if before == target || s.Confined { // which does not see the processes of other users
-		return nil
+	defer unlock()
+	if name := filepath.Base(target); ValidName(name) {
+		if _, err := s.Get(name); err != nil {
+			return err
+		}
 	}
-	_, err := s.Prune(ctx)
+	if err := point(link, target); err != nil || s.Confined { // which does not see the processes of other users
+		return err
+	}
+	_, err = prune(s)
 	return err
+}
+
+// point makes a link to the target, in place of another one.
+func point(link, target string) error {
+	temp := filepath.Join(filepath.Dir(link), newPrefix+filepath.Base(link))
+	_ = os.Remove(temp)
+	return errors.Join(os.Symlink(target, temp), os.Rename(temp, link))
 }
 
 // Chosen returns the copy that Choose has recorded for the unit; none if the unit runs the installed program. A

@@ -8,9 +8,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 // bed is a store, and a directory in which codexes are installed.
@@ -349,6 +352,81 @@ func TestAConfinedProcessRemovesNothing(t *testing.T) {
 	b.Confined = false
 	require.NoError(t, b.Assign(t.Context(), "codex-worker@default.service", next.Name))
 	assert.NotContains(t, b.names(), own.Name)
+}
+
+// The copy of a trial stays until its verdict is carried out: whether an earlier trial has held it, and whether the trial
+// gives it another name.
+func TestTheCopyOfATrialStays(t *testing.T) {
+	b := newBed(t)
+	require.NoError(t, b.Use(t.Context(), b.take(b.install("0.1.0", "old")).Name))
+	held := b.take(b.install("0.2.0", "held"))
+	require.NoError(t, b.Hold(t.Context(), held.Name, "timeout"))
+	require.NoError(t, b.Assign(t.Context(), CanaryUnit(held.Name), held.Name))
+	assert.Contains(t, b.names(), held.Name)
+	require.NoError(t, b.Assign(t.Context(), CanaryUnit(held.Name), ""))
+
+	program := b.install("0.3.0", "bare")
+	require.NoError(t, os.Remove(filepath.Join(b.opt, packageFile)))
+	bare := b.take(program)
+	require.NoError(t, b.Assign(t.Context(), CanaryUnit(bare.Name), bare.Name))
+	named, err := Rename(t.Context(), b.Store, bare.Name, "0.3.0")
+	require.NoError(t, err)
+	gone, err := b.Prune(t.Context())
+	require.NoError(t, err)
+	assert.Empty(t, gone)
+	assert.NotContains(t, b.names(), held.Name, "its trial is over")
+	require.NoError(t, b.Use(t.Context(), named))
+}
+
+// A copy that another process has removed meanwhile is neither put into use nor chosen.
+func TestACopyThatIsGoneIsNotUsed(t *testing.T) {
+	for name, use := range map[string]func(b *bed, name string) error{
+		"use":    func(b *bed, name string) error { return b.Use(b.t.Context(), name) },
+		"pin":    func(b *bed, name string) error { return b.Pin(b.t.Context(), name) },
+		"assign": func(b *bed, name string) error { return b.Assign(b.t.Context(), CanaryUnit(name), name) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBed(t)
+			c := b.take(b.install("0.1.0", "one"))
+			synctest.Test(t, func(t *testing.T) {
+				b := &bed{b.Store, t, b.opt}
+				unlock, err := b.lock(t.Context())
+				require.NoError(t, err)
+				ended := make(chan error, 1)
+				go func() { ended <- use(b, c.Name) }()
+				synctest.Wait() // it waits for the lock
+				require.NoError(t, os.RemoveAll(filepath.Dir(filepath.Dir(c.Program))))
+				unlock()
+				require.ErrorIs(t, <-ended, fs.ErrNotExist)
+			})
+			state, err := b.State()
+			require.NoError(t, err)
+			assert.Empty(t, state.InUse)
+			_, ok := b.Of(CanaryUnit(c.Name))
+			assert.False(t, ok)
+		})
+	}
+}
+
+// A confined process removes a copy that is held, once no unit has it.
+func TestAConfinedProcessRemovesWhatIsHeld(t *testing.T) {
+	b := newBed(t)
+	b.Confined = true
+	require.NoError(t, b.Use(t.Context(), b.take(b.install("0.1.0", "old")).Name))
+	held := b.take(b.install("0.2.0", "held"))
+	require.NoError(t, b.Hold(t.Context(), held.Name, "timeout"))
+	long := time.Now().Add(-time.Hour)
+	const unit = "codex-worker@default.service"
+	require.NoError(t, b.Assign(t.Context(), unit, held.Name))
+	require.NoError(t, unix.Lutimes(filepath.Join(b.Runs, unit), []unix.Timeval{unix.NsecToTimeval(long.UnixNano()),
+		unix.NsecToTimeval(long.UnixNano())}))
+	gone, err := b.Prune(t.Context())
+	require.NoError(t, err)
+	assert.Empty(t, gone, "the unit may run it still")
+	require.NoError(t, b.Assign(t.Context(), unit, ""))
+	gone, err = b.Prune(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, []string{held.Name}, gone)
 }
 
 func TestPolicies(t *testing.T) {

@@ -32,6 +32,9 @@ func (s *Store) Installed(program string) Installed {
 	})
 	if at >= 0 {
 		i.Held, i.Copy = &state.Held[at], state.Held[at].Copy
+		if i.Version == unknown { // the copy of a bare program had it in its name, and is gone
+			i.Version = versionIn(i.Copy)
+		}
 	}
 	return i
 }

@@ -12,14 +12,23 @@ import (
 // starting is how long a copy stays for the start that has chosen it, before its process runs.
 const starting = 10 * time.Minute
 
-// Prune removes the copies that no process runs, and that are neither in use nor were so before. A copy that is not
-// held stays for a start that has just chosen it, too. It returns the names of those that it has removed.
+// CanaryUnit is the unit that tries the copy called name.
+func CanaryUnit(name string) string { return "codex-canary@" + name + ".service" }
+
+// Prune removes the copies that no process runs, and that are neither in use nor were so before. A copy stays for a
+// start or a trial that has just chosen it, too. A confined store removes those alone that are held and that no unit
+// has. It returns the names of those that it has removed.
 func (s *Store) Prune(ctx context.Context) ([]string, error) {
 	unlock, err := s.lock(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
+	return prune(s)
+}
+
+// prune is Prune; its caller has the lock.
+func prune(s *Store) (gone []string, err error) {
 	state, err := s.State()
 	if err != nil {
 		return nil, err // which ones may go is unknown
@@ -32,12 +41,12 @@ func (s *Store) Prune(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	chosen := justChosen(s.Runs)
-	var gone []string
+	fresh, all := chosen(s.Runs)
+	kept := append(fresh, state.InUse, state.Before, state.Pinned)
 	for _, c := range list {
 		_, held := state.HeldBack(c.Name)
-		kept := []string{state.InUse, state.Before, state.Pinned}
-		if slices.Contains(kept, c.Name) || !held && slices.Contains(chosen, c.Name) || runs(running, c.Program) {
+		if slices.Contains(kept, c.Name) || runs(running, c.Program) ||
+			s.Confined && (!held || slices.Contains(all, c.Name)) {
 			continue
 		}
 		err = errors.Join(err, os.RemoveAll(filepath.Join(s.Dir, c.Name)))
@@ -46,16 +55,20 @@ func (s *Store) Prune(ctx context.Context) ([]string, error) {
 	return gone, err
 }
 
-// justChosen are the names of the copies that starts have chosen just now.
-func justChosen(runs string) (names []string) {
+// chosen are the names of the copies that units have, and those that they have chosen just now.
+func chosen(runs string) (fresh, all []string) {
 	links, _ := filepath.Glob(filepath.Join(runs, "*"))
 	for _, link := range links {
 		target, err := os.Readlink(link)
-		if info, err2 := os.Lstat(link); err == nil && err2 == nil && time.Since(info.ModTime()) < starting {
-			names = append(names, filepath.Base(target))
+		if err != nil {
+			continue
+		}
+		all = append(all, filepath.Base(target))
+		if info, err := os.Lstat(link); err == nil && time.Since(info.ModTime()) < starting {
+			fresh = append(fresh, filepath.Base(target))
 		}
 	}
-	return names
+	return fresh, all
 }
 
 // processes are the programs of all processes.

@@ -30,12 +30,25 @@ func Rename(ctx context.Context, s *Store, name, found string) (string, error) {
 	if old, err := s.Get(c.Name); err == nil { // from elsewhere
 		old.Source, old.File = c.Source, c.File
 		return c.Name, errors.Join(writeFile(filepath.Join(s.Dir, c.Name, recordFile), old),
-			os.RemoveAll(filepath.Join(s.Dir, name)))
+			repoint(s.Runs, name, c.Name), os.RemoveAll(filepath.Join(s.Dir, name)))
 	}
 	dir, final := filepath.Join(s.Dir, name), filepath.Join(s.Dir, c.Name)
 	err = errors.Join(os.RemoveAll(final), os.Rename(dir, final))
 	// After a kill in between the copy is not whole, and the next look makes it anew.
-	return c.Name, errors.Join(err, writeFile(filepath.Join(final, recordFile), c), syncDir(s.Dir))
+	return c.Name, errors.Join(err, writeFile(filepath.Join(final, recordFile), c), syncDir(s.Dir),
+		repoint(s.Runs, name, c.Name))
+}
+
+// repoint has the units that had a copy by its former name have it by the new one: Prune looks for them.
+func repoint(runs, name, now string) (err error) {
+	links, _ := filepath.Glob(filepath.Join(runs, "*"))
+	for _, link := range links {
+		target, _ := os.Readlink(link)
+		if filepath.Base(target) == name {
+			err = errors.Join(err, point(link, strings.TrimSuffix(target, name)+now))
+		}
+	}
+	return err
 }
 
 // Was reports whether the copy called now is the one called name, which Rename may have renamed since.

@@ -97,10 +97,10 @@ func (s *Store) Change(ctx context.Context, change func(*State) error) error {
 
 // Use puts a whole copy into use, unless Pin keeps another one there. It is not held any more.
 func (s *Store) Use(ctx context.Context, name string) error {
-	if _, err := s.Get(name); err != nil {
-		return err
-	}
 	return s.Change(ctx, func(state *State) error {
+		if _, err := s.Get(name); err != nil { // no other process removes it before it is in use
+			return err
+		}
 		if state.Pinned != "" && state.Pinned != name {
 			return fmt.Errorf("%s stays in use by order of an operator, until `codex-proxy codex follow`", state.Pinned)
 		}
@@ -111,10 +111,14 @@ func (s *Store) Use(ctx context.Context, name string) error {
 
 // Pin keeps a copy in use until Follow, whatever else is installed.
 func (s *Store) Pin(ctx context.Context, name string) error {
-	if _, err := s.Get(name); err != nil {
-		return err
-	}
-	return s.Change(ctx, func(state *State) error { state.use(name); state.Pinned = name; return nil })
+	return s.Change(ctx, func(state *State) error {
+		if _, err := s.Get(name); err != nil { // see Use
+			return err
+		}
+		state.use(name)
+		state.Pinned = name
+		return nil
+	})
 }
 
 // Follow ends Pin.

@@ -69,6 +69,9 @@ func ValidName(text string) bool { return name.MatchString(text) }
 
 func nameOf(version, hash string) string { return version + "-" + hash[:hashDigits] }
 
+// versionIn is the version in a name.
+func versionIn(name string) string { return name[:max(0, len(name)-1-hashDigits)] }
+
 // List returns the whole copies, the newest first.
 func (s *Store) List() ([]Copy, error) {
 	entries, err := os.ReadDir(s.Dir)

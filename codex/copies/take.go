@@ -105,14 +105,10 @@ func (s *Store) take(ctx context.Context, program string) (Copy, error) {
 	if now, err := identity(program); err != nil || now != file {
 		return Copy{}, errors.Join(errors.New("it changes just now: is it being installed?"), err)
 	}
-	c.Version = versionOf(ctx, dir, program, s.Version)
-	c.Name = nameOf(c.Version, c.Hash)
-	if c.Version == unknown { // Rename may have given it one
-		list, _ := s.List()
-		if i := slices.IndexFunc(list, func(o Copy) bool { return o.Hash == c.Hash }); i >= 0 {
-			c.Name = list[i].Name
-		}
+	if c.Version = versionOf(ctx, dir, program, s.Version); c.Version == unknown {
+		c.Version = given(s, c.Hash)
 	}
+	c.Name = nameOf(c.Version, c.Hash)
 	if old, err := s.Get(c.Name); err == nil && old.Hash == c.Hash {
 		old.Source, old.File = c.Source, c.File
 		return old, writeFile(filepath.Join(s.Dir, c.Name, recordFile), old)
@@ -121,6 +117,20 @@ func (s *Store) take(ctx context.Context, program string) (Copy, error) {
 		return Copy{}, err
 	}
 	return s.Get(c.Name)
+}
+
+// given is the version that Rename has given to a copy with that hash, which may be gone if it is held.
+func given(s *Store, hash string) string {
+	list, _ := s.List()
+	if i := slices.IndexFunc(list, func(o Copy) bool { return o.Hash == hash }); i >= 0 {
+		return list[i].Version
+	}
+	state, _ := s.State()
+	name := nameOf(unknown, hash)
+	if i := slices.IndexFunc(state.Held, func(h Held) bool { return Was(h.Copy, name) }); i >= 0 {
+		return versionIn(state.Held[i].Copy)
+	}
+	return unknown
 }
 
 // keep gives the copy in dir its name, once it is on the disk.

@@ -61,6 +61,13 @@ func (e *Error) Upstream() Upstream {
 	return u
 }
 
+// OfCodex reports whether codex itself has failed, as far as its report shows: not the model endpoint, the account or
+// the request.
+func (e *Error) OfCodex() bool {
+	_, incomplete := e.Incomplete()
+	return e.Info.HTTPStatus == 0 && (e.Info.Kind == KindOther || e.Info.Kind == "") && !incomplete && !e.OfEndpoint()
+}
+
 // OfEndpoint reports whether a failure of any kind is certainly the endpoint's or the network's, by its text: a phase
 // other than Refused, a status, or a body that is no plain text, as most 400s have. Plain words may be codex's own.
 func (e *Error) OfEndpoint() bool {

@@ -33,6 +33,11 @@ func TestRangeIsThatOfTheTests(t *testing.T) {
 			assert.Contains(t, version, want, file)
 		}
 	}
+	between, err := os.ReadFile("../../test/codex/between/package.json")
+	require.NoError(t, err)
+	for _, minor := range []int{OldestForRemotes, OldestForHere, MarksResponses} {
+		assert.Contains(t, string(between), fmt.Sprintf("codex@0.%d.", minor), "the tests run each one that a constant names")
+	}
 	features, err := os.ReadFile("../../docs/features.md")
 	require.NoError(t, err)
 	assert.Contains(t, string(features), fmt.Sprintf("Tested with codex 0.%d; 0.%d is the oldest accepted.", Tested, Oldest))

@@ -87,6 +87,8 @@ type Follower struct {
 	wanted  time.Time         // when a standby was started to take the turns of the next worker
 	settled map[string]string // by unit: the copy for which it was changed last
 	retryAt time.Time         // of remotes
+	seen    map[string]seen   // by the unit of a remote
+	began   time.Time
 	metrics
 }
 
@@ -101,7 +103,8 @@ type change struct {
 
 // New returns a follower that has seen nothing.
 func New(s Settings) *Follower {
-	f := &Follower{Settings: s, looking: make(chan struct{}, 1), settled: map[string]string{}, metrics: newMetrics()}
+	f := &Follower{Settings: s, looking: make(chan struct{}, 1), settled: map[string]string{}, began: time.Now(),
+		metrics: newMetrics()}
 	f.probation = newProbation(s.Store.Of)
 	return f
 }
@@ -145,6 +148,7 @@ func (f *Follower) step(ctx context.Context, now time.Time) (soon bool) {
 	if f.Predecessor() || state.InUse == "" {
 		return false
 	}
+	f.countRemotes(now)
 	if bad, reason := f.probation.verdict(); bad == state.InUse && bad != "" {
 		f.back(ctx, bad, reason)
 		return true

@@ -25,8 +25,9 @@ type probation struct {
 	wake nudge.Nudge // a copy has failed
 
 	mu     sync.Mutex
+	state  copies.State
+	saved  Saved  // by an earlier process
 	name   string // of the copy on probation; empty: none is
-	before string
 	until  time.Time
 	counts map[string]*Count
 	crash  map[string]any // by unit: the last one that was counted
@@ -57,27 +58,6 @@ type Count struct {
 	Faults int `json:"faults,omitempty"`
 }
 
-// save returns the counts, which a successor of this process judges by.
-func (p *probation) save() map[string]Count {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	saved := map[string]Count{}
-	for name, c := range p.counts {
-		saved[name] = *c
-	}
-	return saved
-}
-
-// restore adds the counts of a predecessor.
-func (p *probation) restore(saved map[string]Count) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for name, before := range saved {
-		c := p.countOf(name)
-		c.Turns, c.Faults = c.Turns+before.Turns, c.Faults+before.Faults
-	}
-}
-
 // countOf is the count of a copy.
 func (p *probation) countOf(name string) *Count {
 	c := p.counts[name]
@@ -96,12 +76,13 @@ func newProbation(of func(unit string) (string, bool)) *probation {
 func (p *probation) begin(state copies.State) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.name, p.before, p.until, p.last, p.bad = state.InUse, state.Before, state.Changed.Add(probationTime), nil, ""
+	p.state, p.last = state, p.resume(state)
+	p.name, p.until, p.bad = state.InUse, state.Changed.Add(probationTime), ""
 	if state.Before == "" {
 		p.name = ""
 	}
 	for name := range p.counts {
-		if name != state.InUse && name != state.Before {
+		if !p.concerns(name) {
 			delete(p.counts, name)
 		}
 	}
@@ -178,7 +159,7 @@ func (p *probation) fails() bool {
 	if !row && faults(p.last) < most {
 		return false
 	}
-	b := p.counts[p.before]
+	b := p.counts[p.state.Before]
 	return b == nil || b.Turns == 0 || faults(p.last)*b.Turns > timesBefore*b.Faults*n
 }
 

@@ -1,6 +1,11 @@
 package follow
 
 import (
+	"bytes"
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -134,6 +139,92 @@ func TestAReloadKeepsTheTurnsBefore(t *testing.T) {
 	assert.Equal(t, &Count{9, 5}, next.counts[before])
 	for range 3 {
 		assert.Empty(t, next.ended("new", turn{fault: "x"}, nil, time.Now()), "the one before was as bad")
+	}
+}
+
+// The last turns on the codex in use count over a reload and a restart, until another one is in use.
+func TestTheLastTurnsGoOn(t *testing.T) {
+	state := copies.State{InUse: "0.172.0-2", Before: "0.171.0-1", Changed: time.Now()}
+	of := func(string) (string, bool) { return "0.172.0-2", true }
+	old := newProbation(of)
+	old.begin(state)
+	for i := range int64(2) {
+		old.ended("a", turn{i, "x"}, nil, time.Now())
+	}
+	for name, tc := range map[string]struct {
+		state copies.State
+		fails bool
+	}{
+		"the same":   {state, true},
+		"in between": {copies.State{InUse: "0.172.0-2", Before: "0.170.0-0", Changed: state.Changed.Add(time.Second)}, false},
+	} {
+		next := newProbation(of)
+		next.restore(old.save())
+		assert.Equal(t, old.save(), next.save(), "it has not begun yet")
+		next.begin(tc.state)
+		assert.Equal(t, tc.fails, next.ended("a", turn{2, "x"}, nil, time.Now()) != "", name)
+	}
+}
+
+// A restart of the service keeps the turns that a new codex is judged by, in a file that its user alone reads.
+func TestARestartKeepsTheTurnsBefore(t *testing.T) {
+	b := newBed(t, "a", "b")
+	old := b.name("0.171.0")
+	b.use(old)
+	b.runs(old, units.Worker("a"), units.Worker("b"))
+	b.steps(1)
+	for i := range int64(4) { // as the model endpoint has it, say
+		b.Ended("a", i, "", nil)
+		b.Ended("a", i, "no such table", nil)
+	}
+	dir, serves := t.TempDir(), false
+	left := NewKeeper(b.Follower, dir, func() bool { return serves })
+	left.write()
+	assert.NoFileExists(t, filepath.Join(dir, fileName), "another process has the file")
+	serves = true
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.NoError(t, left.Run(ctx))
+	info, err := os.Stat(filepath.Join(dir, fileName))
+	require.NoError(t, err)
+	assert.Equal(t, os.FileMode(0o600), info.Mode())
+
+	next := b.name("0.172.0")
+	b.use(next)
+	b.runs(next, units.Worker("a"))
+	restarted := func(from string) (leadsBack bool) {
+		f := New(b.Settings)
+		NewKeeper(f, from, func() bool { return true }).Load()
+		f.step(t.Context(), b.now)
+		for i := range int64(3) {
+			f.Ended("a", 10+i, "no such table", nil)
+		}
+		bad, _ := f.probation.verdict()
+		return bad != ""
+	}
+	assert.False(t, restarted(dir), "the one before was as bad")
+	assert.True(t, restarted(""), "nothing is known of the one before")
+}
+
+// What is no file of turns is reported and written anew, and an unwritable one is reported once.
+func TestAFileThatIsNone(t *testing.T) {
+	for _, text := range []string{"{", `[1]`, `{"counts":{"0.171.0-1":{"turns":"many"}}}`, `{"counts":{"0.171.0-1":{"turns":-1,"faults":-5}}}`} {
+		b, dir, log := newBed(t), t.TempDir(), &bytes.Buffer{}
+		b.Logger = slog.New(slog.NewTextHandler(log, nil))
+		file := filepath.Join(dir, fileName)
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+		k := NewKeeper(b.Follower, dir, func() bool { return true })
+		k.Load()
+		assert.Empty(t, b.Save().Counts, text)
+		assert.Equal(t, !strings.Contains(text, "-5"), strings.Contains(log.String(), "the turns on each codex are forgotten"), text)
+		require.NoError(t, os.Remove(file))
+		require.NoError(t, os.Mkdir(file, 0o700))
+		log.Reset()
+		for range 2 {
+			b.probation.countOf("0.171.0-1").Turns++
+			k.write()
+		}
+		assert.Equal(t, 1, strings.Count(log.String(), "cannot write the turns on each codex"), text)
 	}
 }
 

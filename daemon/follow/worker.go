@@ -130,35 +130,20 @@ func (f *Follower) drain(name string, drain bool) {
 	}
 }
 
-// nextRemote has one remote without turns start again.
-func (f *Follower) nextRemote(ctx context.Context, now time.Time) {
-	if now.Before(f.retryAt) {
-		return
-	}
-	for _, r := range f.Remotes() {
-		if _, other := f.other(r.Unit); !other || !r.Ready {
-			continue
-		}
-		f.retryAt = now.Add(remoteAgain)
-		done, err := f.RenewRemote(ctx, r.Name)
-		if done && err == nil { // it answers later if not now
-			f.settle(r.Unit)
-			f.Logger.Info("remote starts again, for another codex", "remote", r.Name, "copy", f.state.InUse)
-			return
-		}
-	}
-}
+// Save returns the judgement of the codex in use for Restore of the next process.
+func (f *Follower) Save() Saved { return f.probation.save() }
 
-// Save returns the turns on each copy for Restore of the next process.
-func (f *Follower) Save() map[string]Count { return f.probation.save() }
-
-// Restore takes over the turns that a predecessor has counted.
-func (f *Follower) Restore(saved map[string]Count) { f.probation.restore(saved) }
+// Restore takes over the judgement of an earlier process.
+func (f *Follower) Restore(s Saved) { f.probation.restore(s) }
 
 // Ended takes over the end of a turn of a request on a worker. fault is that of codex itself; empty: none. crash is the
 // same for all turns that were lost in one end of codex. It returns once no worker takes new turns on a failing copy.
 func (f *Follower) Ended(worker string, request int64, fault string, crash any) {
-	if bad := f.probation.ended(units.Worker(worker), turn{request, fault}, crash, time.Now()); bad != "" {
+	f.ended(units.Worker(worker), turn{request, fault}, crash, time.Now())
+}
+
+func (f *Follower) ended(unit string, t turn, crash any, now time.Time) {
+	if bad := f.probation.ended(unit, t, crash, now); bad != "" {
 		f.drain(bad, true)
 		f.probation.wake.Touch()
 	}

@@ -53,14 +53,10 @@ func codexFault(err error) string {
 		return reason
 	case errors.As(err, &silent):
 		return err.Error()
-	case !errors.As(err, &failed) || failed.Info.HTTPStatus != 0 || failed.Info.Kind != turnerror.KindOther &&
-		failed.Info.Kind != "" || failed.OfEndpoint():
-		return ""
+	case errors.As(err, &failed) && failed.OfCodex():
+		return failed.Error()
 	}
-	if _, incomplete := failed.Incomplete(); incomplete {
-		return ""
-	}
-	return failed.Error()
+	return ""
 }
 
 // lossReason is the reason for which a turn was lost. It is empty for a turn that

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/coder/websocket"
@@ -172,7 +173,18 @@ func (h *Hands) dial(ctx context.Context, bound time.Duration) (*websocket.Conn,
 }
 
 // streamConn is a stream as a connection. It has no deadlines: contexts bound its use.
-type streamConn struct{ *wire.PortStream }
+type streamConn struct {
+	*wire.PortStream
+
+	writing sync.Mutex // net/http may still return from its write of the request when the WebSocket writes
+}
+
+// Write implements io.Writer.
+func (c *streamConn) Write(p []byte) (int, error) {
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	return c.PortStream.Write(p)
+}
 
 func (*streamConn) LocalAddr() net.Addr              { return &net.UnixAddr{Name: "codex-runner", Net: "unix"} }
 func (*streamConn) RemoteAddr() net.Addr             { return &net.UnixAddr{Name: "hands", Net: "unix"} }

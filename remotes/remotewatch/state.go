@@ -80,7 +80,8 @@ func factsOf(u units.State) probes.DependencyFacts {
 // answered takes over the answer of the main process, and reports whether it differs from the one before.
 func (s *state) answered(st remotes.Status, now time.Time) (changed bool) {
 	use := &probes.RemoteUse{At: now, Account: st.Account, Continued: st.Continued, GivenUp: st.GivenUp,
-		Switches: st.Switches, Commands: st.Commands, Unknown: st.Unknown}
+		Switches: st.Switches, Commands: st.Commands, Unknown: st.Unknown,
+		Ended: st.Ends.Turns, Failed: st.Ends.Faults, Fault: st.Ends.Fault}
 	for _, c := range st.Attached {
 		if c.Viewer {
 			use.Viewers++

@@ -101,6 +101,7 @@ func TestAsks(t *testing.T) {
 			Turns: []remotes.Turn{{Since: began.Add(time.Minute), AloneSince: began.Add(3 * time.Minute)},
 				{Since: began, WaitingSince: began.Add(2 * time.Minute)}, {Since: began.Add(-time.Hour), Cut: true}},
 			Account: "second", Continued: 4, GivenUp: 1, Switches: 2, Unknown: []string{"x/list"},
+			Ends: remotes.Ends{Turns: 9, Faults: 1, Fault: "no such table"},
 		}
 		r.run(t, func() {
 			assert.Empty(t, r.Report(), "systemd has reported nothing")
@@ -109,7 +110,7 @@ func TestAsks(t *testing.T) {
 			synctest.Wait()
 			assert.Equal(t, &probes.RemoteUse{At: began, Owners: 1, Viewers: 1, Turns: 2, TurnSince: began,
 				AloneSince: began.Add(3 * time.Minute), Account: "second", Continued: 4, GivenUp: 1, Switches: 2,
-				Unknown: []string{"x/list"}}, r.one(t, "a").Use)
+				Unknown: []string{"x/list"}, Ended: 9, Failed: 1, Fault: "no such table"}, r.one(t, "a").Use)
 			assert.Nil(t, r.one(t, "b").Use)
 			time.Sleep(period)
 			synctest.Wait()

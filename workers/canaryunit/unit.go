@@ -74,9 +74,10 @@ func leave(ctx context.Context, dir, version string, err error) error {
 }
 
 // End is ExecStopPost= of the unit, as root, `codex-proxy codex-canary-end NAME`: a copy that has passed is put into
-// use, and one that has not is held back. A trial that was stopped changes nothing.
+// use, and one that has not is held back, and goes. A trial that was stopped changes nothing.
 func End(ctx context.Context, store *copies.Store, name string, stderr io.Writer) error {
 	logger := slog.New(journal.NewHandler(journal.Proxy, stderr, slog.LevelInfo))
+	unit := copies.CanaryUnit(name)
 	v, err := readVerdict(os.Getenv("RUNTIME_DIRECTORY"))
 	if renamed, fault := copies.Rename(ctx, store, name, v.Version); fault == nil { // no file of a bare program names it
 		name = renamed
@@ -93,7 +94,12 @@ func End(ctx context.Context, store *copies.Store, name string, stderr io.Writer
 		v.Reason = "its trial ended without a verdict: " + result
 	}
 	logger.Error("codex is held back: it has failed its trial", "copy", name, "reason", v.Reason)
-	return store.Hold(ctx, name, v.Reason)
+	if err := store.Hold(ctx, name, v.Reason); err != nil {
+		return err
+	}
+	err = store.Assign(ctx, unit, "")
+	_, fault := store.Prune(ctx)
+	return errors.Join(err, fault)
 }
 
 func putIntoUse(ctx context.Context, store *copies.Store, name string, logger *slog.Logger) error {

@@ -66,6 +66,8 @@ func TestEnd(t *testing.T) {
 			assert.Equal(t, tc.inUse, state.InUse == next)
 			held, _ := state.HeldBack(next)
 			assert.Equal(t, tc.held, held.Reason)
+			_, err = store.Get(next)
+			assert.Equal(t, tc.held == "", err == nil, "what has failed goes")
 		})
 	}
 }

@@ -78,7 +78,7 @@ func (o *Orders) Try(ctx context.Context, version string) error {
 	if err == nil && state.Pinned != "" && state.Pinned != c.Name {
 		err = fmt.Errorf("%s stays in use by order of an operator: codex-proxy codex follow, and then try", state.Pinned)
 	}
-	unit := "codex-canary@" + c.Name + ".service"
+	unit := copies.CanaryUnit(c.Name)
 	if err == nil {
 		err = o.Store.Assign(ctx, unit, c.Name) // or a start of a worker would remove it as unused
 	}

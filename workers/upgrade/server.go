@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -31,9 +32,6 @@ const (
 	maxRequest = 16 << 10
 	maxReason  = 1 << 10
 )
-
-// CanaryUnit is the unit that tries the copy called name.
-func CanaryUnit(name string) string { return "codex-canary@" + name + ".service" }
 
 // Outcome is the result of a look at the installed codex.
 type Outcome struct {
@@ -108,6 +106,10 @@ func (s *Steps) Look(ctx context.Context) (o Outcome, err error) {
 	if err != nil {
 		return o, err
 	}
+	if known := s.Store.Installed(program); known.Held != nil { // its copy may be gone
+		o.Copy, o.Reason = known.Copy, known.Held.Reason
+		return o, nil
+	}
 	c, err := s.Store.Take(ctx, program)
 	var inPlace *copies.InPlaceError
 	if errors.As(err, &inPlace) { // units run it where it is
@@ -118,9 +120,9 @@ func (s *Steps) Look(ctx context.Context) (o Outcome, err error) {
 		return o, err
 	}
 	o.Copy = c.Name
-	if held, is := state.HeldBack(c.Name); is {
+	if held, is := state.HeldBack(c.Name); is { // and it is installed anew
 		o.Reason = held.Reason
-		return o, nil
+		return o, heldAgain(ctx, s.Store, held)
 	}
 	if c.Name == state.InUse {
 		return o, nil
@@ -128,9 +130,18 @@ func (s *Steps) Look(ctx context.Context) (o Outcome, err error) {
 	return s.try(ctx, o)
 }
 
+// heldAgain records the installation that has the same bytes, so that it is known without a copy, and removes that.
+func heldAgain(ctx context.Context, store *copies.Store, held copies.Held) error {
+	if err := store.Hold(ctx, held.Copy, held.Reason); err != nil {
+		return err
+	}
+	_, err := store.Prune(ctx)
+	return err
+}
+
 func (s *Steps) try(ctx context.Context, o Outcome) (Outcome, error) {
 	s.Logger.Info("a new codex is installed: it is tried first", "copy", o.Copy)
-	unit := CanaryUnit(o.Copy)
+	unit := copies.CanaryUnit(o.Copy)
 	if err := s.Store.Assign(ctx, unit, o.Copy); err != nil { // or a start of a worker would remove it as unused
 		return o, err
 	}
@@ -185,10 +196,26 @@ func (s *Steps) undo(ctx context.Context, state copies.State, name string) error
 	if !is || held.Time.Before(state.Changed) || held.Time.Sub(state.Changed) > time.Second {
 		return fmt.Errorf("the last change was no way back from %s", name)
 	}
-	if err := s.Store.Use(ctx, name); err != nil {
+	if err := s.useAgain(ctx, name); err != nil {
 		return err
 	}
 	s.Logger.Info("codex is in use again: the request that failed on it fails on the one before, too", "copy", name,
 		"before", state.InUse)
 	return nil
+}
+
+// useAgain puts a copy into use that may have gone when the last unit changed to another one.
+func (s *Steps) useAgain(ctx context.Context, name string) error {
+	err := s.Store.Use(ctx, name)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	program, fault := s.Find()
+	if fault != nil {
+		return errors.Join(err, fault)
+	}
+	if c, fault := s.Store.Take(ctx, program); fault != nil || c.Name != name {
+		return errors.Join(err, fault)
+	}
+	return s.Store.Use(ctx, name)
 }

@@ -91,6 +91,15 @@ func TestLook(t *testing.T) {
 	assert.Equal(t, one.Copy, state.InUse)
 	assert.Equal(t, []string{one.Copy, two.Copy}, b.tried)
 
+	b.install(t, "0.172.0", "two")
+	assert.Equal(t, Outcome{Copy: two.Copy, Reason: "it fails at a plain turn"}, b.look(t), "and installed anew")
+	_, err = b.Store.Get(two.Copy)
+	require.Error(t, err, "its copy goes")
+	known := b.Store.Installed(b.program)
+	assert.Equal(t, two.Copy, known.Copy)
+	assert.NotNil(t, known.Held, "it is known without one")
+	assert.Equal(t, []string{one.Copy, two.Copy}, b.tried)
+
 	b.install(t, "0.173.0", "three")
 	b.verdict = func(string) error { return errors.New("no such unit") }
 	_, err = b.Client.Look(t.Context())
@@ -117,6 +126,9 @@ func TestBack(t *testing.T) {
 	assert.Equal(t, Outcome{Copy: two.Copy, Reason: held.Reason}, b.look(t), "it stays back")
 
 	undo := Back{Copy: two.Copy, Undo: true}
+	gone, err := b.Store.Prune(t.Context()) // when the last unit has changed back
+	require.NoError(t, err)
+	require.Equal(t, []string{two.Copy}, gone)
 	require.NoError(t, b.Client.Back(t.Context(), undo))
 	state, err = b.Store.State()
 	require.NoError(t, err)

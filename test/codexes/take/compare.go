@@ -13,19 +13,19 @@ import (
 	"strings"
 )
 
-// compare installs both codexes with make, and prints what the protocol of the second one has and lacks.
-func compare(ctx context.Context, out io.Writer, before, version string) error {
+// codex is one version and its program.
+type codex struct{ version, program string }
+
+// compare prints what the protocol of the second one has and lacks.
+func compare(ctx context.Context, out io.Writer, before, taken codex) error {
 	var protocols [2]map[string]string
-	for i, v := range []string{before, version} {
-		codex, err := installed(ctx, v, version)
-		if err != nil {
-			return err
-		}
-		if protocols[i], err = protocol(ctx, codex); err != nil {
+	for i, c := range []codex{before, taken} {
+		var err error
+		if protocols[i], err = protocol(ctx, c.program); err != nil {
 			return err
 		}
 	}
-	fmt.Fprintf(out, "the protocol of codex %s beside that of %s:\n", version, before)
+	fmt.Fprintf(out, "the protocol of codex %s beside that of %s:\n", taken.version, before.version)
 	for _, name := range slices.Sorted(maps.Keys(protocols[1])) {
 		if _, known := protocols[0][name]; !known {
 			fmt.Fprintf(out, "  + %s  %s\n", name, protocols[1][name])
@@ -39,20 +39,13 @@ func compare(ctx context.Context, out io.Writer, before, version string) error {
 	return nil
 }
 
-// installed is the program of a version that is pinned now, or between.
-func installed(ctx context.Context, version, pinned string) (string, error) {
-	list, err := exec.CommandContext(ctx, "make", "--silent", "codexes").Output()
+// installed has make install the codexes of the locks, and returns the program of the pinned one.
+func installed(ctx context.Context) (string, error) {
+	program, err := exec.CommandContext(ctx, "make", "--silent", "codexes").Output()
 	if err != nil {
 		return "", fmt.Errorf("make codexes: %w", err)
 	}
-	programs := strings.Fields(string(list))
-	if len(programs) != 2 {
-		return "", fmt.Errorf("make codexes prints %q", list)
-	}
-	if version == pinned {
-		return programs[0], nil
-	}
-	return filepath.Join(programs[1], version), nil
+	return strings.TrimSpace(string(program)), nil
 }
 
 // protocol has the methods, and the fields of the messages, each with its description.

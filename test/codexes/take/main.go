@@ -1,6 +1,6 @@
 // Command take makes another version of codex the pinned one of the tests: it writes the lock files, the tested version
 // and the documents, and prints what the new protocol has and lacks. The one that was pinned stays, between it and the
-// oldest.
+// oldest, in place of one that no constant of package versions names.
 package main
 
 import (
@@ -9,6 +9,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -16,6 +17,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"codex-proxy/codex/versions"
 )
 
 const (
@@ -44,6 +47,10 @@ func take(ctx context.Context, version string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	old, err := installed(ctx)
+	if err != nil {
+		return err
+	}
 	if before != version {
 		if err := lock(ctx, before, version); err != nil {
 			return err
@@ -52,7 +59,11 @@ func take(ctx context.Context, version string, out io.Writer) error {
 	if err := write(version); err != nil {
 		return err
 	}
-	return compare(ctx, out, before, version)
+	taken, err := installed(ctx)
+	if err != nil {
+		return err
+	}
+	return compare(ctx, out, codex{before, old}, codex{version, taken})
 }
 
 // pinned is the version in the lock of the pinned codex.
@@ -66,10 +77,9 @@ func pinned() (string, error) {
 	return about.Dependencies["@openai/codex"], err
 }
 
-// lock pins the version, and keeps the one before in the place of the newest between.
+// lock pins the version, and changes those between.
 func lock(ctx context.Context, before, version string) error {
-	file := filepath.Join(betweenDir, "package.json")
-	text, err := os.ReadFile(file)
+	text, err := os.ReadFile(filepath.Join(betweenDir, "package.json"))
 	if err != nil {
 		return err
 	}
@@ -77,12 +87,16 @@ func lock(ctx context.Context, before, version string) error {
 	if err := json.Unmarshal(text, &about); err != nil {
 		return err
 	}
-	newest := slices.MaxFunc(slices.Collect(names(about.Dependencies)), compareVersions)
-	for _, args := range [][]string{
-		{"install", "--prefix", pinnedDir, "--save-exact", "@openai/codex@" + version},
-		{"uninstall", "--prefix", betweenDir, newest},
-		{"install", "--prefix", betweenDir, "--save-exact", "codex-" + before + "@npm:@openai/codex@" + before + "-linux-x64"},
-	} {
+	orders := [][]string{{"install", "--prefix", pinnedDir, "--save-exact", "@openai/codex@" + version}}
+	leaves, stays := between(slices.Collect(maps.Keys(about.Dependencies)), before, version)
+	if leaves != "" {
+		orders = append(orders, []string{"uninstall", "--prefix", betweenDir, leaves})
+	}
+	if stays {
+		orders = append(orders, []string{"install", "--prefix", betweenDir, "--save-exact",
+			namePrefix + before + "@npm:@openai/codex@" + before + "-linux-x64"})
+	}
+	for _, args := range orders {
 		if err := run(ctx, "npm", append(args, "--package-lock-only", "--no-audit", "--no-fund", "--loglevel=error")...); err != nil {
 			return err
 		}
@@ -90,23 +104,30 @@ func lock(ctx context.Context, before, version string) error {
 	return nil
 }
 
-func names(m map[string]string) func(yield func(string) bool) {
-	return func(yield func(string) bool) {
-		for name := range m {
-			if !yield(name) {
-				return
-			}
-		}
+// namePrefix begins the names of the codexes between.
+const namePrefix = "codex-"
+
+// floors are the minor versions that constants name: the tests have to run them.
+var floors = []int{versions.OldestForRemotes, versions.OldestForHere, versions.MarksResponses}
+
+// between decides about the codexes between once a version is pinned: the newest one that is no floor leaves, and the one
+// that was pinned before stays, unless all others are floors or it is of the same minor version.
+func between(names []string, before, version string) (leaves string, stays bool) {
+	minor := minorOf(before)
+	if minor == minorOf(version) || slices.ContainsFunc(names, func(n string) bool { return minorOf(n) == minor }) {
+		return "", false
 	}
+	names = slices.DeleteFunc(slices.Clone(names), func(n string) bool { return slices.Contains(floors, minorOf(n)) })
+	if len(names) > 0 {
+		leaves = slices.MaxFunc(names, func(a, b string) int { return minorOf(a) - minorOf(b) })
+	}
+	return leaves, leaves != "" || slices.Contains(floors, minor)
 }
 
-// compareVersions compares codex-0.N.M.
-func compareVersions(a, b string) int {
-	var of [2][2]int
-	for i, name := range []string{a, b} {
-		_, _ = fmt.Sscanf(name, "codex-0.%d.%d", &of[i][0], &of[i][1])
-	}
-	return slices.Compare(of[0][:], of[1][:])
+// minorOf is N of 0.N.M or codex-0.N.M.
+func minorOf(version string) (minor int) {
+	_, _ = fmt.Sscanf(strings.TrimPrefix(version, namePrefix), "0.%d.", &minor)
+	return minor
 }
 
 // write writes the version where the sources and documents have it.

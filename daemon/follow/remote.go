@@ -1,0 +1,101 @@
+package follow
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"codex-proxy/probes"
+)
+
+// nextRemote has one remote without turns start again.
+func (f *Follower) nextRemote(ctx context.Context, now time.Time) {
+	if now.Before(f.retryAt) {
+		return
+	}
+	for _, r := range f.Remotes() {
+		if _, other := f.other(r.Unit); !other || !r.Ready {
+			continue
+		}
+		f.retryAt = now.Add(remoteAgain)
+		done, err := f.RenewRemote(ctx, r.Name)
+		if done && err == nil { // it answers later if not now
+			f.settle(r.Unit)
+			f.seen[r.Unit] = seen{known: true, restarts: r.RestartsTotal, after: now}
+			f.Logger.Info("remote starts again, for another codex", "remote", r.Name, "copy", f.state.InUse)
+			return
+		}
+	}
+}
+
+// mostEnds bounds the turns between two reports that count.
+const mostEnds = 1000
+
+// seen is the last report of a remote, about the run that it has now.
+type seen struct {
+	known         bool // the counts are those of this run
+	ended, failed int
+	turns         bool // it had turns
+	restarts      uint64
+	copied        string    // the copy that it runs
+	after         time.Time // an earlier report is of another run, or process
+}
+
+// countRemotes counts the turns of remotes that have ended since the last step.
+func (f *Follower) countRemotes(now time.Time) {
+	before := f.seen
+	f.seen = make(map[string]seen, len(before))
+	for _, r := range f.Remotes() {
+		was, ok := before[r.Unit]
+		if !ok {
+			was.after = f.began
+		}
+		is := was.next(r)
+		is.copied, _ = f.Store.Of(r.Unit)
+		f.seen[r.Unit] = is
+		for n, fault := range was.faults(is, r) {
+			f.ended(r.Unit, turn{now.UnixNano() + int64(n), fault}, nil, now) // of none of the requests to workers
+		}
+	}
+}
+
+// next is what is seen by a report.
+func (s seen) next(r probes.Remote) seen {
+	u := r.Use
+	switch {
+	case r.ActiveState == "": // systemd has not reported it yet
+	case !r.Ready: // the counts of its next run begin anew
+		s.known, s.ended, s.failed, s.turns = true, 0, 0, false
+	case u != nil && u.At.After(s.after):
+		s.known, s.ended, s.failed, s.turns = true, u.Ended, u.Failed, u.Turns > 0
+	}
+	s.restarts = r.RestartsTotal
+	return s
+}
+
+// faults are the faults of the turns since then, the newest last; empty ones of good turns.
+func (s seen) faults(is seen, r probes.Remote) (list []string) {
+	if !s.known || !is.known {
+		return nil
+	}
+	if s.turns && is.restarts > s.restarts && is.copied == s.copied {
+		list = append(list, "codex ended in a turn of the remote "+r.Name)
+	}
+	turns, failed := since(is.ended, s.ended), since(is.failed, s.failed)
+	for n := max(0, turns-mostEnds); n < turns; n++ {
+		fault := ""
+		if n >= turns-failed {
+			fault = cmp.Or(r.Use.Fault, "codex failed a turn of the remote "+r.Name)
+		}
+		list = append(list, fault)
+	}
+	return list
+}
+
+// since is how much a count has grown that may have begun anew.
+func since(is, was int) int {
+	if is < was {
+		return is
+	}
+	return is - was
+}

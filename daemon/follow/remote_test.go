@@ -1,0 +1,110 @@
+package follow
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"codex-proxy/probes"
+	"codex-proxy/units"
+)
+
+// newRemotesBed has a codex on probation, which the remote x runs and the remote y does not.
+func newRemotesBed(t *testing.T) (b *bed, old, next string) {
+	t.Helper()
+	b = newBed(t)
+	b.busy = true
+	old = b.name("0.171.0")
+	b.use(old)
+	b.runs(old, units.Remote("y"))
+	next = b.name("0.172.0")
+	b.use(next)
+	b.runs(next, units.Remote("x"))
+	for _, name := range []string{"x", "y"} {
+		b.remotes = append(b.remotes, probes.Remote{Name: name, Unit: units.Remote(name), ActiveState: "active", Ready: true,
+			RestartsTotal: 7, Use: &probes.RemoteUse{At: time.Now(), Ended: 40, Failed: 30, Turns: 1}})
+	}
+	b.steps(2)
+	return b, old, next
+}
+
+// answers has a remote report turns that have ended since.
+func (b *bed) answers(n, ended, failed int) {
+	use := *b.remotes[n].Use
+	use.At, use.Ended, use.Failed, use.Fault = time.Now(), use.Ended+ended, use.Failed+failed, "no such table"
+	b.remotes[n].Use = &use
+	b.steps(1)
+}
+
+func (b *bed) inUse() string {
+	b.t.Helper()
+	state, err := b.Store.State()
+	require.NoError(b.t, err)
+	return state.InUse
+}
+
+// The turns of remotes count as well: from when this process knows how many there were before.
+func TestTurnsOfRemotesLeadBack(t *testing.T) {
+	b, old, next := newRemotesBed(t)
+	b.answers(1, 20, 0)
+	b.answers(0, 20, 2)
+	assert.Equal(t, next, b.inUse())
+	assert.Equal(t, Count{20, 2}, b.Save().Counts[next])
+	assert.Equal(t, Count{20, 0}, b.Save().Counts[old])
+	b.answers(0, 1, 1)
+	assert.Equal(t, old, b.inUse())
+	state, err := b.Store.State()
+	require.NoError(t, err)
+	held, _ := state.HeldBack(next)
+	assert.Contains(t, held.Reason, "of its last 10 turns failed: no such table")
+}
+
+// A codex that ends in a turn of a remote has failed it. A remote that starts again without a turn has not, nor one that
+// an operator stops.
+func TestACodexThatEndsInATurnOfARemote(t *testing.T) {
+	for name, tc := range map[string]struct {
+		turns    int
+		restarts uint64
+		back     bool
+	}{
+		"in a turn": {1, 1, true}, "without a turn": {0, 1, false}, "stopped": {1, 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, old, _ := newRemotesBed(t)
+			for range 3 {
+				x := &b.remotes[0]
+				x.Ready, x.Use = false, x.Use.AtRest()
+				x.RestartsTotal += tc.restarts
+				b.steps(1)
+				x.Ready, x.Use = true, &probes.RemoteUse{At: time.Now(), Turns: tc.turns}
+				b.steps(1)
+			}
+			if tc.turns > 0 { // it had one at first, too
+				assert.Equal(t, tc.back, b.inUse() == old)
+			} else {
+				assert.NotEqual(t, old, b.inUse())
+			}
+		})
+	}
+}
+
+// The counts from before this process, or from before a change of the remote, are none of it.
+func TestCountsOfRemotesFromBefore(t *testing.T) {
+	b, _, next := newRemotesBed(t)
+	again := New(b.Settings)
+	x := &b.remotes[0]
+	step := func() { b.now = b.now.Add(tickEvery); again.step(t.Context(), b.now) }
+	step()
+	x.Use = &probes.RemoteUse{At: time.Now(), Ended: 43, Failed: 33}
+	step()
+	assert.Empty(t, again.Save().Counts)
+	x.ActiveState = "" // as before systemd has reported it
+	step()
+	x.ActiveState, x.Ready = "activating", false
+	step()
+	x.ActiveState, x.Ready, x.Use = "active", true, &probes.RemoteUse{At: time.Now(), Ended: 2}
+	step()
+	assert.Equal(t, map[string]Count{next: {2, 0}}, again.Save().Counts)
+}
