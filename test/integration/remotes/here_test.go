@@ -134,7 +134,8 @@ func testHere(t *testing.T, suite string) {
 	assert.Contains(t, state.Attached[0].Program, "codex-tui ")
 	assert.Empty(t, state.Faults())
 
-	answer("a long one", -1, "text it begins", "gate rest", "text and ends")
+	answer("a long one", -1, "text it begins", "gate rest", `call exec_command {"cmd":"{ echo AGAIN; env; } >>seen"}`)
+	answer("echo AGAIN", -1, "text and ends")
 	terminals["one"].Enter("a long one")
 	terminals["one"].Until("it begins")
 	killCodexOf(b)
@@ -143,6 +144,8 @@ func testHere(t *testing.T, suite string) {
 	assert.Contains(t, screen, "seen in one", "the conversation is back")
 	assert.NotContains(t, screen, "interrupted")
 	untilTurns(b, 0)
+	_, again, _ := strings.Cut(b.MustRun(t, "cat", "/home/alice/one/seen"), "AGAIN")
+	assert.Contains(t, again, "VIRTUAL_ENV=/venv/one\n", "the turn goes on with the variables of its shell")
 
 	for _, terminal := range terminals {
 		terminal.Tmux("kill-server")
