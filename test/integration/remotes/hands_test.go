@@ -42,11 +42,17 @@ func bootHands(t *testing.T, suite string, o machine.Options, packages ...string
 
 func addHands(b *bed.Bed, name string) handsBed {
 	b.T.Helper()
+	return addHandsOf(b, name, "/srv/app")
+}
+
+// addHandsOf adds a remote whose commands work on a repository.
+func addHandsOf(b *bed.Bed, name, repo string) handsBed {
+	b.T.Helper()
 	h := handsBed{bed.Remote{Bed: b, Name: name, Unit: units.Remote(name), Socket: units.RemoteSocket(name),
 		File: "/etc/codex-proxy/remotes/" + name + ".toml", Home: "/var/lib/codex-remote/" + name}}
 	key := "/etc/codex-proxy/remotes/" + name + ".key"
 	require.NoError(b.T, b.WriteFile(key, []byte("sk-"+name+"-SECRET\n"), 0o600))
-	b.MustRun(b.T, "codex-proxy", "remotes", "add", name, "--hands", "runner", "--repo", "/srv/app", "--memory", "1G",
+	b.MustRun(b.T, "codex-proxy", "remotes", "add", name, "--hands", "runner", "--repo", repo, "--memory", "1G",
 		"--model", bed.Model, "--base-url", "http://"+bed.ModelAddr+"/v1", "--key-file", key,
 		"--codex-path", filepath.Join(bed.CodexDir, "bin/codex"))
 	return h
