@@ -225,6 +225,9 @@ func (h *Hands) probe(ctx context.Context, id string, number int) {
 			silent, pause = 0, probeEvery
 			continue
 		}
+		if _, err := h.Client.Session(ctx, id); err != nil { // it may be codex-runner that does not answer
+			continue
+		}
 		if silent, pause = silent+1, probeAgain; silent < mostSilent {
 			continue
 		}
