@@ -179,7 +179,6 @@ func (h *Hands) sweep(ctx context.Context) error {
 		if n == 0 || s.ID == h.Session() || !isMarked(s.Commands[n-1].Args, h.mark()) {
 			continue
 		}
-		h.Logger.Debug("a session that no record has is closed", "remote", h.Remote, "session", s.ID)
 		if err := h.close(ctx, s.ID); err != nil {
 			return err
 		}

@@ -274,10 +274,12 @@ func (c *handsTurn) account() {
 	var r struct {
 		Data []struct {
 			Items []struct {
-				Type    string
-				Content []struct{ Text string }
-			}
-		}
+				Type    string `json:"type"`
+				Content []struct {
+					Text string `json:"text"`
+				} `json:"content"`
+			} `json:"items"`
+		} `json:"data"`
 	}
 	c.p.call("thread/turns/list", map[string]any{"threadId": c.thread, "limit": 1000, "sortDirection": "asc", "itemsView": "full"}, &r)
 	var asked []string
