@@ -118,7 +118,9 @@ func TestArtifacts(t *testing.T) {
 
 // A session stays open for as long as it has asked, within the bound of the settings.
 func TestIdleTime(t *testing.T) {
-	b := newBed(t, func(s *runner.Settings) { s.IdleTimeout, s.MaxIdleTimeout, s.Workspaces, s.Retention = time.Minute, time.Hour, 3, 24*time.Hour })
+	b := newBed(t, func(s *runner.Settings) {
+		s.IdleTimeout, s.MaxIdleTimeout, s.Workspaces, s.Retention = time.Minute, time.Hour, 3, 24*time.Hour
+	})
 	ids := map[string]string{}
 	for name, asked := range map[string]time.Duration{"setting": 0, "half": 30 * time.Minute, "long": 48 * time.Hour} {
 		s, err := b.Create(t.Context(), alice, wire.NewSession{IdleTimeout: wire.Duration(asked), Commands: []wire.NewCommand{{Args: []string{"a"}}}})

@@ -238,9 +238,8 @@ func (c *handsTurn) untilCommand() {
 func (c *handsTurn) goesOn() {
 	t := c.T
 	t.Helper()
-	if c.kind.cuts {
+	if c.kind.down { // which starts the remote
 		c.p = attach(c.Remote)
-		c.p.call("thread/resume", map[string]any{"threadId": c.thread}, nil)
 	}
 	if !c.kind.ends {
 		c.p.call("command/exec", map[string]any{"command": []string{"touch", "end-" + c.mark}}, nil)
@@ -249,6 +248,12 @@ func (c *handsTurn) goesOn() {
 	require.NoError(t, err, "%s: %s", c.mark, c.kind.name)
 	untilIdle(c.Bed, c.Remote)
 	c.k.took[c.kind.name] = append(c.k.took[c.kind.name], time.Since(c.at))
+	if c.kind.cuts && !c.kind.down { // codex has just begun to serve again
+		c.p = attach(c.Remote)
+	}
+	if c.kind.cuts {
+		c.p.call("thread/resume", map[string]any{"threadId": c.thread}, nil)
+	}
 }
 
 // counted is what the second command has counted.
@@ -268,7 +273,7 @@ func (c *handsTurn) account() {
 	t.Helper()
 	what := c.mark + ": " + c.kind.name
 	assert.Equal(t, []string{"1", "0"}, c.counted(c.Models.Turns()), "%s: how often the command ran, and what is left of it", what)
-	assert.Equal(t, c.handsSession.session, c.handsBed.session(), "%s: the workspace", what)
+	assert.Equal(t, c.session, c.handsBed.session(), "%s: the workspace", what)
 	_, _, err := c.Run(t.Context(), "pgrep", "-f", c.process)
 	require.Error(t, err, "%s: a process is left", what)
 	var r struct {
