@@ -228,7 +228,7 @@ chaos: ## all that may befall it, under load: DURATION=10m, SEED=N for the same 
 	@$(MAKE) --no-print-directory $(firstword $(DEBS)) $(NPM_CODEX)/codex
 	CODEX_PROXY_TEST_NIGHTLY=1 CODEX_PROXY_TEST_REQUIRE=1 CODEX_PROXY_TEST_CHAOS=$(or $(DURATION),10m) CODEX_PROXY_TEST_CHAOS_SEED=$(SEED) go test -count=1 -timeout 0 -v ./test/integration/remotes -run '^TestChaos$$'
 
-.PHONY: bench bench-runner bench-authz soak soak-turns
+.PHONY: bench bench-runner bench-hands bench-authz soak soak-turns
 bench: ## what it costs, beside nginx: LONG=1 for a million requests, ROUNDS=5, ONLY=part
 	@$(MAKE) --no-print-directory build needs NEEDS=npm:npm
 	@$(MAKE) --no-print-directory $(NGINX)/usr/sbin/nginx $(NPM_CODEX)/codex $(OLDEST_CODEX)/codex $(RELEASED)/made $(firstword $(DEBS))
@@ -248,6 +248,11 @@ projects: ## public repositories in codex-runner, beside the same commands witho
 	@CGO_ENABLED=0 go build -o build/projects ./test/projects
 	build/projects -deb $(lastword $(DEBS)) -uv $(UV)/uv -tools $(PROJECT_TOOLS) -node "$$(readlink -f $(CLIENTS)/node)" \
 		-suite $(or $(SUITE),trixie) -bound $(or $(BOUND),20m) -only "$(ONLY)" $(if $(MIRRORS),-mirrors "$(abspath $(MIRRORS))")
+
+bench-hands: ## what hands cost a turn and a start, beside a remote whose codex executes its commands itself
+	@$(MAKE) --no-print-directory needs NEEDS="$(TEST_NEEDS)"
+	@$(MAKE) --no-print-directory $(DEBS) $(NPM_CODEX)/codex
+	CODEX_PROXY_TEST_NIGHTLY=1 CODEX_PROXY_TEST_REQUIRE=1 go test -count=1 -timeout 0 -v ./test/integration/remotes -run '^TestH(ands|ere)Figures$$'
 
 bench-authz: ## what the authorizing proxy of a remote costs a message and a byte, beside a bare socket and a copy of bytes
 	go test ./remotes/authz -run '^$$' -bench .
@@ -337,11 +342,11 @@ nightly-units:
 	failed=0; CODEX_PROXY_TEST_NIGHTLY=1 CODEX_PROXY_TEST_REQUIRE=1 go test $(GO_TEST) $(RACE) -count=1 -timeout 2h $(UNIT) || failed=$$?; \
 	CODEX_PROXY_TEST_REQUIRE=1 go test $(GO_TEST) -count=1 -timeout 2h $(READERS) $(LISTERS) && exit $$failed
 
-# Fifty turns for each kind of fault of a remote.
+# Fifty turns for each kind of fault of a remote, with hands and without.
 nightly-kills:
 	@$(MAKE) --no-print-directory needs NEEDS="$(TEST_NEEDS)"
 	@$(MAKE) --no-print-directory $(DEBS) $(NPM_CODEX)/codex
-	CODEX_PROXY_TEST_REQUIRE=1 CODEX_PROXY_TEST_REMOTE_KILLS=50 go test -count=1 -timeout 0 -v ./test/integration/remotes -run '^TestRemoteKills$$'
+	CODEX_PROXY_TEST_REQUIRE=1 CODEX_PROXY_TEST_REMOTE_KILLS=50 go test -count=1 -timeout 0 -v ./test/integration/remotes -run '^Test(Remote|Hands)Kills$$'
 
 # All rounds of the booted tests that have many, which are those with nightly.Or, nightly.Is and startLoad.
 ROUNDS_OF = ^Test(ANewCodexIsTriedFirst|HugeImages|Limits|Package|Panic|Release|ReloadFails|ReloadOnOldSystemd|Resets|ReverseProxies|RunnerPackage|RunnerBus|RunnerChaos|TemporalTimes|ThousandUnits|ToolsOfANativeWorkerFindNoLogin|UnderLoad)$$

@@ -44,6 +44,9 @@ type Options struct {
 	// LateFiles has codex write the file of a new thread before its first turn, and not at once: a client that is
 	// closed without a message then leaves no file.
 	LateFiles bool
+	// Loaded returns the settings by which a client has loaded a thread, which are sent again when its turn goes on after
+	// a cut; may be nil.
+	Loaded func(thread string) map[string]json.RawMessage
 	// Hands execute the commands of codex; nil: codex executes them itself.
 	Hands  Hands
 	Logger *slog.Logger // nil discards
@@ -55,6 +58,8 @@ type Hands interface {
 	Commands() int
 	// Changes has the changes of the workspace printed; begin includes those that it began with.
 	Changes(ctx context.Context, begin bool) (stdout, stderr []byte, err error)
+	// Tell has a thread that codex has loaded learn of a new checkout before its next turn.
+	Tell(ctx context.Context, thread string, inject func(ctx context.Context, thread string, items []any) error)
 }
 
 func (o Options) withDefaults() Options {
@@ -62,6 +67,9 @@ func (o Options) withDefaults() Options {
 	o.Continue, o.Limit = cmp.Or(o.Continue, remoteconfig.Always), cmp.Or(o.Limit, 3)
 	o.Attach = cmp.Or(o.Attach, "codex-proxy attach "+o.Name)
 	o.Settings = cmp.Or(o.Settings, "the remote's file")
+	if o.Loaded == nil {
+		o.Loaded = func(string) map[string]json.RawMessage { return nil }
+	}
 	if o.Initialized == nil {
 		o.Initialized = func(json.RawMessage) {}
 	}

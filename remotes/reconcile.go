@@ -174,6 +174,11 @@ func (l *codexConn) lose(thread string, err error) error {
 func (l *codexConn) resume(ctx context.Context, thread string) (r resumeResult, err error) {
 	params := resumeParams{ThreadID: thread, ExcludeTurns: true,
 		Page: turnsPage{Limit: 1, Direction: "desc", View: "full"}}
+	l.update(func(s *state) {
+		if t := s.threads[thread]; s.journal.Threads[thread] != nil && (t == nil || !t.status.Active()) {
+			params.Config = s.journal.Threads[thread].Config
+		}
+	})
 	for {
 		err = l.c.Call(ctx, "thread/resume", params, &r)
 		e, ok := refused(err)
@@ -281,6 +286,7 @@ func (l recovery) proceed(ctx context.Context, thread string, v verdict) error {
 	if _, err := l.resume(ctx, thread); err != nil {
 		return err
 	}
+	l.tell(ctx, thread)
 	var started wire.TurnStarted
 	if err := l.c.Call(ctx, "turn/start", continuation(thread, lost), &started); err != nil {
 		return err

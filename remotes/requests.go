@@ -7,10 +7,10 @@ import (
 	"maps"
 	"regexp"
 	"slices"
-	"strconv"
 	"time"
 
 	"codex-proxy/codex/jsonscan"
+	"codex-proxy/remotes/codexthread"
 	"codex-proxy/remotes/turnjournal"
 )
 
@@ -53,6 +53,7 @@ func (m *Manager) RecordRequest(request, method string, params json.RawMessage) 
 				i.Settings = settings(params)
 			}
 			s.asked(p.ThreadID, i, now)
+			s.loaded(p.ThreadID, m.opts.Loaded(p.ThreadID))
 		case "turn/interrupt":
 			s.interrupt(p.ThreadID, p.TurnID, now)
 		default:
@@ -130,14 +131,10 @@ func (m *Manager) while(bound time.Duration, so func(*state) bool) (ended bool) 
 	}
 }
 
-// createdAfter reports whether a thread is new: its id is a UUIDv7, which begins with its time in milliseconds.
+// createdAfter reports whether a thread is new.
 func createdAfter(thread string, began time.Time) bool {
-	const digits, dash = 12, 8
-	if len(thread) <= digits || thread[dash] != '-' {
-		return false
-	}
-	ms, err := strconv.ParseInt(thread[:dash]+thread[dash+1:digits+1], 16, 64)
-	return err == nil && ms >= began.UnixMilli()
+	at, is := codexthread.Created(thread)
+	return is && at.UnixMilli() >= began.UnixMilli()
 }
 
 // settings are the parameters of a turn/start besides the message and its thread.

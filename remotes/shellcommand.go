@@ -28,7 +28,47 @@ func Inject(ctx context.Context, m *Manager, thread string, items []any) error {
 	if err != nil {
 		return err
 	}
+	return l.inject(ctx, thread, items)
+}
+
+func (l *codexConn) inject(ctx context.Context, thread string, items []any) error {
 	return l.c.Call(ctx, "thread/inject_items", injectParams{thread, items}, nil)
+}
+
+// tell has the model of a thread learn of a new checkout.
+func (l *codexConn) tell(ctx context.Context, thread string) {
+	if l.opts.Hands != nil {
+		l.opts.Hands.Tell(ctx, thread, l.inject)
+	}
+}
+
+// TellRunning has the models of all threads that run learn of a new checkout. The others do before their next turns.
+func TellRunning(ctx context.Context, m *Manager) {
+	l, err := m.linked()
+	if err != nil {
+		return
+	}
+	var threads []string
+	m.update(func(s *state) {
+		for id, t := range s.threads {
+			if t.status.Active() && !t.hidden {
+				threads = append(threads, id)
+			}
+		}
+	})
+	for _, id := range threads {
+		l.tell(ctx, id)
+	}
+}
+
+// RunningTurn is the turn of the model that runs in a thread; empty: none.
+func RunningTurn(m *Manager, thread string) (turn string) {
+	m.update(func(s *state) {
+		if r, t := s.journal.Threads[thread], s.threads[thread]; r != nil && t != nil && t.status.Active() && r.Kind == "" {
+			turn = r.Turn
+		}
+	})
+	return turn
 }
 
 // Changes has the changes of the workspace printed by the hands.

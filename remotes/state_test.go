@@ -69,6 +69,16 @@ func TestTurnState(t *testing.T) {
 			s.asked("T", said("n", "y"), now)
 			s.started("T", "t2", now)
 		}, &turnjournal.Record{Turn: "t2", Interrupted: "t1", Inputs: []turnjournal.Input{said("n", "y")}}},
+		"the settings of the first client stay with the turn, and with the next one of its messages": {func(s *state) {
+			s.loaded("T", map[string]json.RawMessage{"no": nil}) // it has no turn
+			s.asked("T", said("m", "x"), now)
+			s.loaded("T", map[string]json.RawMessage{"a": json.RawMessage("1")})
+			s.started("T", "t1", now)
+			s.seen("T", codexthread.Message{ClientID: "m", Content: said("m", "x").Content})
+			s.asked("T", said("n", "y"), now)
+			s.loaded("T", map[string]json.RawMessage{"a": json.RawMessage("2")})
+			s.ended("T", "t1", now)
+		}, &turnjournal.Record{After: "t1", Inputs: []turnjournal.Input{said("n", "y")}, Config: map[string]json.RawMessage{"a": json.RawMessage("1")}}},
 		"a shell command":           {func(s *state) { s.other("T", "shell", now); s.started("T", "t1", now) }, &turnjournal.Record{Turn: "t1", Kind: "shell"}},
 		"a shell command in a turn": {func(s *state) { s.started("T", "t1", now); s.other("T", "shell", now) }, &turnjournal.Record{Turn: "t1"}},
 		"a turn after a shell command": {func(s *state) {

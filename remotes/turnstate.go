@@ -1,6 +1,7 @@
 package remotes
 
 import (
+	"encoding/json"
 	"slices"
 	"time"
 
@@ -14,7 +15,7 @@ import (
 func (s *records) asked(thread string, i turnjournal.Input, now time.Time) {
 	r := s.ensure(thread, now)
 	if r.Asked { // the user goes on without the cut turn
-		*r = turnjournal.Record{Since: now, After: r.After}
+		*r = turnjournal.Record{Since: now, After: r.After, Config: r.Config}
 	}
 	if r.Turn == "" {
 		r.Kind = ""
@@ -24,6 +25,13 @@ func (s *records) asked(thread string, i turnjournal.Input, now time.Time) {
 		r.Inputs = append(r.Inputs, i)
 	}
 	s.journal.Last = thread
+}
+
+// loaded is that a client has loaded a thread, with settings of its own, before its turn.
+func (s *records) loaded(thread string, config map[string]json.RawMessage) {
+	if r := s.journal.Threads[thread]; r != nil && r.Config == nil {
+		r.Config = config
+	}
 }
 
 // asks reports whether the turn journal has a message of a request.
@@ -142,7 +150,7 @@ func (s *records) ended(thread, turnID string, now time.Time) {
 		s.drop(thread, now)
 		return
 	}
-	*r = turnjournal.Record{Since: now, After: turnID, Inputs: r.Inputs}
+	*r = turnjournal.Record{Since: now, After: turnID, Inputs: r.Inputs, Config: r.Config}
 }
 
 // settle is how long a record may say that a thread runs while codex says that it does not: a request may be under way,

@@ -19,6 +19,8 @@ type resumeParams struct {
 	ThreadID     string    `json:"threadId"`
 	ExcludeTurns bool      `json:"excludeTurns"`
 	Page         turnsPage `json:"initialTurnsPage"`
+	// Config has settings of the thread, if codex has not loaded it.
+	Config map[string]json.RawMessage `json:"config,omitempty"`
 }
 
 type turnsPage struct {

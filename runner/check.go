@@ -34,6 +34,8 @@ func (c checks) session(n wire.NewSession) ([]wire.NewCommand, error) {
 	case n.HoldOnFailure < 0 || time.Duration(n.HoldOnFailure) > session.MaxHold:
 		return nil, wire.Refuse(wire.InvalidRequest, fmt.Sprintf("use a time up to %v", session.MaxHold),
 			"hold_on_failure is out of range")
+	case n.IdleTimeout < 0:
+		return nil, wire.Refuse(wire.InvalidRequest, "use a time above 0", "idle_timeout is out of range")
 	case len(n.Commands) == 0 || len(n.Commands) > maxCommands:
 		return nil, wire.Refuse(wire.InvalidRequest, fmt.Sprintf("send 1 to %d", maxCommands),
 			"commands has %d of them",

@@ -62,7 +62,8 @@ func (s *Sessions) Create(ctx context.Context, owner wire.Owner, n wire.NewSessi
 			added = append(added, live(created, i+1, c))
 		}
 		return added, s.store.Sessions.Create(ctx, store.New{
-			Session: created, Repository: from.Repository.Key, Hold: time.Duration(n.HoldOnFailure), Commands: commands,
+			Session: created, Repository: from.Repository.Key, Hold: time.Duration(n.HoldOnFailure),
+			Idle: time.Duration(n.IdleTimeout), Commands: commands,
 		})
 	})
 	if err != nil {

@@ -116,6 +116,39 @@ func TestArtifacts(t *testing.T) {
 	}
 }
 
+// A session stays open for as long as it has asked, within the bound of the settings.
+func TestIdleTime(t *testing.T) {
+	b := newBed(t, func(s *runner.Settings) {
+		s.IdleTimeout, s.MaxIdleTimeout, s.Workspaces, s.Retention = time.Minute, time.Hour, 3, 24*time.Hour
+	})
+	ids := map[string]string{}
+	for name, asked := range map[string]time.Duration{"setting": 0, "half": 30 * time.Minute, "long": 48 * time.Hour} {
+		s, err := b.Create(t.Context(), alice, wire.NewSession{IdleTimeout: wire.Duration(asked), Commands: []wire.NewCommand{{Args: []string{"a"}}}})
+		require.NoError(t, err)
+		b.started().End(exit(0))
+		ids[name] = s.ID
+		b.until(s.ID, ended(1))
+	}
+	for _, step := range []struct {
+		after  time.Duration
+		closed string
+	}{{2 * time.Minute, "setting"}, {31 * time.Minute, "half"}, {61 * time.Minute, "long"}} {
+		b.Expire(t.Context(), time.Now().Add(step.after))
+		for name, id := range ids {
+			s, err := b.Session(t.Context(), store.Viewer{UID: 1000}, id)
+			require.NoError(t, err)
+			if name == step.closed {
+				assert.Equal(t, wire.SessionClosed, s.State, name)
+				delete(ids, name)
+			} else {
+				assert.Equal(t, wire.SessionIdle, s.State, name)
+			}
+		}
+	}
+	_, err := b.Create(t.Context(), alice, wire.NewSession{IdleTimeout: -1, Commands: []wire.NewCommand{{Args: []string{"a"}}}})
+	assert.ErrorContains(t, err, "idle_timeout is out of range")
+}
+
 // A command whose input does not come is cancelled, and the home of the session is removed when it is closed, also by the
 // next daemon.
 func TestExpiry(t *testing.T) {

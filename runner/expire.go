@@ -18,6 +18,15 @@ type expiry struct {
 
 	systemd *systemd.Client
 	idle    time.Duration
+	longest time.Duration // that a session may ask for
+}
+
+// idleTime is how long a session stays open without a command.
+func (e expiry) idleTime(asked time.Duration) time.Duration {
+	if asked == 0 {
+		return e.idle
+	}
+	return min(asked, e.longest)
 }
 
 // expire cancels commands that wait too long for their input, closes sessions that have been idle for too long, and
@@ -27,7 +36,7 @@ func (e expiry) expire(ctx context.Context, now time.Time) {
 	idle, err := e.store.Sessions.In(ctx, everybody, wire.SessionIdle)
 	err = errors.Join(err, e.expireInputs(ctx, now))
 	for _, s := range idle {
-		if now.Sub(s.Used) >= e.idle {
+		if now.Sub(s.Used) >= e.idleTime(s.Idle) {
 			closer{e.Sessions}.close(ctx, s.ID)
 		}
 	}

@@ -60,7 +60,9 @@ type Settings struct {
 	WorkspaceDisk int64
 	Repositories  repositories.Config
 	IdleTimeout   time.Duration // after it a session without a command is closed
-	Retention     time.Duration // after it a closed session is removed
+	// MaxIdleTimeout is the longest time that a session may ask for in its place.
+	MaxIdleTimeout time.Duration
+	Retention      time.Duration // after it a closed session is removed
 }
 
 // Runner runs commands. Its methods are safe for concurrent use.
@@ -119,7 +121,7 @@ func New(s Settings) *Runner {
 		Close: func(ctx context.Context, id string) { closer{r.Sessions}.close(ctx, id) },
 	})
 	r.runs = r.Runs
-	r.expiry = expiry{Sessions: r.Sessions, systemd: r.systemd, idle: s.IdleTimeout}
+	r.expiry = expiry{Sessions: r.Sessions, systemd: r.systemd, idle: s.IdleTimeout, longest: s.MaxIdleTimeout}
 	if s.Registry != nil {
 		s.Registry.MustRegister(collector{r})
 	}

@@ -1,6 +1,7 @@
 package authz
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -22,9 +23,10 @@ type clientWriter struct {
 	gone func(error)
 
 	mu    sync.Mutex
-	open  bool   // a message of codex has been written in part
-	queue []byte // frames of the proxy that wait for its end
-	ended bool   // gone was called
+	open  bool          // a message of codex has been written in part
+	queue []byte        // frames of the proxy that wait for its end
+	sent  chan struct{} // closed when they are sent; nil: nobody waits
+	ended bool          // gone was called
 }
 
 // pass writes bytes of codex. between is the first offset in b at which no message of codex is open, or -1; open
@@ -35,6 +37,10 @@ func (o *clientWriter) pass(b []byte, between int, open bool) error {
 	if len(o.queue) > 0 && between >= 0 {
 		whole := append(append(b[:between:between], o.queue...), b[between:]...)
 		o.queue, b = nil, whole
+		if o.sent != nil {
+			close(o.sent)
+			o.sent = nil
+		}
 	}
 	o.open = open
 	if len(b) == 0 {
@@ -47,6 +53,10 @@ func (o *clientWriter) pass(b []byte, between int, open bool) error {
 func (o *clientWriter) put(frame []byte) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	return o.add(frame)
+}
+
+func (o *clientWriter) add(frame []byte) error {
 	if !o.open {
 		return o.write(frame)
 	}
@@ -55,6 +65,27 @@ func (o *clientWriter) put(frame []byte) error {
 	}
 	o.queue = append(o.queue, frame...)
 	return nil
+}
+
+// wait is put for a frame that no client has forced upon the proxy: it waits until there is room.
+func (o *clientWriter) wait(ctx context.Context, frame []byte) error {
+	for {
+		o.mu.Lock()
+		err := o.add(frame)
+		if errors.Is(err, errFlood) && o.sent == nil {
+			o.sent = make(chan struct{})
+		}
+		sent := o.sent
+		o.mu.Unlock()
+		if !errors.Is(err, errFlood) {
+			return err
+		}
+		select {
+		case <-sent:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 }
 
 func (o *clientWriter) write(b []byte) error {

@@ -3,6 +3,8 @@ package codexthread
 
 import (
 	"encoding/json"
+	"strconv"
+	"time"
 
 	"codex-proxy/codex/turnerror"
 )
@@ -15,6 +17,17 @@ const (
 	// Aborted is the status of a turn with an end that codex wrote into its file itself: its user has interrupted it.
 	Aborted = "aborted"
 )
+
+// Created returns when a thread was created: its id is a UUIDv7, which begins with its time in milliseconds. It is false
+// for an id of another form.
+func Created(thread string) (at time.Time, is bool) {
+	const digits, dash = 12, 8
+	if len(thread) <= digits || thread[dash] != '-' {
+		return at, false
+	}
+	ms, err := strconv.ParseInt(thread[:dash]+thread[dash+1:digits+1], 16, 64)
+	return time.UnixMilli(ms), err == nil
+}
 
 // Turn is a turn as codex has it.
 type Turn struct {

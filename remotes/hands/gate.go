@@ -14,12 +14,16 @@ type Gate struct {
 	Hands *Hands
 	// Inject adds items to the conversation of a thread, for the model to read; may be nil.
 	Inject func(ctx context.Context, thread string, items []any) error
+	// Turn is the turn of the model that runs in a thread; empty: none. May be nil.
+	Turn func(thread string) string
 
 	finding sync.Mutex // a search computes
 
 	mu       sync.Mutex
 	commands map[string]context.CancelFunc // of command/exec with an ID, by client and ID
 	searches map[string]*search            // by client and ID
+	shells   map[*personsTurn]struct{}     // that run
+	resumed  map[string]string             // the thread that a client has just resumed, by client
 }
 
 // Client is the client that makes a request.
@@ -37,8 +41,8 @@ func (g *Gate) served() map[string]func(ctx context.Context, of Client, params [
 	return map[string]func(context.Context, Client, []byte) error{
 		"command/exec": g.execute, "command/exec/terminate": g.terminate,
 		"command/exec/write": noInput, "command/exec/resize": noInput,
-		"thread/shellCommand": g.shellCommand,
-		"fs/readFile":         g.readFile, "fs/getMetadata": g.file("fs/getMetadata"),
+		"thread/shellCommand": g.shellCommand, interruptMethod: g.interrupt,
+		"fs/readFile": g.readFile, "fs/getMetadata": g.file("fs/getMetadata"),
 		"fs/readDirectory": g.file("fs/readDirectory"),
 		"fs/watch":         noWatch, "fs/unwatch": noWatch,
 		"fuzzyFileSearch": g.search, "fuzzyFileSearch/sessionStart": g.startSearch,
@@ -47,7 +51,10 @@ func (g *Gate) served() map[string]func(ctx context.Context, of Client, params [
 }
 
 // Serves reports whether Gate serves a request in place of codex.
-func (g *Gate) Serves(method string) bool {
+func (g *Gate) Serves(method string, params []byte) bool {
+	if method == interruptMethod {
+		return g.isOfShell(params)
+	}
 	_, is := g.served()[method]
 	return is
 }
@@ -70,6 +77,7 @@ func timed(ctx context.Context, method string) (context.Context, context.CancelF
 func (g *Gate) Left(client string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	delete(g.resumed, client)
 	for key := range g.searches {
 		if ofClient(key, client) {
 			delete(g.searches, key)
@@ -144,9 +152,9 @@ func (g *Gate) execute(ctx context.Context, of Client, params []byte) error {
 		}
 	}
 	if p.Stream {
-		process.Output = func(stream string, data []byte) {
+		process.Output = func(stream string, data []byte, last bool) {
 			_ = of.Notify("command/exec/outputDelta", map[string]any{ // it may have gone
-				"processId": p.ID, "stream": stream, "deltaBase64": data, "capReached": false,
+				"processId": p.ID, "stream": stream, "deltaBase64": data, "capReached": last,
 			})
 		}
 	}
@@ -155,7 +163,8 @@ func (g *Gate) execute(ctx context.Context, of Client, params []byte) error {
 		return err
 	}
 	return of.Answer(map[string]any{
-		"exitCode": ended.Status, "stdout": string(ended.Stdout), "stderr": string(ended.Stderr),
+		"exitCode": ended.Status, "stdout": fitted(string(ended.Stdout), fitEach),
+		"stderr": fitted(string(ended.Stderr), fitEach),
 	})
 }
 

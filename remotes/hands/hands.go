@@ -2,7 +2,6 @@ package hands
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -29,7 +28,9 @@ type Options struct {
 	// Send makes a directory known to codex-runner, and returns the key of its repository and the commit.
 	Send   func(ctx context.Context, dir, ref string) (repository, commit string, err error)
 	Status func(words string) // for people, while Open waits; may be nil
-	Logger *slog.Logger
+	// Renewed is called when the workspace is another checkout while codex runs; may be nil.
+	Renewed func()
+	Logger  *slog.Logger
 }
 
 // Source is the origin of the workspace.
@@ -45,6 +46,7 @@ type Hands struct {
 	Options
 
 	commands commands
+	telling  sync.Mutex // a thread is told once
 
 	mu     sync.Mutex
 	record record
@@ -57,6 +59,9 @@ func New(o Options) (*Hands, error) {
 	h := &Hands{Options: o}
 	if h.Status == nil {
 		h.Status = func(string) {}
+	}
+	if h.Renewed == nil {
+		h.Renewed = func() {}
 	}
 	var err error
 	h.record, err = readRecord(o.Dir)
@@ -73,43 +78,68 @@ const (
 )
 
 // Open ends the processes of an earlier exec-server, so that none of its commands goes on beside the turn that follows,
-// and returns when another one serves in the same workspace.
+// and returns when another one serves, in the same workspace if codex-runner still has that.
 func (h *Hands) Open(ctx context.Context) error {
 	h.Status("Starting: the hands: codex-runner is asked for the session")
-	if err := h.start(ctx); err != nil {
-		return fmt.Errorf("the hands of the remote: %w", explained(err))
-	}
-	h.Status("Starting: the hands: the session is made ready")
+	gone := ""
 	for {
-		stream, err := h.Client.AwaitPort(ctx, h.record.Session, client.ExecServerPort, lookEvery)
-		if err == nil {
-			return stream.Close()
-		}
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		switch ended, err := h.outcome(ctx); {
-		case err != nil:
+		if err := h.start(ctx, gone); err != nil {
 			return fmt.Errorf("the hands of the remote: %w", explained(err))
-		case ended != nil:
-			return fmt.Errorf("the hands of the remote do not start: %s (codex-runner logs %s)", ended.Text,
-				h.record.Session)
+		}
+		h.Status("Starting: the hands: the session is made ready")
+		ended, err := h.await(ctx)
+		switch {
+		case err != nil:
+			return err
+		case ended == nil:
+			h.served()
+			return nil
+		}
+		if gone = h.lacksWorkspace(ended); gone == "" {
+			return fmt.Errorf("the hands of the remote do not start: %s (codex-runner logs %s)", ended.Text, h.Session())
 		}
 	}
 }
 
-// outcome is how the exec-server has ended, or nil.
-func (h *Hands) outcome(ctx context.Context) (*outcome.Outcome, error) {
-	s, err := h.Client.Session(ctx, h.record.Session)
-	if err != nil {
-		return nil, err
-	}
-	for _, c := range s.Commands {
-		if c.Number == h.number {
-			return c.Outcome, nil
+// await returns when the exec-server serves, or how it has ended.
+func (h *Hands) await(ctx context.Context) (*outcome.Outcome, error) {
+	id, number := h.running()
+	for {
+		stream, err := h.Client.AwaitPort(ctx, id, client.ExecServerPort, lookEvery)
+		if err == nil {
+			return nil, stream.Close()
+		}
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		s, err := h.Client.Session(ctx, id)
+		if err != nil {
+			return nil, fmt.Errorf("the hands of the remote: %w", explained(err))
+		}
+		for _, c := range s.Commands {
+			if c.Number == number && c.Outcome != nil {
+				return c.Outcome, nil
+			}
 		}
 	}
-	return nil, nil
+}
+
+// served records that codex can work in the session.
+func (h *Hands) served() {
+	h.mu.Lock()
+	known := h.record.Served
+	h.mu.Unlock()
+	if !known {
+		h.update(func(r *record) { r.Served = true })
+	}
+}
+
+// lacksWorkspace is why the session has no workspace any more; empty: it has one, or the first command has failed.
+func (h *Hands) lacksWorkspace(ended *outcome.Outcome) string {
+	if _, number := h.running(); number == 1 || ended == nil || !session.HasLostFiles(ended.Text) {
+		return ""
+	}
+	return ended.Text
 }
 
 // explained adds the remedy to the error of a client.
@@ -129,30 +159,95 @@ func (h *Hands) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		began := time.Now()
 		id, n := h.running()
-		end, err := h.Client.Wait(ctx, id, n)
+		ended, words := h.follow(ctx, id, n)
 		if ctx.Err() != nil {
 			return
-		}
-		words := "its end is not known"
-		if err == nil && end.Command.Outcome != nil {
-			words = end.Command.Outcome.Text
-		} else if err != nil {
-			words = err.Error()
 		}
 		h.Logger.Warn("the hands of a remote have ended, and start again", "remote", h.Remote, "session", id,
 			"reason", words)
 		if time.Since(began) > lasting {
 			pause = firstPause
 		}
-		for {
+		for gone := h.lacksWorkspace(ended); ; {
 			wait(ctx, pause)
 			pause = min(2*pause, lastPause)
-			if err = h.start(ctx); err == nil || ctx.Err() != nil {
+			err := h.start(ctx, gone)
+			if err == nil || ctx.Err() != nil {
 				break
 			}
 			h.Logger.Error("the hands of a remote do not start", "remote", h.Remote, "session", id, "error", err)
 		}
+		if h.Session() != id {
+			h.served()
+			h.Renewed()
+		}
 	}
+}
+
+// follow waits for the end of an exec-server, and ends one that does not answer. It returns how it has ended, if that is
+// known, in words for people.
+func (h *Hands) follow(ctx context.Context, id string, number int) (ended *outcome.Outcome, words string) {
+	probing, stop := context.WithCancel(ctx)
+	var probes sync.WaitGroup
+	probes.Go(func() { h.probe(probing, id, number) })
+	end, err := h.Client.Wait(ctx, id, number)
+	stop()
+	probes.Wait()
+	switch {
+	case err != nil:
+		return nil, err.Error()
+	case end.Command.Outcome != nil:
+		return end.Command.Outcome, end.Command.Outcome.Text
+	}
+	return nil, "its end is not known"
+}
+
+const (
+	// probeEvery is how often an exec-server is asked whether it answers, probeBound how long it may take, and
+	// mostSilent how often it may fail in a row: a command has its user, and can stop it.
+	probeEvery, probeBound, mostSilent = time.Minute, 30 * time.Second, 3
+	// probeAgain is the pause after a probe that has failed.
+	probeAgain = 5 * time.Second
+)
+
+// probe ends an exec-server that does not answer, until ctx ends.
+func (h *Hands) probe(ctx context.Context, id string, number int) {
+	pause := probeEvery
+	for silent := 0; ; {
+		if wait(ctx, pause); ctx.Err() != nil {
+			return
+		}
+		err := h.answers(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err == nil:
+			silent, pause = 0, probeEvery
+			continue
+		}
+		if _, err := h.Client.Session(ctx, id); err != nil { // it may be codex-runner that does not answer
+			continue
+		}
+		if silent, pause = silent+1, probeAgain; silent < mostSilent {
+			continue
+		}
+		h.Logger.Warn("the hands of a remote hang, and are ended", "remote", h.Remote, "session", id, "error", err)
+		if _, err := h.Client.Cancel(ctx, id, number); err != nil && ctx.Err() == nil {
+			h.Logger.Warn("the hands of a remote do not end with it", "remote", h.Remote, "session", id, "error", err)
+		}
+		silent, pause = 0, probeEvery
+	}
+}
+
+// answers asks the exec-server for a handshake.
+func (h *Hands) answers(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, probeBound, errSilent)
+	defer cancel()
+	c, err := h.connect(ctx)
+	if err == nil {
+		c.close()
+	}
+	return err
 }
 
 func wait(ctx context.Context, d time.Duration) {
@@ -185,93 +280,7 @@ func (h *Hands) Close(ctx context.Context) error {
 	}
 	s, err := h.Client.Cancel(ctx, id, n)
 	if err == nil {
-		_, err = h.Client.AddCommand(ctx, id, wire.NewCommand{Args: session.DiffOrder{Commit: s.Commit}.Args()})
+		_, err = h.Client.AddCommand(ctx, id, h.diff(s))
 	}
 	return err
-}
-
-// start makes an exec-server the next command of the session, or of a new one.
-func (h *Hands) start(ctx context.Context) error {
-	token := rand.Text() + rand.Text()
-	command := client.ExecServer(h.Program, token)
-	command.Limits = h.Limits
-	id, number, err := h.next(ctx, command)
-	if err != nil {
-		return err
-	}
-	h.mu.Lock()
-	h.record.Session, h.record.Source, h.number, h.token = id, h.Source, number, token
-	made := h.record
-	h.mu.Unlock()
-	return made.write(h.Dir)
-}
-
-// next queues the command, in the session that is there if it has the same source.
-func (h *Hands) next(ctx context.Context, command wire.NewCommand) (id string, number int, err error) {
-	id = h.Session()
-	if id != "" && h.record.Source != h.Source {
-		if _, err := h.Client.Cancel(ctx, id, 0); err != nil && !refusedAs(err, wire.NotFound, wire.Conflict) {
-			return "", 0, err
-		}
-		id = ""
-	}
-	if id != "" {
-		number, err = h.again(ctx, id, command)
-		if err == nil || !refusedAs(err, wire.NotFound, wire.Conflict) {
-			return id, number, err
-		}
-		h.Logger.Warn("the session of the hands is closed, and a new one begins", "remote", h.Remote, "session", id,
-			"reason", err.Error())
-	}
-	id, err = h.create(ctx, command)
-	return id, 1, err
-}
-
-// again ends the processes of the session, and queues the command.
-func (h *Hands) again(ctx context.Context, id string, command wire.NewCommand) (number int, err error) {
-	s, err := h.Client.Session(ctx, id)
-	if err != nil {
-		return 0, err
-	}
-	for _, c := range s.Commands {
-		if c.State == wire.CommandEnded {
-			continue
-		}
-		if _, err := h.Client.Cancel(ctx, id, c.Number); err != nil && !refusedAs(err, wire.Conflict) {
-			return 0, err
-		}
-		if _, err := h.Client.Wait(ctx, id, c.Number); err != nil {
-			return 0, err
-		}
-	}
-	added, err := h.Client.AddCommand(ctx, id, command)
-	return added.Number, err
-}
-
-func (h *Hands) create(ctx context.Context, command wire.NewCommand) (id string, err error) {
-	n := wire.NewSession{Repository: h.Source.Repo, Ref: h.Source.Ref, SetUp: h.Source.SetUp,
-		Commands: []wire.NewCommand{command}}
-	if isDirectory(h.Source.Repo) {
-		if n.Repository, n.Ref, err = h.Send(ctx, h.Source.Repo, h.Source.Ref); err != nil {
-			return "", err
-		}
-	}
-	made, err := h.Client.CreateSession(ctx, n)
-	return made.ID, err
-}
-
-func isDirectory(repo string) bool { return repo != "" && repo[0] == '/' }
-
-// refusedAs reports whether codex-runner has refused a request with one of the codes.
-func refusedAs(err error, codes ...wire.Code) bool {
-	var refused *wire.Error
-	if !errors.As(err, &refused) {
-		return false
-	}
-	for _, code := range codes {
-		if refused.Code == code {
-			return true
-		}
-	}
-	return false
 }

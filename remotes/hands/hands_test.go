@@ -29,7 +29,7 @@ func TestSettle(t *testing.T) {
 		{"thread/settings/update", `{"cwd":"/x","model":"m"}`, `{"model":"m"}`, ""},
 		{"turn/steer", `{"cwd":"/x"}`, `{"cwd":"/x"}`, ""},
 	} {
-		got, err := (&Gate{}).Settle(c.method, []byte(c.params))
+		got, err := settledParams(c.method, []byte(c.params))
 		if c.refused != "" {
 			assert.ErrorContains(t, err, c.refused, c.params)
 			continue

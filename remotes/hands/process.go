@@ -20,8 +20,9 @@ type Process struct {
 	Own bool // of this program: the journal has none of these
 	// Cap bounds each of its two streams, in bytes; the rest is dropped.
 	Cap int
-	// Output, unless nil, gets the streams as they are written, and Ended's are empty then.
-	Output func(stream string, data []byte)
+	// Output, unless nil, gets the streams as they are written, and Ended's are empty then. last means that the rest of
+	// the stream is dropped.
+	Output func(stream string, data []byte, last bool)
 }
 
 // Ended is the end of a process.
@@ -80,10 +81,15 @@ func (h *Hands) Execute(ctx context.Context, p Process) (Ended, error) {
 	}
 	for !r.closed {
 		m, err := c.read(reading)
+		if err != nil && r.exited { // another program has its output open
+			break
+		}
 		if err != nil {
 			return r.ended, cmp.Or(context.Cause(ctx), errEnded)
 		}
-		r.take(m)
+		if r.take(m); m.Method == exitedMethod {
+			defer time.AfterFunc(drainBound, cancel).Stop()
+		}
 	}
 	r.ended.Took = time.Since(r.began)
 	return r.ended, context.Cause(ctx)
@@ -94,6 +100,10 @@ const (
 	terminateID = 1 << 20
 	// terminateBound bounds the end of a process then.
 	terminateBound = 5 * time.Second
+	// drainBound bounds the wait for the end of the streams after the end of a process.
+	drainBound = 2 * time.Second
+	// exitedMethod reports the end of a process.
+	exitedMethod = "process/exited"
 )
 
 // running is a process that runs.
@@ -102,6 +112,8 @@ type running struct {
 	id      string
 	began   time.Time
 	ended   Ended
+	passed  map[string]int // bytes of each stream
+	exited  bool
 	closed  bool
 }
 
@@ -129,22 +141,11 @@ func (r *running) take(m message) {
 	switch m.Method {
 	case "process/output":
 		var o output
-		if json.Unmarshal(m.Params, &o) != nil {
-			return
+		if json.Unmarshal(m.Params, &o) == nil {
+			r.output(o)
 		}
-		to := &r.ended.Stdout
-		if o.Stream == "stderr" {
-			to = &r.ended.Stderr
-		}
-		if r.process.Output != nil {
-			r.process.Output(o.Stream, o.Chunk)
-			return
-		}
-		if room := r.process.Cap - len(*to); len(o.Chunk) > room {
-			o.Chunk, r.ended.Cut = o.Chunk[:max(0, room)], true
-		}
-		*to = append(*to, o.Chunk...)
-	case "process/exited":
+	case exitedMethod:
+		r.exited = true
 		var e struct {
 			Status int `json:"exitCode"`
 		}
@@ -152,5 +153,30 @@ func (r *running) take(m message) {
 		r.ended.Status = e.Status
 	case "process/closed":
 		r.closed = true
+	}
+}
+
+// output takes a piece of a stream, up to the cap.
+func (r *running) output(o output) {
+	if r.passed == nil {
+		r.passed = map[string]int{}
+	}
+	room := r.process.Cap - r.passed[o.Stream]
+	if room <= 0 && len(o.Chunk) > 0 {
+		r.ended.Cut = true
+		return
+	}
+	whole := len(o.Chunk) <= room
+	if !whole {
+		o.Chunk, r.ended.Cut = o.Chunk[:room], true
+	}
+	r.passed[o.Stream] += len(o.Chunk)
+	switch {
+	case r.process.Output != nil:
+		r.process.Output(o.Stream, o.Chunk, !whole)
+	case o.Stream == "stderr":
+		r.ended.Stderr = append(r.ended.Stderr, o.Chunk...)
+	default:
+		r.ended.Stdout = append(r.ended.Stdout, o.Chunk...)
 	}
 }

@@ -21,6 +21,10 @@ const recordName = "hands.json"
 type record struct {
 	Session string `json:"session"`
 	Source  Source `json:"source"`
+	// Served means that codex has worked in the session.
+	Served bool `json:"served,omitempty"`
+	// Renewals are the sessions before in which codex has worked, the oldest first.
+	Renewals []renewal `json:"renewals,omitempty"`
 }
 
 // mostRecord bounds the file of the record, in bytes: it has the text of a set-up.
@@ -66,11 +70,31 @@ func (r record) write(dir string) error {
 	if err != nil {
 		return err
 	}
-	path := filepath.Join(dir, recordName)
-	if err := os.WriteFile(path+".new", append(text, '\n'), 0o600); err != nil {
+	if err := replace(filepath.Join(dir, recordName), append(text, '\n')); err != nil {
 		return fmt.Errorf("cannot write the record of the hands: %w", err)
 	}
-	return os.Rename(path+".new", path)
+	return nil
+}
+
+// replace replaces a file. After a crash at any moment, of the machine too, the file is the old or the new one.
+func replace(path string, content []byte) error {
+	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		return err
+	}
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	return dir.Sync()
 }
 
 // SessionOf is the session in the record of a remote's directory; empty: none yet. The user of the remote can name any:

@@ -2,6 +2,7 @@ package hands
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -23,8 +24,57 @@ var droppedSettings = []string{"sandbox_mode", "sandbox_workspace_write", "defau
 // placed are the requests that get the workspace as their directory.
 var placed = []string{"thread/start", "thread/resume", "thread/fork", "turn/start"}
 
-// Settle returns the parameters of a request as codex gets them. The error is the refusal of the request.
-func (*Gate) Settle(method string, params []byte) ([]byte, error) {
+// Settle returns the parameters of a request as codex gets them. The error is the refusal of the request. Before a new
+// turn, the model and the person learn of a new checkout, and the person as soon as a thread is shown.
+func (g *Gate) Settle(ctx context.Context, of Client, method string, params []byte) ([]byte, error) {
+	g.announce(ctx, of, method, params)
+	return settledParams(method, params)
+}
+
+func (g *Gate) announce(ctx context.Context, of Client, method string, params []byte) {
+	var p struct {
+		Thread string `json:"threadId"`
+	}
+	if resumed := g.takeResumed(of.Name()); resumed != "" {
+		g.show(of, resumed) // codex has answered the resume, unless the client did not wait
+	}
+	switch method {
+	case interruptMethod:
+		g.interruptShells(params)
+	case "thread/resume":
+		if jsonscan.Unmarshal(params, &p) == nil {
+			g.setResumed(of.Name(), p.Thread)
+		}
+	case "turn/start", "turn/steer":
+		if jsonscan.Unmarshal(params, &p) == nil {
+			g.show(of, p.Thread)
+			if g.Inject != nil {
+				g.Hands.Tell(ctx, p.Thread, g.Inject)
+			}
+		}
+	}
+}
+
+// setResumed keeps a thread until the next request of a client.
+func (g *Gate) setResumed(client, thread string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.resumed == nil {
+		g.resumed = map[string]string{}
+	}
+	g.resumed[client] = thread
+}
+
+func (g *Gate) takeResumed(client string) (thread string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	thread = g.resumed[client]
+	delete(g.resumed, client)
+	return thread
+}
+
+// settledParams are the parameters without settings that a remote with hands decides itself.
+func settledParams(method string, params []byte) ([]byte, error) {
 	if !slices.Contains(settled, method) {
 		return params, nil
 	}

@@ -1,12 +1,14 @@
 package hands
 
 import (
+	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"strings"
 	"time"
+
+	"codex-proxy/codex/jsonscan"
 )
 
 // shellParams are the parameters of thread/shellCommand.
@@ -31,7 +33,10 @@ func (g *Gate) shellCommand(ctx context.Context, of Client, params []byte) error
 	}
 	ctx, cancel := bounded(ctx, p.Timeout)
 	defer cancel()
-	turn := personsTurn{of: of, params: p, id: rand.Text(), began: time.Now()}
+	ctx, interrupt := context.WithCancelCause(ctx)
+	defer interrupt(nil)
+	turn := g.newTurn(of, p, interrupt)
+	defer g.forget(turn)
 	turn.start()
 	argv := []string{"/bin/sh", "-c", p.Command}
 	ended, err := g.Hands.Execute(ctx, Process{Cap: mostOutput,
@@ -44,7 +49,7 @@ func (g *Gate) shellCommand(ctx context.Context, of Client, params []byte) error
 		ended.Status = 1
 		text += "\n" + err.Error()
 	}
-	turn.end(ended, text)
+	turn.end(ended, text, errors.Is(err, errInterrupted))
 	if g.Inject != nil {
 		if err := g.Inject(context.WithoutCancel(ctx), p.Thread, []any{note(p.Command, ended, text)}); err != nil {
 			g.Hands.Logger.Warn("the model does not read the output of a person's command", "remote", g.Hands.Remote,
@@ -56,13 +61,86 @@ func (g *Gate) shellCommand(ctx context.Context, of Client, params []byte) error
 
 // personsTurn is the turn of a person's command, as one client sees it.
 type personsTurn struct {
-	of     Client
-	params shellParams
-	id     string
-	began  time.Time
+	of        Client
+	params    shellParams
+	id        string
+	within    string // the turn of the model that runs, in which the command is an item; empty: it has a turn of its own
+	began     time.Time
+	interrupt context.CancelCauseFunc
 }
 
-func (t personsTurn) turn(status string) map[string]any {
+// turnID is the turn that the client sees the command in.
+func (t *personsTurn) turnID() string { return cmp.Or(t.within, t.id) }
+
+// newTurn is a command that runs. As in codex, it ends with the turn that it is in.
+func (g *Gate) newTurn(of Client, p shellParams, interrupt context.CancelCauseFunc) *personsTurn {
+	now := time.Now()
+	t := &personsTurn{of: of, params: p, id: newTurnID(now), began: now, interrupt: interrupt}
+	if g.Turn != nil {
+		t.within = g.Turn(p.Thread)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.shells == nil {
+		g.shells = map[*personsTurn]struct{}{}
+	}
+	g.shells[t] = struct{}{}
+	return t
+}
+
+func (g *Gate) forget(t *personsTurn) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.shells, t)
+}
+
+const interruptMethod = "turn/interrupt"
+
+// errInterrupted is why a command has ended.
+var errInterrupted = errors.New("command aborted by user")
+
+// interruptParams are the parameters of turn/interrupt.
+type interruptParams struct {
+	Thread string `json:"threadId"`
+	Turn   string `json:"turnId"`
+}
+
+// shellsOf are the commands that run in a turn.
+func (g *Gate) shellsOf(params []byte) (list []*personsTurn) {
+	var p interruptParams
+	if jsonscan.Unmarshal(params, &p) != nil || p.Turn == "" {
+		return nil
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for t := range g.shells {
+		if t.params.Thread == p.Thread && t.turnID() == p.Turn {
+			list = append(list, t)
+		}
+	}
+	return list
+}
+
+// isOfShell reports whether turn/interrupt is about a turn that codex does not know.
+func (g *Gate) isOfShell(params []byte) bool {
+	list := g.shellsOf(params)
+	return len(list) > 0 && list[0].within == ""
+}
+
+// interrupt is turn/interrupt of such a turn.
+func (g *Gate) interrupt(_ context.Context, of Client, params []byte) error {
+	g.interruptShells(params)
+	return of.Answer(struct{}{})
+}
+
+// interruptShells ends the commands in a turn.
+func (g *Gate) interruptShells(params []byte) {
+	for _, t := range g.shellsOf(params) {
+		t.interrupt(errInterrupted)
+	}
+}
+
+func (t *personsTurn) turn(status string) map[string]any {
 	turn := map[string]any{"id": t.id, "items": []any{}, "status": status, "startedAt": t.began.Unix()}
 	if status != "inProgress" {
 		turn["completedAt"], turn["durationMs"] = time.Now().Unix(), time.Since(t.began).Milliseconds()
@@ -70,27 +148,35 @@ func (t personsTurn) turn(status string) map[string]any {
 	return map[string]any{"threadId": t.params.Thread, "turn": turn}
 }
 
-func (t personsTurn) item(status string) map[string]any {
+func (t *personsTurn) item(status string) map[string]any {
 	return map[string]any{"type": "commandExecution", "id": "shell-" + t.id, "command": t.params.Command,
 		"cwd": Directory, "source": "userShell", "status": status, "commandActions": []any{}}
 }
 
-func (t personsTurn) start() {
-	_ = t.of.Notify("turn/started", t.turn("inProgress")) // it may have gone
-	_ = t.of.Notify("item/started", map[string]any{"threadId": t.params.Thread, "turnId": t.id,
+func (t *personsTurn) start() {
+	if t.within == "" {
+		_ = t.of.Notify("turn/started", t.turn("inProgress")) // it may have gone
+	}
+	_ = t.of.Notify("item/started", map[string]any{"threadId": t.params.Thread, "turnId": t.turnID(),
 		"startedAtMs": t.began.UnixMilli(), "item": t.item("inProgress")})
 }
 
-func (t personsTurn) end(ended Ended, text string) {
-	status := "completed"
+func (t *personsTurn) end(ended Ended, text string, interrupted bool) {
+	status, turn := "completed", "completed"
 	if ended.Status != 0 {
 		status = "failed"
 	}
+	if interrupted {
+		turn = "interrupted"
+	}
 	item := t.item(status)
-	item["aggregatedOutput"], item["exitCode"], item["durationMs"] = text, ended.Status, ended.Took.Milliseconds()
-	_ = t.of.Notify("item/completed", map[string]any{"threadId": t.params.Thread, "turnId": t.id,
+	item["aggregatedOutput"], item["exitCode"], item["durationMs"] = fitted(text, fitOne), ended.Status,
+		time.Since(t.began).Milliseconds()
+	_ = t.of.Notify("item/completed", map[string]any{"threadId": t.params.Thread, "turnId": t.turnID(),
 		"completedAtMs": time.Now().UnixMilli(), "item": item})
-	_ = t.of.Notify("turn/completed", t.turn("completed"))
+	if t.within == "" {
+		_ = t.of.Notify("turn/completed", t.turn(turn))
+	}
 }
 
 // note is the item by which the model reads of the command, in the form of codex.

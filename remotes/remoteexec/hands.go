@@ -112,7 +112,8 @@ func (u *Unit) closeHands(ctx context.Context, of *hands.Hands) {
 }
 
 // serveHands relays between codex and the hands, and keeps these.
-func (u *Unit) serveHands(ctx context.Context, of *hands.Hands, l net.Listener) {
+func (u *Unit) serveHands(ctx context.Context, of *hands.Hands, l net.Listener, manager *remotes.Manager) {
+	of.Renewed = func() { remotes.TellRunning(ctx, manager) }
 	u.tasks.Go(func() { of.Run(ctx) })
 	u.tasks.Go(func() {
 		if err := (&hands.Relay{Hands: of, Token: u.handsToken}).Serve(ctx, l); err != nil {
@@ -128,12 +129,19 @@ func (e elsewhere) Serve(ctx context.Context, of *authz.Aside, method string, pa
 	return e.Gate.Serve(ctx, of, method, params)
 }
 
+func (e elsewhere) Settle(ctx context.Context, of *authz.Aside, method string, params []byte) ([]byte, error) {
+	return e.Gate.Settle(ctx, of, method, params)
+}
+
 // gate serves the requests of clients about commands and files; nil: codex does.
 func gate(of *hands.Hands, manager *remotes.Manager) authz.Elsewhere {
 	if of == nil {
 		return nil
 	}
-	return elsewhere{&hands.Gate{Hands: of, Inject: func(ctx context.Context, thread string, items []any) error {
-		return remotes.Inject(ctx, manager, thread, items)
-	}}}
+	return elsewhere{&hands.Gate{Hands: of,
+		Inject: func(ctx context.Context, thread string, items []any) error {
+			return remotes.Inject(ctx, manager, thread, items)
+		},
+		Turn: func(thread string) string { return remotes.RunningTurn(manager, thread) },
+	}}
 }

@@ -169,7 +169,7 @@ func (u *Unit) serve(ctx context.Context, passage *namespaces.Passage, of server
 	u.tasks.Go(func() {
 		listeners, err := passage.Listeners()
 		if err == nil && of.hands != nil && len(listeners) > 1 {
-			u.serveHands(ctx, of.hands, listeners[1])
+			u.serveHands(ctx, of.hands, listeners[1], manager)
 		}
 		if err == nil {
 			err = creds.Run(ctx, listeners[0])

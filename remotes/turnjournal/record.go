@@ -31,6 +31,8 @@ type Record struct {
 	Asked bool `json:"asked,omitempty"`
 	// Quota means that the turn has ended for want of quota, and goes on when there is some.
 	Quota bool `json:"quota,omitempty"`
+	// Config has the settings by which a client has loaded the thread, for a turn that goes on in another process.
+	Config map[string]json.RawMessage `json:"config,omitempty"`
 }
 
 // AnyTurn stands for the turn that starts next.

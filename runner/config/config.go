@@ -34,6 +34,7 @@ type Config struct {
 	MaxQueued    int
 	Workspaces   int
 	IdleTimeout  time.Duration
+	MaxIdle      time.Duration // that a session may ask for
 	Retention    time.Duration
 	Admins       []string // user names
 	Network      bool     // sessions may have it
@@ -56,6 +57,7 @@ type raw struct {
 	MaxQueued    int              `toml:"max_queued"`
 	Workspaces   int              `toml:"workspaces"`
 	IdleTimeout  duration         `toml:"idle_timeout"`
+	MaxIdle      duration         `toml:"max_idle_timeout"`
 	Retention    duration         `toml:"retention"`
 	Admins       []string         `toml:"admins"`
 	Network      bool             `toml:"network"`
@@ -144,7 +146,7 @@ type limits struct {
 func defaults() raw {
 	return raw{
 		MaxSessions: 8, MaxQueued: 1000, Workspaces: 32,
-		IdleTimeout: duration{30 * time.Minute}, Retention: duration{7 * 24 * time.Hour}, Admins: []string{},
+		IdleTimeout: duration{30 * time.Minute}, MaxIdle: duration{30 * 24 * time.Hour}, Retention: duration{7 * 24 * time.Hour}, Admins: []string{},
 		Network: true,
 		User:    user{MaxConnections: 256, StdinBytes: size{4 << 30}},
 		Default: limits{
@@ -177,6 +179,7 @@ func Load(path string) (*Config, error) {
 	}
 	c := &Config{
 		MaxSessions: r.MaxSessions, MaxQueued: r.MaxQueued, Workspaces: r.Workspaces, IdleTimeout: r.IdleTimeout.Duration,
+		MaxIdle:   r.MaxIdle.Duration,
 		Retention: r.Retention.Duration, Admins: r.Admins, Network: r.Network, LogLevel: r.LogLevel.Level,
 		Limits:        runner.Limits{Default: r.Default.wire(), Maximum: r.Maximum.wire()},
 		Share:         r.User.share(r.MaxSessions, r.MaxQueued),
@@ -245,6 +248,8 @@ func (c *Config) check() error {
 		return fmt.Errorf("user.max_connections is %d: use 1 to %d", c.Connections, mostConnections)
 	case c.IdleTimeout <= 0:
 		return fmt.Errorf("idle_timeout is %v: use a time above 0", c.IdleTimeout)
+	case c.MaxIdle <= 0:
+		return fmt.Errorf("max_idle_timeout is %v: use a time above 0", c.MaxIdle)
 	case c.Retention <= 0:
 		return fmt.Errorf("retention is %v: use a time above 0", c.Retention)
 	case c.Artifacts.Count < 0 || c.Artifacts.Count > mostKept:

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"codex-proxy/runner/environment"
+	"codex-proxy/runner/files"
 	"codex-proxy/runner/job"
 	"codex-proxy/runner/paths"
 	"codex-proxy/runner/setup"
@@ -79,7 +80,7 @@ func (c Config) unitFor(of store.Live, key string, order environment.Order, writ
 // its key is another one than when the workspace was made.
 func (e *Environments) writtenByCommand(ctx context.Context, c store.Live, key string) (bool, error) {
 	made := c.Number
-	for made > 1 && e.Files.HasWorkspace(c.Session, made) {
+	for made > 1 && e.Files.Workspace(c.Session, made) != files.NotMade {
 		made--
 	}
 	if made == c.Number {

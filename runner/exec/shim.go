@@ -79,6 +79,9 @@ func (s *Shim) Run(ctx context.Context) error {
 	if err != nil {
 		return s.report(failed(session.SpecStage, err))
 	}
+	if spec.Workspace != nil && spec.Workspace.Keep && s.Files[paths.TenantFile] == nil { // it is there
+		spec.Workspace = nil
+	}
 	if session.IsDiff(spec.Args) { // it needs the workspace as it is, and the patch that the session began with
 		spec.Environment, spec.Hooks, spec.Hold, s.Files[paths.StdinFile] = nil, nil, 0, s.Files[paths.PatchFile]
 	}

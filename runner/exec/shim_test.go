@@ -319,6 +319,23 @@ func TestPreparations(t *testing.T) {
 	assert.Empty(t, output)
 }
 
+// A workspace that root keeps is not made again.
+func TestKeptWorkspace(t *testing.T) {
+	for name, want := range map[string]bool{paths.TenantFile: true, "none": false} {
+		spec := shell("true")
+		spec.Workspace = &session.Workspace{Keep: true}
+		b := newBed(t, spec)
+		tenant, err := os.Create(filepath.Join(b.dir, "tenant"))
+		require.NoError(t, err)
+		b.Files[name] = tenant
+		b.Preparations = []Preparation{preparation(func(_ context.Context, l *Launch) error {
+			assert.Equal(t, want, l.Spec.Workspace != nil, name)
+			return nil
+		})}
+		b.run(t.Context())
+	}
+}
+
 // The service manager has READY=1, with which its watchdog begins, before the command can do anything.
 func TestReadyPrecedesTheCommand(t *testing.T) {
 	spec := shell("")

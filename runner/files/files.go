@@ -149,19 +149,39 @@ func (f Files) Ended(id string, number int) (*session.Ended, error) {
 	return Read(f.Path(id, number, paths.Ended), session.ReadEnded)
 }
 
-// HasWorkspace reports whether an earlier command of a session has made its workspace, so that the nth takes it as it
-// is.
-func (f Files) HasWorkspace(id string, number int) bool {
+// Workspace is what the files of a session tell about its workspace.
+type Workspace int
+
+// What is known of a workspace.
+const (
+	NotMade Workspace = iota
+	Unknown           // the host has stopped with the command that makes it: root's note in the slot decides
+	Made              // the next command takes it as it is
+)
+
+// Workspace returns whether an earlier command of a session has made its workspace, before the nth.
+func (f Files) Workspace(id string, number int) Workspace {
+	known := NotMade
 	for n := number - 1; n > 0; n-- {
 		if result, err := f.Result(id, n); err == nil && result != nil {
-			return result.HasWorkspace()
+			return madeIf(result.HasWorkspace())
 		}
 		if ended, err := f.Ended(id, n); err != nil || ended != nil {
 			// A main process without a result was killed, by its command as a rule.
-			return ended != nil && ended.Refusal == "" && ended.ExitCode != ""
+			return madeIf(ended != nil && ended.Refusal == "" && ended.ExitCode != "")
+		}
+		if f.Has(id, n, paths.Output) {
+			known = Unknown
 		}
 	}
-	return false
+	return known
+}
+
+func madeIf(made bool) Workspace {
+	if made {
+		return Made
+	}
+	return NotMade
 }
 
 // Replace writes a file at once: a reader never sees a part.

@@ -179,6 +179,12 @@ func (s sessionUnit) lease(files inheritance, spec *session.Spec) error {
 	}
 	slot := filepath.Join(s.Workspaces, paths.Slot(spec.Slot))
 	tree := filepath.Join(slot, paths.Tree)
+	if spec.Workspace != nil && spec.Workspace.Keep && settled(slot, s.id) {
+		spec.Workspace = nil
+		if !session.IsDiff(spec.Args) { // the workspace has the patch
+			files.drop(paths.PatchFile)
+		}
+	}
 	err = sessionFiles{s}.forgetMounts(slot)
 	if err == nil && spec.Workspace != nil {
 		files[paths.PreviousFile], err = renew(slot, s.id, spec.Repository)
@@ -236,6 +242,12 @@ func renew(slot, id, repository string) (previous *os.File, err error) {
 	return nil, err
 }
 
+// settled reports whether the workspace in a slot was made for a session, and no other one has had the slot since.
+func settled(slot, id string) bool {
+	last, err := os.ReadFile(filepath.Join(slot, paths.Tenant))
+	return err == nil && string(last) == id+paths.Settled
+}
+
 // occupy notes the session in the slot, and returns the file of that note, which the main process completes when it has
 // made the workspace. Only then may a command of the session take the workspace as it is: before, it has the files of
 // another session. The owner of the files is no proof, as systemd reuses its dynamic users.
@@ -244,8 +256,8 @@ func occupy(slot, id string, anew bool) (*os.File, error) {
 	if !anew {
 		last, err := os.ReadFile(tenant)
 		if err == nil && string(last) != id+paths.Settled || errors.Is(err, fs.ErrNotExist) {
-			err = errors.New("no workspace was made there for this session: its first command needs one, also if a command " +
-				"before it failed to make one")
+			err = errors.New(session.NoWorkspace + ": its first command needs one, also if a command before it failed to " +
+				"make one")
 		}
 		return nil, err
 	}
@@ -296,6 +308,13 @@ func (f inheritance) pass(ctx context.Context, notifier *notify.Notifier) error 
 	ctx, cancel := context.WithTimeout(ctx, barrierBound)
 	defer cancel()
 	return notifier.Barrier(ctx)
+}
+
+func (f inheritance) drop(name string) {
+	if file := f[name]; file != nil {
+		_ = file.Close() // it was only read
+		delete(f, name)
+	}
 }
 
 func (f inheritance) close() {

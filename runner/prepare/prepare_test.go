@@ -421,6 +421,33 @@ func TestWorkspaceOfAnotherSession(t *testing.T) {
 	assert.NotContains(t, <-b.passed, paths.TenantFile)
 }
 
+// After a stop of the host the session has its workspace as it was, if that was made, and no other session was there.
+func TestWorkspaceAfterAStopOfTheHost(t *testing.T) {
+	for last, kept := range map[string]bool{id + paths.Settled: true, id: false, "bbbbbbbbbbbbbbbb" + paths.Settled: false, "": false} {
+		b := newBed(t)
+		text, err := session.Encode(&session.Spec{
+			Version: session.Version, Args: []string{"true"}, Timeout: time.Minute, OutputLimit: 1, Slot: 3,
+			Workspace: &session.Workspace{Keep: true},
+		})
+		require.NoError(t, err)
+		b.write(paths.CommandDir(id, 1)+"/"+paths.Spec, string(text))
+		b.write(paths.SessionDir(id)+"/"+paths.Patch, "a patch")
+		slot := filepath.Join(b.Workspaces, "3")
+		require.NoError(t, os.MkdirAll(filepath.Join(slot, paths.Tree, "made"), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(slot, paths.Tenant), []byte(last), 0o600))
+		require.NoError(t, b.Prepare(t.Context(), id, b.notifier))
+		passed := <-b.passed
+		if kept {
+			assert.NotContains(t, passed, paths.TenantFile)
+			assert.NotContains(t, passed, paths.PatchFile, "it was applied")
+			assert.Equal(t, user, b.owner(filepath.Join(slot, paths.Tree, "made")))
+		} else {
+			assert.Contains(t, passed, paths.TenantFile, "the main process makes it")
+			assert.Contains(t, passed, paths.PatchFile)
+		}
+	}
+}
+
 // systemd is the environment of ExecStopPost=.
 func systemd(result string) func(string) string {
 	return func(name string) string {

@@ -91,7 +91,7 @@ func (s sessionFiles) lendSnapshot(
 	case spec.Workspace != nil:
 		return false, nil
 	default:
-		return false, fmt.Errorf("the rest of its files is gone: make a new session (%w)", err)
+		return false, fmt.Errorf("%s: make a new session (%w)", session.NoSnapshot, err)
 	}
 	if spec.Workspace != nil {
 		// The checkout of the session knows the files of the snapshot by it.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"codex-proxy/runner/api/wire"
+	"codex-proxy/runner/files"
 	"codex-proxy/runner/paths"
 	"codex-proxy/runner/session"
 	"codex-proxy/runner/store"
@@ -81,7 +82,7 @@ func (c *run) beginning() (*session.Environment, error) {
 }
 
 // spec is the specification of a command, less its environment. With a workspace, it gets the patch of its session as
-// well; a command after the first finds the workspace as it is.
+// well; a command after the first finds the workspace as it is, also after a stop of the host.
 func (c *run) spec(full store.Live, slot int) *session.Spec {
 	spec := SpecOf(full.Command, slot)
 	spec.Hold, spec.Hooks, spec.Repository = full.Hold, c.Hooks, full.Repository
@@ -89,8 +90,8 @@ func (c *run) spec(full store.Live, slot int) *session.Spec {
 	if spec.Artifacts != nil {
 		spec.Artifacts.Bytes, spec.Artifacts.Count = c.Artifacts.Bytes, c.Artifacts.Count
 	}
-	if !c.Files.HasWorkspace(c.Session, c.Number) {
-		spec.Workspace = &session.Workspace{URL: full.URL, Commit: full.Commit}
+	if known := c.Files.Workspace(c.Session, c.Number); known != files.Made && !full.Command.Kept {
+		spec.Workspace = &session.Workspace{URL: full.URL, Commit: full.Commit, Keep: known == files.Unknown}
 	}
 	return spec
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 )
 
@@ -41,6 +42,17 @@ type Failure struct {
 	Text  string `json:"text"`
 	// Mirror reports that the workspace could not be made, as it seems, because of the repository's mirror.
 	Mirror bool `json:"mirror,omitempty"`
+}
+
+// The refusals of a command of a session that has lost its files.
+const (
+	NoWorkspace = "no workspace was made there for this session"
+	NoSnapshot  = "the rest of its files is gone"
+)
+
+// HasLostFiles reports whether a reason has one of these refusals.
+func HasLostFiles(reason string) bool {
+	return strings.Contains(reason, NoWorkspace) || strings.Contains(reason, NoSnapshot)
 }
 
 // SnapshotFault is why a set-up ran in the session, though there was to be a snapshot.

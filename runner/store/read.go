@@ -178,12 +178,14 @@ func (s Sessions) Find(ctx context.Context, v Viewer, id string) (wire.Session, 
 type Idle struct {
 	ID   string
 	Used time.Time // since when
+	// Idle is how long it stays open without a command; 0: the setting.
+	Idle time.Duration
 }
 
 // In returns the sessions in that state, the one that is longest in it first.
 func (s Sessions) In(ctx context.Context, v Viewer, state wire.SessionState) ([]Idle, error) {
 	rows, err := s.reads.QueryContext(ctx,
-		`SELECT id, used FROM sessions WHERE state = ? AND (owner = ? OR ?) ORDER BY used, seq`, state, v.UID, v.All)
+		`SELECT id, used, idle FROM sessions WHERE state = ? AND (owner = ? OR ?) ORDER BY used, seq`, state, v.UID, v.All)
 	if err != nil {
 		return nil, err
 	}
@@ -192,7 +194,7 @@ func (s Sessions) In(ctx context.Context, v Viewer, state wire.SessionState) ([]
 	for rows.Next() {
 		var i Idle
 		var used int64
-		if err := rows.Scan(&i.ID, &used); err != nil {
+		if err := rows.Scan(&i.ID, &used, &i.Idle); err != nil {
 			return nil, err
 		}
 		i.Used = at(used)

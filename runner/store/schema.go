@@ -105,4 +105,6 @@ var steps = []string{
 	// set-ups
 	`ALTER TABLE commits ADD COLUMN plain INTEGER NOT NULL DEFAULT 0; -- no file of it is one that a set-up follows from
 	ALTER TABLE environments ADD COLUMN family TEXT NOT NULL DEFAULT ''; -- of a snapshot: setup.Snapshot`,
+	// idle times of sessions
+	`ALTER TABLE sessions ADD COLUMN idle INTEGER NOT NULL DEFAULT 0; -- nanoseconds; 0: idle_timeout of runner.toml`,
 }

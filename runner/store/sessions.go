@@ -16,6 +16,7 @@ type New struct {
 	// Repository is the key of the repository that the session uses, or "".
 	Repository string
 	Hold       time.Duration
+	Idle       time.Duration     // of the session; 0: the setting
 	Commands   []wire.NewCommand // with all limits
 }
 
@@ -28,10 +29,10 @@ func (s Sessions) Create(ctx context.Context, n New) error {
 	return s.write(ctx, func(tx *sql.Tx) error {
 		v := n.Session
 		_, err := tx.ExecContext(ctx, `INSERT INTO sessions (id, owner, owner_name, state, created, used, repository, ref,
-			commit_id, patch, environment, network, secrets, hold, repository_key)
-			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+			commit_id, patch, environment, network, secrets, hold, repository_key, idle)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 			v.ID, v.Owner.UID, v.Owner.Name, wire.SessionActive, nanos(v.Created), nanos(v.Created), v.Repository, v.Ref,
-			v.Commit, v.Patch, v.Environment, v.Network, string(secrets), n.Hold, n.Repository)
+			v.Commit, v.Patch, v.Environment, v.Network, string(secrets), n.Hold, n.Repository, n.Idle)
 		if err == nil {
 			_, err = tx.ExecContext(ctx, `UPDATE repositories SET used = ? WHERE key = ?`, nanos(v.Created),
 				n.Repository)

@@ -108,7 +108,7 @@ func TestLifeOfASession(t *testing.T) {
 	require.NoError(t, s.Commands.End(ctx, id(1), 2, succeeded, succeeded.Ended))
 	idle, err := s.Sessions.In(ctx, Viewer{UID: 1000}, wire.SessionIdle)
 	require.NoError(t, err)
-	assert.Equal(t, []Idle{{id(1), succeeded.Ended}}, idle)
+	assert.Equal(t, []Idle{{ID: id(1), Used: succeeded.Ended}}, idle)
 	removed, err := s.Sessions.Delete(ctx, []string{id(1), id(2)})
 	require.NoError(t, err)
 	assert.Empty(t, removed, "not closed, not there")

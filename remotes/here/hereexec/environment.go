@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"codex-proxy/remotes/authz"
@@ -27,15 +29,26 @@ const (
 // loading are the requests that load a thread, with settings of its own.
 var loading = []string{"thread/start", "thread/resume", "thread/fork"}
 
+// mostThreads bounds the threads whose variables are known.
+const mostThreads = 256
+
 // environments adds to requests that load a thread the variables of the process that has sent them.
 type environments struct {
 	settings *here.Settings
 	// of a process; a variable for tests
 	read func(pid int) ([]byte, error)
+
+	mu sync.Mutex
+	// threads has what the first client of each thread brings, which codex keeps for as long as it has the thread.
+	threads map[string]map[string]json.RawMessage
+	own     map[uint64]bool // clients with a policy of their own
 }
 
 // edit is the Edit of the proxy. A client that brings a policy of its own keeps it.
-func (e environments) edit(s authz.Session, r authz.Request) []byte {
+func (e *environments) edit(s authz.Session, r authz.Request) []byte {
+	if r.Method == "turn/start" && r.ThreadID != "" { // of a new thread no earlier request has the id
+		e.learn(s, r.ThreadID, nil)
+	}
 	if !slices.Contains(loading, r.Method) || r.ID == "" {
 		return nil
 	}
@@ -48,23 +61,21 @@ func (e environments) edit(s authz.Session, r authz.Request) []byte {
 	}
 	for key := range config {
 		if key == policy || strings.HasPrefix(key, policy+".") {
+			e.leave(s.ID)
 			return nil
 		}
 	}
-	variables := e.of(s.Peer.PID)
+	variables := e.config(s.Peer.PID)
 	if len(variables) == 0 {
 		return nil
+	}
+	if r.Method == "thread/resume" && r.ThreadID != "" {
+		e.learn(s, r.ThreadID, variables)
 	}
 	if config == nil {
 		config = map[string]json.RawMessage{}
 	}
-	for name, value := range variables {
-		text, err := json.Marshal(value)
-		if err != nil {
-			return nil
-		}
-		config[policy+".set."+name] = text // which leaves the others of the user's config.toml
-	}
+	maps.Copy(config, variables)
 	var err error
 	if params["config"], err = json.Marshal(config); err != nil {
 		return nil
@@ -76,12 +87,57 @@ func (e environments) edit(s authz.Session, r authz.Request) []byte {
 	return edited
 }
 
+// learn keeps the settings of the first client of a thread; nil: they are read.
+func (e *environments) learn(s authz.Session, thread string, config map[string]json.RawMessage) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if _, known := e.threads[thread]; known || e.own[s.ID] {
+		return
+	}
+	if config == nil {
+		config = e.config(s.Peer.PID)
+	}
+	if e.threads == nil || len(e.threads) >= mostThreads { // the journal of turns has those that run
+		e.threads = map[string]map[string]json.RawMessage{}
+	}
+	e.threads[thread] = config
+}
+
+// leave records that a client has a policy of its own.
+func (e *environments) leave(client uint64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.own == nil || len(e.own) >= mostThreads {
+		e.own = map[uint64]bool{}
+	}
+	e.own[client] = true
+}
+
+// loaded is the Loaded of the manager.
+func (e *environments) loaded(thread string) map[string]json.RawMessage {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.threads[thread]
+}
+
+// config has the variables of a process as settings of codex, which leave the other ones of the user's config.toml.
+func (e *environments) config(pid int) map[string]json.RawMessage {
+	variables := e.of(pid)
+	config := make(map[string]json.RawMessage, len(variables))
+	for name, value := range variables {
+		if text, err := json.Marshal(value); err == nil {
+			config[policy+".set."+name] = text
+		}
+	}
+	return config
+}
+
 // name is the form of names that codex's dotted keys can have.
 var name = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // of returns the variables of a process that pass. A process of another user, or that has ended, has none: its number
 // may be another one's by now, of which the kernel lets us read our own user's alone.
-func (e environments) of(pid int) map[string]string {
+func (e *environments) of(pid int) map[string]string {
 	text, err := e.read(pid)
 	if err != nil {
 		return nil

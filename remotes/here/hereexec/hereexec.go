@@ -120,11 +120,12 @@ func (u *Unit) run(ctx context.Context, notifier *notify.Notifier) error {
 	}
 	defer func() { _ = socket.Close() }() // its path counts on the descriptor
 	known := newGreeting(u.State, program, u.logger)
-	manager, err := remotes.New(u.options(settings, socket.Path(), known))
+	shells := &environments{settings: settings, read: readEnvironment}
+	manager, err := remotes.New(u.options(settings, socket.Path(), known, shells))
 	if err != nil {
 		return err
 	}
-	relay, err := u.relay(u.proxy(settings, manager, known), socket.Path())
+	relay, err := u.relay(u.proxy(shells, manager, known), socket.Path())
 	if err != nil {
 		return cli.Exit(cli.Usage, err)
 	}
@@ -208,21 +209,21 @@ func (u *Unit) program(s *here.Settings) (string, error) {
 	return copied, nil
 }
 
-func (u *Unit) options(s *here.Settings, socket string, known *greeting) remotes.Options {
+func (u *Unit) options(s *here.Settings, socket string, known *greeting, shells *environments) remotes.Options {
 	return remotes.Options{
 		Name: "codex-user@" + u.Name, Socket: socket, State: filepath.Join(u.State, "turns"),
 		ClientName: clientName, Version: u.Version, Attach: "codex resume --last",
 		Settings: paths.HereSettings, Limit: s.ContinueLimit, IdleStop: s.IdleStop, LateFiles: true,
 		Restart:     func() error { return unix.Kill(unix.Getpid(), unix.SIGTERM) },
-		Initialized: known.learn, Logger: u.logger,
+		Initialized: known.learn, Loaded: shells.loaded, Logger: u.logger,
 	}
 }
 
 // proxy is the way of the user's clients to codex: all that they ask for passes.
-func (u *Unit) proxy(s *here.Settings, manager *remotes.Manager, known *greeting) *authz.Proxy {
+func (u *Unit) proxy(shells *environments, manager *remotes.Manager, known *greeting) *authz.Proxy {
 	p := &authz.Proxy{
 		Remote: u.Name, Version: u.Version, Logger: u.logger, Cgroup: u.Cgroup, Manager: remoteapi.Handler(manager),
-		Open: true, Edit: environments{s, readEnvironment}.edit, Admit: admit,
+		Open: true, Edit: shells.edit, Admit: admit,
 		Starting: func() (result json.RawMessage, wait func(context.Context) error) {
 			return known.starting(manager.Open)
 		},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -27,7 +28,7 @@ func edit(t *testing.T, environ, method, params string) string {
 	t.Helper()
 	settings, err := here.Load()
 	require.NoError(t, err)
-	e := environments{settings, func(int) ([]byte, error) { return []byte(environ), nil }}
+	e := environments{settings: settings, read: func(int) ([]byte, error) { return []byte(environ), nil }}
 	return string(e.edit(authz.Session{}, authz.Request{ID: "1", Method: method, Params: json.RawMessage(params)}))
 }
 
@@ -65,6 +66,34 @@ func TestRequestsThatStay(t *testing.T) {
 	assert.Empty(t, edit(t, "HOME=/x\x00", "thread/start", "{}"), "nothing to add")
 	large := "PATH=/x\x00LC_BIG=" + strings.Repeat("x", largestPassed) + "\x00LANG=C\x00"
 	assert.NotContains(t, edit(t, large, "thread/start", "{}"), "LANG")
+}
+
+// A thread keeps the variables of its first client, for a turn that goes on after a crash.
+func TestVariablesOfAThread(t *testing.T) {
+	settings, err := here.Load()
+	require.NoError(t, err)
+	e := &environments{settings: settings, read: func(pid int) ([]byte, error) { return fmt.Appendf(nil, "PATH=/of/%d\x00", pid), nil }}
+	client := func(id uint64) authz.Session { return authz.Session{ID: id, Peer: authz.Peer{PID: int(id)}} }
+	send := func(id uint64, method, thread, params string) {
+		e.edit(client(id), authz.Request{ID: "1", Method: method, ThreadID: thread, Params: json.RawMessage(params)})
+	}
+	path := func(thread string) string { return string(e.loaded(thread)["shell_environment_policy.set.PATH"]) }
+	send(1, "thread/start", "", `{}`)
+	send(1, "turn/start", "a", `{"threadId":"a"}`)
+	assert.Equal(t, `"/of/1"`, path("a"), "a thread that is new")
+	send(2, "thread/resume", "a", `{"threadId":"a"}`)
+	send(2, "turn/start", "a", `{"threadId":"a"}`)
+	assert.Equal(t, `"/of/1"`, path("a"), "codex leaves a thread that is loaded")
+	send(2, "thread/resume", "b", `{"threadId":"b"}`)
+	send(1, "turn/start", "b", `{"threadId":"b"}`)
+	assert.Equal(t, `"/of/2"`, path("b"))
+	send(3, "thread/start", "", `{"config":{"shell_environment_policy":{"inherit":"none"}}}`)
+	send(3, "turn/start", "c", `{"threadId":"c"}`)
+	assert.Empty(t, e.loaded("c"), "a client with a policy of its own")
+	for n := range 2 * mostThreads {
+		send(1, "turn/start", fmt.Sprint("t", n), "{}")
+	}
+	assert.LessOrEqual(t, len(e.threads), mostThreads)
 }
 
 func TestOurOwnEnvironmentIsRead(t *testing.T) {

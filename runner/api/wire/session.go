@@ -20,7 +20,10 @@ type NewSession struct {
 	Commands []NewCommand      `json:"commands"`        // at least one
 	// HoldOnFailure is how long the unit of a command that did not succeed stays, for a shell in it.
 	HoldOnFailure Duration `json:"hold_on_failure,omitempty"`
-	DryRun        bool     `json:"dry_run,omitempty"` // answer with a Plan, start nothing
+	// IdleTimeout is how long the session stays open without a command, in place of idle_timeout of runner.toml. More
+	// than max_idle_timeout there is as much as that.
+	IdleTimeout Duration `json:"idle_timeout,omitempty"`
+	DryRun      bool     `json:"dry_run,omitempty"` // answer with a Plan, start nothing
 }
 
 // NewCommand is a command of a NewSession, and the body of POST /v1/sessions/{id}/commands.
@@ -37,6 +40,8 @@ type NewCommand struct {
 	// TTY gives the command a terminal in place of its three streams: its output is one stream, stdout. Its input is
 	// from POST …/terminal, and excludes Stdin.
 	TTY *TTY `json:"tty,omitempty"`
+	// Kept has the command end as workspace_failed if the session has no workspace any more, in place of making it anew.
+	Kept bool `json:"kept,omitempty"`
 }
 
 // TTY is the terminal of a command. Its zero values are the defaults: 24 rows, 80 columns, xterm-256color.

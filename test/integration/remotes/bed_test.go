@@ -37,6 +37,7 @@ type person struct {
 	notes    chan rpc.Message
 	thread   string        // of shell
 	commands int           // that were run there
+	seen     []string      // the warnings among the notifications that until has passed
 	ended    chan struct{} // closed at the end of the connection
 }
 
@@ -105,6 +106,9 @@ func (p *person) until(method string) json.RawMessage {
 	for {
 		select {
 		case m := <-p.notes:
+			if m.Method == "warning" {
+				p.seen = append(p.seen, string(m.Params))
+			}
 			if m.Method == method {
 				return m.Params
 			}

@@ -14,7 +14,6 @@ import (
 
 	"codex-proxy/test/bed"
 	"codex-proxy/test/machine"
-	"codex-proxy/test/modelserver"
 	"codex-proxy/units"
 )
 
@@ -26,22 +25,34 @@ type handsBed struct {
 // newHands boots a machine with a remote whose commands codex-runner executes.
 func newHands(t *testing.T, suite string, packages ...string) handsBed {
 	t.Helper()
+	return addHands(bootHands(t, suite, machine.Options{}, packages...), "build")
+}
+
+// bootHands boots a machine with both packages and a repository.
+func bootHands(t *testing.T, suite string, o machine.Options, packages ...string) *bed.Bed {
+	t.Helper()
 	root := machine.Installed(machine.Installed(machine.Debian(suite, append([]string{"git"}, packages...)...), os.Getenv("CODEX_PROXY_TEST_DEB")),
 		os.Getenv("CODEX_PROXY_TEST_RUNNER_DEB"))
-	b := bed.Boot(t, root)
-	b.MustRun(t, "systemctl", "start", "codex-runner.socket")
+	b := bed.BootWith(t, root, o)
+	b.MustRun(t, "systemctl", "enable", "--now", "codex-runner.socket")
 	b.MustRun(t, "sh", "-ec", `git init -q -b main /srv/app; cd /srv/app; git config user.name a; git config user.email a@example.org
 		echo PROJECT >notes; printf '# the project\n' >AGENTS.md; git add .; git commit -qm first`)
-	return addHands(b, "build")
+	return b
 }
 
 func addHands(b *bed.Bed, name string) handsBed {
+	b.T.Helper()
+	return addHandsOf(b, name, "/srv/app")
+}
+
+// addHandsOf adds a remote whose commands work on a repository.
+func addHandsOf(b *bed.Bed, name, repo string) handsBed {
 	b.T.Helper()
 	h := handsBed{bed.Remote{Bed: b, Name: name, Unit: units.Remote(name), Socket: units.RemoteSocket(name),
 		File: "/etc/codex-proxy/remotes/" + name + ".toml", Home: "/var/lib/codex-remote/" + name}}
 	key := "/etc/codex-proxy/remotes/" + name + ".key"
 	require.NoError(b.T, b.WriteFile(key, []byte("sk-"+name+"-SECRET\n"), 0o600))
-	b.MustRun(b.T, "codex-proxy", "remotes", "add", name, "--hands", "runner", "--repo", "/srv/app", "--memory", "1G",
+	b.MustRun(b.T, "codex-proxy", "remotes", "add", name, "--hands", "runner", "--repo", repo, "--memory", "1G",
 		"--model", bed.Model, "--base-url", "http://"+bed.ModelAddr+"/v1", "--key-file", key,
 		"--codex-path", filepath.Join(bed.CodexDir, "bin/codex"))
 	return h
@@ -108,7 +119,7 @@ func testRemoteHands(t *testing.T, suite string) {
 	h.gate(p, thread)
 	h.diff()
 	h.apart(p, thread)
-	h.faults(p, thread)
+	h.renewed(p, thread)
 }
 
 // gate has a person's requests about commands and files served by the hands.
@@ -193,9 +204,40 @@ func testTerminalOfHands(t *testing.T, suite string) {
 	term.Tmux("send-keys", "-t", term.Name, "-l", "!") // the terminal shows it apart from the command
 	term.Enter("cat notes; id -un")
 	term.Until("cs-" + h.session())
+	shell := func(command string) {
+		term.Tmux("send-keys", "-t", term.Name, "-l", "!")
+		term.Enter(command)
+	}
+	runs := func(process string, is bool) {
+		h.T.Helper()
+		h.MustRun(h.T, "timeout", "180", "sh", "-c", fmt.Sprintf("while pgrep -f '%s' >/dev/null; [ $? -eq %d ]; do sleep 0.05; done",
+			process, map[bool]int{true: 1, false: 0}[is]))
+	}
+	shell("sleep 4321; echo was slept")
+	runs("sleep 432[1]", true)
+	term.Tmux("send-keys", "-t", term.Name, "Escape")
+	runs("sleep 432[1]", false)
+	shell("(sleep 5432 &); echo began a server")
+	term.Until("began a server")
 	require.NoError(h.T, h.Models.Script("text the terminal lives"))
 	term.Enter("are you there?")
 	term.Until("the terminal lives")
+
+	// In a turn of the model the command is an item of that, and ends with it.
+	require.NoError(h.T, h.Models.Script("text it begins", "gate rest", "text and ends"))
+	term.Enter("a long one")
+	term.Until("it begins")
+	shell("echo of the pers''on")
+	term.Until("of the person")
+	shell("sleep 4321")
+	runs("sleep 432[1]", true)
+	term.Tmux("send-keys", "-t", term.Name, "Escape")
+	runs("sleep 432[1]", false)
+	h.Models.Release("rest")
+	untilIdle(h.Bed, h.Remote)
+	require.NoError(h.T, h.Models.Script("text the terminal goes on"))
+	term.Enter("and now?")
+	term.Until("the terminal goes on")
 	term.Tmux("kill-session", "-t", term.Name)
 }
 
@@ -240,44 +282,30 @@ echo looked`, hidden(token), hidden(bed.ModelAddr), strings.Replace(bed.ModelAdd
 	h.MustRun(t, "timeout", "180", "sh", "-c", "until codex-runner show "+session+" | grep -q ', closed, '; do sleep 0.05; done")
 }
 
-// faults ends the hands and codex in the middle of a command: the turn goes on, and no command runs twice.
-func (h handsBed) faults(p *person, thread string) {
+// renewed takes the session away while the remote does not run: the next start has a new checkout, and says so.
+func (h handsBed) renewed(p *person, thread string) {
 	t := h.T
-	session := h.session()
-	for n, what := range []string{"hands", "exec-server", "codex", "main process"} {
-		file := fmt.Sprint("runs-", n)
-		h.command("echo x >>" + file + "; (setsid sleep 4321 >/dev/null 2>&1 &); sleep 4321")
-		h.command("wc -l <" + file + "; pgrep -c -f 'sleep 432[1]'; true")
-		require.NoError(t, h.Models.Script("text done"))
-		asked := len(h.Models.Turns())
-		p.say(thread, "run it")
-		h.MustRun(t, "timeout", "180", "sh", "-c", "until pgrep -f 'sleep 432[1]' >/dev/null; do sleep 0.05; done")
-		before := h.Properties(h.unit(), "InvocationID")["InvocationID"]
-		switch what {
-		case "hands":
-			h.MustRun(t, "systemctl", "kill", "--kill-who=main", "--signal=KILL", h.unit())
-		case "exec-server":
-			h.MustRun(t, "pkill", "-KILL", "-f", "codex exec-serve[r]")
-		default:
-			kill(h.Remote, what)
-		}
-		turns, err := h.Models.Wait(t.Context(), modelserver.AtLeast(asked+3)) // the command, what it became, and the second one
-		require.NoError(t, err, what)
-		untilIdle(h.Bed, h.Remote)
-		if what != "hands" && what != "exec-server" {
-			p = attach(h.Remote)
-			p.call("thread/resume", map[string]any{"threadId": thread}, nil)
-		}
-		assert.Equal(t, session, h.session(), what)
-		assert.NotEqual(t, before, h.Properties(h.unit(), "InvocationID")["InvocationID"], what)
-		last := string(turns[len(turns)-1].Body.Raw)
-		last = last[max(0, strings.LastIndex(last, `_output"`)):]
-		assert.Contains(t, last[:min(len(last), 500)], `1\n0\n`, "%s: the command ran once, and none of its processes is left", what)
-		_, _, err = h.Run(t.Context(), "pgrep", "-f", "sleep 432[1]")
-		require.Error(t, err, what)
-	}
 	assert.Equal(t, "by the brain", p.turn(h, thread, "cat patched"), "the workspace is the same")
 	h.MustRun(t, "codex-proxy", "remotes", "stop", "build")
 	h.MustRun(t, "timeout", "180", "sh", "-c", "while systemctl is-active --quiet "+h.unit()+"; do sleep 0.05; done")
 	assert.Contains(t, h.MustRun(t, "codex-proxy", "remotes", "diff", "build"), "+++ b/patched\n", "without an exec-server")
+	old := h.session()
+	h.MustRun(t, "codex-runner", "cancel", old)
+	h.MustRun(t, "timeout", "180", "sh", "-c", "until codex-runner show "+old+" | grep -q ', closed, '; do sleep 0.05; done")
+	p = attach(h.Remote)
+	p.call("thread/resume", map[string]any{"threadId": thread}, nil)
+	assert.NotEqual(t, old, h.session())
+	asked := len(h.Models.Turns())
+	assert.Equal(t, "AGENTS.md\nnotes", p.turn(h, thread, "ls"), "a new checkout")
+	body := string(h.Models.Turns()[asked].Body.Raw)
+	assert.Contains(t, body, "workspace_renewed", "the model reads it before its next turn")
+	assert.Contains(t, body, "codex-runner diff "+old)
+	assert.Equal(t, 1, strings.Count(string(h.Models.Turns()[asked+1].Body.Raw), "<workspace_renewed"), "and once")
+	assert.Contains(t, strings.Join(p.seen, "\n"), "The workspace is a new checkout", "a person reads it")
+	assert.Contains(t, h.MustRun(t, "codex-runner", "diff", old), "+++ b/patched\n")
+	assert.Contains(t, h.MustRun(t, "journalctl", "CODEX_EVENT=hands-renewed"), old)
+	next := p.newThread()
+	p.turn(h, next, "true")
+	last := h.Models.Turns()
+	assert.NotContains(t, string(last[len(last)-1].Body.Raw), "workspace_renewed", "a thread that is new")
 }

@@ -3,6 +3,7 @@ package remotes
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -19,6 +20,7 @@ import (
 	"codex-proxy/test/machine"
 	"codex-proxy/test/manual"
 	"codex-proxy/test/modelserver"
+	"codex-proxy/test/nightly"
 )
 
 // aliceConfig is alice's own configuration of codex.
@@ -134,7 +136,8 @@ func testHere(t *testing.T, suite string) {
 	assert.Contains(t, state.Attached[0].Program, "codex-tui ")
 	assert.Empty(t, state.Faults())
 
-	answer("a long one", -1, "text it begins", "gate rest", "text and ends")
+	answer("a long one", -1, "text it begins", "gate rest", `call exec_command {"cmd":"{ echo AGAIN; env; } >>seen"}`)
+	answer("echo AGAIN", -1, "text and ends")
 	terminals["one"].Enter("a long one")
 	terminals["one"].Until("it begins")
 	killCodexOf(b)
@@ -143,6 +146,8 @@ func testHere(t *testing.T, suite string) {
 	assert.Contains(t, screen, "seen in one", "the conversation is back")
 	assert.NotContains(t, screen, "interrupted")
 	untilTurns(b, 0)
+	_, again, _ := strings.Cut(b.MustRun(t, "cat", "/home/alice/one/seen"), "AGAIN")
+	assert.Contains(t, again, "VIRTUAL_ENV=/venv/one\n", "the turn goes on with the variables of its shell")
 
 	for _, terminal := range terminals {
 		terminal.Tmux("kill-server")
@@ -278,4 +283,36 @@ func testClientsOfCodex(t *testing.T, suite string) {
 		_, _, err := b.Run(t.Context(), "test", "-e", gone)
 		assert.Error(t, err, gone)
 	}
+}
+
+// How long a bare terminal is without its conversation after a kill of codex in mid-turn: a log, and no verdict.
+func TestHereFigures(t *testing.T) { bed.BothSuitesAlone(t, testHereFigures) }
+
+func testHereFigures(t *testing.T, suite string) {
+	if !nightly.Is() {
+		t.Log("it measures, at night and in make bench-hands")
+		return
+	}
+	b := hereBed(t, suite)
+	enableHere(b)
+	term := bareCodex(b, "one", "codex", "one")
+	term.Until("Ask Codex")
+	var back bed.Sample
+	for n := range 10 {
+		mark := fmt.Sprintf("kill-%d", n)
+		require.NoError(t, b.Models.Add(modelserver.Script{Word: mark, Times: -1,
+			Steps: []string{"text begins-" + mark, "gate " + mark, "text ends-" + mark}}))
+		term.Enter(mark)
+		term.Until("begins-" + mark)
+		at := time.Now()
+		killCodexOf(b)
+		b.Models.Release(mark)
+		term.Until("ends-" + mark)
+		back = append(back, time.Since(at))
+		untilTurns(b, 0)
+		bed.Pause(t.Context(), time.Minute) // a crash each minute: the delay before a restart does not grow
+	}
+	load, err := os.ReadFile("/proc/loadavg")
+	require.NoError(t, err)
+	t.Logf("%s: from the kill to the end of the turn on the screen: %s; load %s", suite, back, load)
 }

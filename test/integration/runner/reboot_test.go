@@ -17,7 +17,7 @@ import (
 )
 
 // TestRunnerReboot cuts the power of a machine whose sessions run, and boots it again with the same disk: what ran is lost,
-// what waited runs, and what cannot run says why.
+// what waited runs, in the workspace of its session, and what cannot run says why.
 func TestRunnerReboot(t *testing.T) {
 	bed.BothSuites(t, func(t *testing.T, suite string) {
 		disk := t.TempDir()
@@ -29,8 +29,8 @@ func TestRunnerReboot(t *testing.T) {
 		}
 		b := startDaemon(t, bootRunnerOn(t, machine.Debian(suite), runnerDaemonFiles, binds...))
 		require.NoError(t, b.WriteFile("/etc/codex-runner/runner.toml", []byte("max_sessions = 2\n"), 0o644))
-		runs := script("echo running; exec sleep 4321")
-		runs.Commands = append(runs.Commands, wire.NewCommand{Args: []string{"sh", "-c", "ls; echo next"}})
+		runs := script("echo kept >file; echo running; exec sleep 4321")
+		runs.Commands = append(runs.Commands, wire.NewCommand{Args: []string{"sh", "-c", "cat file; echo next"}, Kept: true})
 		first := b.create(runs)
 		b.until(first.ID, 1, wire.CommandRunning)
 		withSecret := script("echo running; exec sleep 4321")
@@ -49,7 +49,7 @@ func TestRunnerReboot(t *testing.T) {
 		}
 		output, c := b.follow(first.ID, 2)
 		assert.Equal(t, ends.Succeeded, c.Outcome.Word, c.Outcome.Text)
-		assert.Equal(t, "next\n", string(output), "its workspace was made anew")
+		assert.Equal(t, "kept\nnext\n", string(output), "its workspace is as it was")
 		output, c = b.follow(waits.ID, 1)
 		assert.Equal(t, ends.Succeeded, c.Outcome.Word, c.Outcome.Text)
 		assert.Equal(t, "waited\n", string(output))

@@ -1,0 +1,141 @@
+package hands
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"codex-proxy/remotes/codexthread"
+)
+
+// renewal is the change to a new checkout of a workspace in which codex has worked.
+type renewal struct {
+	Session string    `json:"session"` // the one before, whose last changes codex-runner keeps
+	At      time.Time `json:"at"`
+	Reason  string    `json:"reason"`
+	// Told are the threads whose model knows, and Shown those that a person has seen it in.
+	Told  []string `json:"told,omitempty"`
+	Shown []string `json:"shown,omitempty"`
+}
+
+const (
+	// mostRenewals bounds the renewals of the record, and mostTold the threads of one that know.
+	mostRenewals, mostTold = 8, 512
+	// mostReason bounds the text of a reason, in bytes.
+	mostReason = 500
+)
+
+// renewed is the record with another session in the place of one that codex has worked in.
+func (r record) renewed(reason string, now time.Time) record {
+	if !r.Served || r.Session == "" {
+		return r
+	}
+	r.Renewals = append(slices.Clone(r.Renewals), renewal{Session: r.Session, At: now, Reason: shown(reason, mostReason)})
+	r.Renewals = r.Renewals[max(0, len(r.Renewals)-mostRenewals):]
+	return r
+}
+
+// news are the renewals since a thread was created of which who, one of the two lists, does not have it.
+func (r record) news(thread string, who func(*renewal) *[]string) (list []renewal) {
+	created, is := codexthread.Created(thread)
+	if !is {
+		return nil
+	}
+	for i := range r.Renewals {
+		if one := &r.Renewals[i]; one.At.After(created) && !slices.Contains(*who(one), thread) {
+			list = append(list, *one)
+		}
+	}
+	return list
+}
+
+func told(r *renewal) *[]string   { return &r.Told }
+func showed(r *renewal) *[]string { return &r.Shown }
+
+// news are the renewals that a thread does not know of.
+func (h *Hands) news(thread string, who func(*renewal) *[]string) []renewal {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.record.news(thread, who)
+}
+
+// know records that a thread knows of all renewals.
+func (h *Hands) know(thread string, who func(*renewal) *[]string) {
+	h.update(func(r *record) {
+		r.Renewals = slices.Clone(r.Renewals)
+		for i := range r.Renewals {
+			if list := who(&r.Renewals[i]); !slices.Contains(*list, thread) {
+				*list = append(slices.Clone(*list), thread)
+				*list = (*list)[max(0, len(*list)-mostTold):]
+			}
+		}
+	})
+}
+
+// update changes the record, and writes it.
+func (h *Hands) update(change func(*record)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	change(&h.record)
+	if err := h.record.write(h.Dir); err != nil {
+		h.Logger.Error("the record of the hands is not written", "remote", h.Remote, "error", err)
+	}
+}
+
+// injectBound bounds the time in which codex takes an item into a thread.
+const injectBound = 5 * time.Second
+
+// Tell has the model of a thread read, before its next turn, that the workspace is a new checkout since the thread was
+// created. It does so once.
+func (h *Hands) Tell(ctx context.Context, thread string,
+	inject func(ctx context.Context, thread string, items []any) error) {
+	h.telling.Lock()
+	defer h.telling.Unlock()
+	list := h.news(thread, told)
+	if len(list) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, injectBound)
+	defer cancel()
+	if err := inject(ctx, thread, []any{item(list)}); err != nil {
+		h.Logger.Warn("the model does not learn of the new checkout", "remote", h.Remote, "thread_id", thread, "error",
+			err)
+		return
+	}
+	h.know(thread, told)
+}
+
+// item is what the model reads.
+func item(list []renewal) any {
+	last := list[len(list)-1]
+	words := fmt.Sprintf("<workspace_renewed>\n%s is a new checkout of the repository since %s, and all processes have "+
+		"ended: %s. What this conversation had changed in files before is not there. Look at the files before you go on. "+
+		"The person can print what was changed with: %s\n</workspace_renewed>",
+		Directory, last.At.UTC().Format(time.RFC3339), last.Reason, diffs(list))
+	return map[string]any{"type": "message", "role": "user",
+		"content": []any{map[string]any{"type": "input_text", "text": words}}}
+}
+
+// diffs are the commands that print the changes of sessions.
+func diffs(list []renewal) string {
+	var all []string
+	for _, r := range list {
+		all = append(all, "codex-runner diff "+r.Session)
+	}
+	return strings.Join(all, "; ")
+}
+
+// show has a person read the same in a thread, once.
+func (g *Gate) show(of Client, thread string) {
+	list := g.Hands.news(thread, showed)
+	if len(list) == 0 {
+		return
+	}
+	words := fmt.Sprintf("The workspace is a new checkout: %s. What was changed before: %s", list[len(list)-1].Reason,
+		diffs(list))
+	if of.Notify("warning", map[string]any{"threadId": thread, "message": words}) == nil {
+		g.Hands.know(thread, showed)
+	}
+}

@@ -1,0 +1,145 @@
+package hands
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"codex-proxy/runner/outcome"
+	"codex-proxy/runner/session"
+)
+
+// person is a client that keeps what it gets.
+type person struct {
+	name    string
+	answers []any
+	gone    bool
+	sent    []string // method and params
+}
+
+func (p *person) Name() string { return p.name }
+func (*person) User() string   { return "alice" }
+func (p *person) Answer(result any) error {
+	p.answers = append(p.answers, result)
+	return nil
+}
+
+func (p *person) Notify(method string, params any) error {
+	if p.gone {
+		return errors.New("gone")
+	}
+	text, err := json.Marshal(params)
+	p.sent = append(p.sent, method+" "+string(text))
+	return err
+}
+
+// newHands has a record in a directory of its own.
+func newHands(t *testing.T) *Hands {
+	t.Helper()
+	h, err := New(Options{Remote: "build", Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	return h
+}
+
+// A new checkout is told once in each thread that is older, to the model and to a person, also after a restart.
+func TestRenewal(t *testing.T) {
+	h := newHands(t)
+	now := time.Now()
+	before, after := newTurnID(now.Add(-time.Hour)), newTurnID(now.Add(time.Hour))
+	unused := record{Session: "aaaaaaaaaaaaaaaa"}.renewed("it was closed", now)
+	assert.Empty(t, unused.Renewals, "nothing was changed there")
+	h.update(func(r *record) {
+		*r = record{Session: "aaaaaaaaaaaaaaaa", Served: true}.renewed("it was closed", now)
+		r.Session = "bbbbbbbbbbbbbbbb"
+	})
+	var told []string
+	inject := func(_ context.Context, thread string, items []any) error {
+		text, err := json.Marshal(items)
+		told = append(told, thread+" "+string(text))
+		return err
+	}
+	h.Tell(t.Context(), before, func(context.Context, string, []any) error { return errors.New("codex has ended") })
+	h.Tell(t.Context(), before, inject)
+	h.Tell(t.Context(), before, inject)
+	h.Tell(t.Context(), after, inject)
+	h.Tell(t.Context(), "no id of codex", inject)
+	require.Len(t, told, 1)
+	for _, part := range []string{before, "it was closed", "codex-runner diff aaaaaaaaaaaaaaaa", `"role":"user"`} {
+		assert.Contains(t, told[0], part)
+	}
+
+	h, err := New(Options{Remote: "build", Dir: h.Dir, Logger: h.Logger})
+	require.NoError(t, err)
+	g := &Gate{Hands: h, Inject: inject}
+	one := &person{name: "1", gone: true}
+	settle := func(p *person, method, params string) {
+		t.Helper()
+		got, err := g.Settle(t.Context(), p, method, []byte(params))
+		require.NoError(t, err)
+		if method == "thread/read" {
+			assert.Equal(t, params, string(got))
+		}
+	}
+	settle(one, "turn/start", `{"threadId":"`+before+`"}`)
+	one = &person{name: "2"}
+	settle(one, "thread/resume", `{"threadId":"`+before+`"}`)
+	assert.Empty(t, one.sent, "codex has not answered")
+	settle(one, "thread/read", `{}`)
+	require.Len(t, one.sent, 1)
+	assert.Contains(t, one.sent[0], `warning {"message":"The workspace is a new checkout: it was closed.`)
+	settle(one, "turn/start", `{"threadId":"`+before+`"}`)
+	settle(one, "turn/start", `{"threadId":"`+after+`"}`)
+	assert.Len(t, one.sent, 1)
+	assert.Len(t, told, 1, "the model knows")
+	settle(one, "thread/resume", `{"threadId":"x"}`)
+	g.Left("2")
+	assert.Empty(t, g.resumed)
+}
+
+// The record has bounds, whatever happens to the workspace.
+func TestRenewalsAreBounded(t *testing.T) {
+	r := record{Session: "aaaaaaaaaaaaaaaa", Served: true}
+	for range 3 * mostRenewals {
+		r = r.renewed(strings.Repeat("x", 1<<20), time.Now())
+	}
+	assert.Len(t, r.Renewals, mostRenewals)
+	assert.Less(t, len(r.Renewals[0].Reason), 2*mostReason)
+	h := newHands(t)
+	h.record = r
+	h.record.Renewals = h.record.Renewals[:1]
+	for n := range mostTold + 5 {
+		h.record.Renewals[0].Told = append(h.record.Renewals[0].Told, newTurnID(time.UnixMilli(int64(n))))
+	}
+	h.know("the last", told)
+	assert.Len(t, h.record.Renewals[0].Told, mostTold)
+	assert.Contains(t, h.record.Renewals[0].Told, "the last")
+}
+
+// Only a session that has lost its files is given up: another fault may pass.
+func TestLacksWorkspace(t *testing.T) {
+	h := newHands(t)
+	lost := outcome.Decide(outcome.Facts{Ended: &session.Ended{Refusal: "cannot give slot 1 to the session: " + session.NoWorkspace + ": …"}})
+	failed := outcome.Decide(outcome.Facts{Ended: &session.Ended{ServiceResult: "resources"}})
+	h.number = 1
+	assert.Empty(t, h.lacksWorkspace(&lost), "the first command makes it")
+	h.number = 2
+	assert.NotEmpty(t, h.lacksWorkspace(&lost))
+	assert.Empty(t, h.lacksWorkspace(&failed))
+	assert.Empty(t, h.lacksWorkspace(nil))
+}
+
+func TestIsMarked(t *testing.T) {
+	h := &Hands{Options: Options{Remote: "build", Program: "/opt/codex"}}
+	args := h.command("token").Args
+	assert.True(t, isMarked(args, "codex-remote@build"))
+	assert.False(t, isMarked(args, "codex-remote@other"))
+	assert.False(t, isMarked([]string{"codex-remote@build"}, "codex-remote@build"))
+	assert.Equal(t, "/opt/codex", args[4])
+}
