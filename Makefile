@@ -242,12 +242,12 @@ bench-runner: ## what codex-runner costs, in booted machines: ROUNDS=30, ONLY=pa
 	build/bench-runner -deb $(lastword $(DEBS)) -rounds $(or $(ROUNDS),30) -only "$(ONLY)"
 
 .PHONY: projects
-projects: ## public repositories in codex-runner, beside the same commands without it: ONLY=click,fd, SUITE=bookworm for systemd 252, BOUND=20m a command, MIRRORS=DIR for clones of DIR/OWNER/NAME
+projects: ## public repositories in codex-runner, beside the same commands without it: ONLY=click,fd, SUITE=bookworm for systemd 252, BOUND=20m a command, MIRRORS=DIR for clones of DIR/OWNER/NAME, SETUP=FILE for a set-up in place of the default ones, OFFLINE=1 for second sessions without the network
 	@$(MAKE) --no-print-directory needs NEEDS="$(TEST_NEEDS)"
 	@$(MAKE) --no-print-directory $(lastword $(DEBS)) $(CLIENTS)/node $(UV)/uv $(PROJECT_TOOLS)/made
 	@CGO_ENABLED=0 go build -o build/projects ./test/projects
 	build/projects -deb $(lastword $(DEBS)) -uv $(UV)/uv -tools $(PROJECT_TOOLS) -node "$$(readlink -f $(CLIENTS)/node)" \
-		-suite $(or $(SUITE),trixie) -bound $(or $(BOUND),20m) -only "$(ONLY)" $(if $(MIRRORS),-mirrors "$(abspath $(MIRRORS))")
+		-suite $(or $(SUITE),trixie) -bound $(or $(BOUND),20m) -only "$(ONLY)" $(if $(MIRRORS),-mirrors "$(abspath $(MIRRORS))") $(if $(SETUP),-setup "$(SETUP)") $(if $(OFFLINE),-offline)
 
 bench-hands: ## what hands cost a turn and a start, beside a remote whose codex executes its commands itself
 	@$(MAKE) --no-print-directory needs NEEDS="$(TEST_NEEDS)"

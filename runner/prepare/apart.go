@@ -44,14 +44,28 @@ func spread(path string) {
 	}
 }
 
-// makeTree makes the tree of a slot, if it is not there.
+// makeTree makes the tree of a slot, if it is not there. It removes the trees of other sessions that a kill has kept
+// from their name.
 func makeTree(slot, id string) error {
-	tree, anew := filepath.Join(slot, paths.Tree), filepath.Join(slot, id)
+	tree := filepath.Join(slot, paths.Tree)
 	if _, err := os.Lstat(tree); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
+	left, err := filepath.Glob(filepath.Join(slot, newTree+"*"))
+	if err != nil {
+		return err
+	}
+	for _, dir := range left { // they are empty
+		if err := os.Remove(dir); err != nil {
+			return err
+		}
+	}
+	anew := filepath.Join(slot, newTree+id)
 	if err := makeApart(anew); err != nil {
 		return err
 	}
 	return os.Rename(anew, tree)
 }
+
+// newTree begins the name of a tree until it is made.
+const newTree = "new-"

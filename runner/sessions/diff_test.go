@@ -276,3 +276,9 @@ func TestChangesWithSHA256(t *testing.T) {
 	require.Zero(t, status, text)
 	assert.Equal(t, "two\nthree", git(t, w.r.Source, "show", "fix:file"))
 }
+
+// A session that was closed before its first command has no changes.
+func TestChangesOfNoCommand(t *testing.T) {
+	_, err := ask(t.Context(), nil, wire.Session{ID: "abcdefghijklmno2", State: wire.SessionClosed}, false)
+	assert.ErrorContains(t, err, "the session abcdefghijklmno2 is closed, and its workspace is gone")
+}

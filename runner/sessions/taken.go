@@ -86,9 +86,11 @@ func ask(ctx context.Context, c *client.Client, s wire.Session, begin bool) (int
 		added, err := c.AddCommand(ctx, s.ID, wire.NewCommand{Args: order.Args()})
 		return added.Number, err
 	}
-	last := s.Commands[len(s.Commands)-1]
-	if session.IsDiff(last.Args) && last.Outcome != nil && last.Outcome.Word == outcome.Succeeded {
-		return last.Number, nil
+	if len(s.Commands) > 0 {
+		last := s.Commands[len(s.Commands)-1]
+		if session.IsDiff(last.Args) && last.Outcome != nil && last.Outcome.Word == outcome.Succeeded {
+			return last.Number, nil
+		}
 	}
 	return 0, fmt.Errorf("the session %s is closed, and its workspace is gone: use run --apply or --branch, or "+
 		"run --keep and then diff", s.ID)

@@ -17,7 +17,7 @@ const fromStore = `test -z "$CODEX_RUNNER_STORE" || {
 
 // npm installs package-lock.json, or the newest versions of a project without a lock, which gets none: it would be an
 // input of the next command.
-func npm(_ fs.FS, names map[string]bool) (*Part, error) {
+func npm(dir fs.FS, names map[string]bool) (*Part, error) {
 	if !names["package.json"] {
 		return nil, nil
 	}
@@ -33,6 +33,7 @@ func npm(_ fs.FS, names map[string]bool) (*Part, error) {
 			break
 		}
 	}
+	p.Run += lint(dir)
 	return p, nil
 }
 
@@ -60,7 +61,7 @@ func pnpm(dir fs.FS, names map[string]bool) (*Part, error) {
 	}
 	return &Part{
 		Manifest: "pnpm-lock.yaml", Run: fromNPM("pnpm", accepted, "pnpm@"+version) +
-			"\npnpm install --frozen-lockfile",
+			"\npnpm install --frozen-lockfile" + lint(dir),
 		Inputs: []string{"**/package.json", "pnpm-lock.yaml", "pnpm-workspace.yaml", ".npmrc"},
 		Path:   []string{"node_modules/.bin", installed}, Needs: []string{"node", "npm"}, Tools: []string{"pnpm"},
 		Env: map[string]string{"CI": "true"},
@@ -86,7 +87,7 @@ func yarn(dir fs.FS, names map[string]bool) (*Part, error) {
 		install = "yarn install --immutable"
 	}
 	return &Part{
-		Manifest: "yarn.lock", Run: fromNPM("yarn", accepted, program) + "\n" + install,
+		Manifest: "yarn.lock", Run: fromNPM("yarn", accepted, program) + "\n" + install + lint(dir),
 		Inputs: []string{"**/package.json", "yarn.lock", ".yarnrc", ".yarnrc.yml", ".npmrc"},
 		Path:   []string{"node_modules/.bin", installed}, Needs: []string{"node", "npm"}, Tools: []string{"yarn"},
 		Env: map[string]string{"YARN_ENABLE_TELEMETRY": "0"},

@@ -25,13 +25,23 @@ func uv(_ fs.FS, names map[string]bool) (*Part, error) {
 		Manifest: "uv.lock",
 		Run: fromPyPI("uv") + `
 sync() {
-  uv sync --frozen --all-packages ${CODEX_RUNNER_STORE:+--offline --no-index --find-links "$CODEX_RUNNER_STORE"} "$@"
+  uv sync --frozen --compile-bytecode --all-packages ${CODEX_RUNNER_STORE:+--offline --no-index --find-links "$CODEX_RUNNER_STORE"} "$@"
 }
-sync --all-extras --all-groups || sync`,
+sync --all-extras --all-groups || sync
+` + collect,
 		Inputs: []string{"uv.lock", "uv.toml", ".python-version", "**/pyproject.toml"},
 		Path:   []string{".venv/bin", installed}, Needs: []string{"python3", "uv or pip"}, Tools: []string{"uv"},
 		Env: map[string]string{"UV_LINK_MODE": "copy", "UV_NO_PROGRESS": "1"},
 	}, nil
+}
+
+// collect has pytest import the tests, and run none: Python keeps them compiled, as it does with all that they import.
+var collect = "test ! -x .venv/bin/pytest || " + bounded(".venv/bin/pytest --collect-only --quiet",
+	"pytest cannot collect all tests")
+
+// bounded is a command that saves later ones time, and is no must: it has two minutes, and may fail.
+func bounded(command, failed string) string {
+	return "timeout --kill-after=10s 2m " + command + " >/dev/null || echo " + quote(failed)
 }
 
 // poetry installs the project into a .venv in its directory. It is a new one: poetry leaves the packages there that the
@@ -48,7 +58,8 @@ func poetry(dir fs.FS, names map[string]bool) (*Part, error) {
 		Manifest: "pyproject.toml",
 		Run: fromPyPI("poetry") + `
 rm -rf .venv
-poetry install --no-interaction --all-extras`,
+poetry install --no-interaction --all-extras
+` + collect,
 		Inputs: []string{"pyproject.toml", "poetry.lock", "poetry.toml"},
 		Path:   []string{".venv/bin", installed}, Needs: []string{"python3", "poetry or pip"},
 		Tools: []string{"poetry"}, Env: map[string]string{"POETRY_VIRTUALENVS_IN_PROJECT": "true"},
@@ -101,7 +112,7 @@ $python -m venv --clear --without-pip .venv
 echo '*' >.venv/.gitignore
 pip="$python -m pip --python .venv/bin/python"
 test -n "$CODEX_RUNNER_STORE" || { $pip install --quiet --upgrade pip; pip='.venv/bin/python -m pip'; }
-` + commands + withPytest(dir),
+` + commands + withPytest(dir) + collect,
 		Inputs: append(files, "*requirements*.txt", "requirements/*.txt"),
 		Path:   []string{".venv/bin"}, Needs: []string{"python3", "pip"},
 		Env: map[string]string{"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1"},

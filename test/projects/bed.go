@@ -56,8 +56,13 @@ func outside(ctx context.Context, s settings) (err error) {
 	})
 }
 
-// setUp makes the users and the links of programs. Git may read mirrors of another user.
-const setUp = `useradd --create-home --shell /bin/bash --groups codex-runner alice
+// setUp makes the users and the links of programs. Git may read mirrors of another user. The files of sessions are on a
+// file system that can have the changes of an overlay, unlike that of the machine, and so are those of the host's
+// commands.
+const setUp = `systemctl stop codex-runner.socket codex-runner.service
+useradd --create-home --shell /bin/bash --groups codex-runner alice
+mount -t tmpfs -o size=75% tmpfs /mnt; cp -a /var/lib /home /mnt
+mount --bind /mnt/lib /var/lib; mount --bind /mnt/home /home; systemctl start codex-runner.socket
 cd /usr/local/bin; ln -s /usr/local/go/bin/go .
 ln -s ../lib/node_modules/npm/bin/npm-cli.js npm; ln -s ../lib/node_modules/pnpm/bin/pnpm.cjs pnpm
 git config --system safe.directory '*'

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"codex-proxy/runner/setup"
 )
@@ -31,7 +32,7 @@ func inside(ctx context.Context) error {
 	if _, err := fmt.Fprint(os.Stdout, t); err != nil {
 		return err
 	}
-	if failed := len(t) - t.worked(); failed > 0 {
+	if failed := len(t) - t.count(row.atOnce); failed > 0 {
 		return fmt.Errorf("%d of %d projects did not work at once", failed, len(list))
 	}
 	return ctx.Err()
@@ -44,19 +45,17 @@ const (
 
 // measure runs a project on the host and in the runner. A project that fails has a row with its fault.
 func (j job) measure(ctx context.Context, p project) row {
-	r := row{project: p}
+	r := row{project: p, offline: j.Offline}
 	dir := filepath.Join(home, p.name())
 	if clone := j.alice(ctx, home, nil, "git", "clone", "--quiet", j.Origins+"/"+p.repository, dir); clone.status != 0 {
 		r.fault = "cannot clone: " + clone.last()
 		return r
 	}
-	// The runner comes first: the host's command may leave files in the clone.
-	session := append([]string{"codex-runner", "run", "--network", "--repo", ".", "--timeout", "1h"},
-		append(trustOptions(), "--", "sh", "-c", p.command)...)
-	for i := range r.sessions {
-		r.sessions[i] = j.alice(ctx, dir, nil, session...)
+	if err := j.inSessions(ctx, dir, &r); err != nil {
+		r.fault = err.Error()
+		return r
 	}
-	script, _, err := setup.Find(os.DirFS(dir), "")
+	script, _, err := setup.Find(os.DirFS(dir), j.SetUp)
 	if err != nil || script == nil {
 		r.fault = fmt.Sprint("no set-up: ", err)
 		return r
@@ -74,6 +73,28 @@ func (j job) measure(ctx context.Context, p project) row {
 	// The next project has the disk.
 	_ = os.RemoveAll(dir)
 	return r
+}
+
+// inSessions runs the command in two sessions, and one that does nothing in a third. They come first: the host's command
+// may leave files in the clone.
+func (j job) inSessions(ctx context.Context, dir string, r *row) error {
+	args := append([]string{"codex-runner", "run", "--repo", ".", "--timeout", "1h"}, trustOptions()...)
+	if j.SetUp != "" {
+		file := filepath.Join(home, "setup.toml")
+		if err := os.WriteFile(file, []byte(j.SetUp), 0o644); err != nil { //nolint:gosec // alice reads it
+			return err
+		}
+		args = append(args, "--setup", file)
+	}
+	for i := range r.sessions {
+		all := slices.Clone(args)
+		if i == 0 || !j.Offline {
+			all = append(all, "--network")
+		}
+		r.sessions[i] = j.alice(ctx, dir, nil, append(all, "--", "sh", "-c", r.command)...)
+	}
+	r.start = j.alice(ctx, dir, nil, append(args, "--network", "--", "true")...)
+	return nil
 }
 
 func searchPath(script *setup.Script, dir string) (all string) {

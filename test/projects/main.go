@@ -2,7 +2,7 @@
 // booted machine with the network, beside the same command without the runner in the same machine. Its table has how
 // many worked at once, and what a second session costs.
 //
-//	projects -deb FILE.deb -uv FILE -tools DIR -node FILE [-suite bookworm] [-only click,fd] [-mirrors DIR]
+//	projects -deb FILE.deb -uv FILE -tools DIR -node FILE [-suite bookworm] [-only click,fd] [-mirrors DIR] [-setup FILE] [-offline]
 package main
 
 import (
@@ -33,6 +33,8 @@ type job struct {
 	Only    []string      // names of projects; all if there are none
 	Bound   time.Duration // of each command
 	Origins string        // what the addresses of repositories begin with
+	SetUp   string        // the text of a .codex-runner.toml for all of them, or ""
+	Offline bool          // the second session has no network
 }
 
 func main() {
@@ -57,6 +59,8 @@ func run(ctx context.Context) error {
 	flag.StringVar(&s.suite, "suite", "trixie", "the release of Debian: trixie has systemd 257, bookworm 252")
 	flag.StringVar(&s.mirrors, "mirrors", "", "a directory with bare repositories OWNER/NAME, in place of the network")
 	flag.DurationVar(&s.Bound, "bound", 20*time.Minute, "the longest time of a command")
+	flag.BoolVar(&s.Offline, "offline", false, "the second session of each project has no network")
+	setUp := flag.String("setup", "", "a set-up for all projects, in place of the default ones")
 	only := flag.String("only", "", "the names of some projects, with commas between them")
 	flag.Parse()
 	s.Only = strings.FieldsFunc(*only, func(r rune) bool { return r == ',' || r == ' ' })
@@ -65,6 +69,13 @@ func run(ctx context.Context) error {
 	}
 	if _, err := chosen(s.Only); err != nil {
 		return err
+	}
+	if *setUp != "" {
+		text, err := os.ReadFile(*setUp)
+		if err != nil {
+			return err
+		}
+		s.SetUp = string(text)
 	}
 	return outside(ctx, s)
 }

@@ -32,15 +32,21 @@ func TestTable(t *testing.T) {
 	}
 	same := ended(0, 2, "3 passed")
 	text := table{
-		{project: projects[0], host: [2]outcome{same, same}, sessions: [2]outcome{ended(0, 9, "3 passed"), ended(0, 3, "3 passed")}},
+		{
+			project: projects[0], host: [2]outcome{same, same}, start: ended(0, 0.5, ""),
+			sessions: [2]outcome{ended(0, 9, "3 passed"), ended(0, 3, "3 passed")},
+		},
 		{project: projects[1], host: [2]outcome{same, same}, sessions: [2]outcome{same, ended(1, 2, "1 failed")}},
+		{project: projects[1], offline: true, host: [2]outcome{same, same}, sessions: [2]outcome{same, same}},
+		{project: projects[1], offline: true, host: [2]outcome{same, same}, sessions: [2]outcome{same, ended(1, 2, "1 failed")}},
 		{project: projects[2], fault: "cannot clone"},
 		{project: projects[3], host: [2]outcome{{status: -1}}, sessions: [2]outcome{{status: -1}, {status: -1}}},
 	}.String()
-	assert.Contains(t, text, "| pallets/click | `pytest -q` | yes | 0: 3 passed | 9.0 s | 3.0 s | 2.0 s | 1.5 |\n")
+	assert.Contains(t, text, "| pallets/click | `pytest -q` | yes | 0: 3 passed | 9.0 s | 3.0 s | 0.5 s | 2.0 s | 1.5 |\n")
 	assert.Contains(t, text, "| pallets/flask | `pytest -q` | no | 0: 3 passed; host 0: 3 passed |", "the second session differs")
-	assert.Contains(t, text, "| cannot clone |  |  |  |  |\n")
-	assert.True(t, strings.HasSuffix(text, "\n1 of 4 worked at once\n"+
+	assert.Contains(t, text, "| cannot clone |  |  |  |  |  |\n")
+	assert.Contains(t, text, "| pallets/flask | `pytest -q` | yes, not without the network | 0: 3 passed |")
+	assert.True(t, strings.HasSuffix(text, "\n3 of 6 worked at once\n1 of 6 worked without the network in the second session\n"+
 		"second session beside the second command without the runner: 1.5 times at the median, 1.5 at worst\n"), text)
 }
 

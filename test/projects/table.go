@@ -12,6 +12,8 @@ type row struct {
 	setUp    outcome    // on the host, of the set-up that codex-runner has for it
 	host     [2]outcome // the command without the runner, after it
 	sessions [2]outcome
+	start    outcome // a session that does nothing
+	offline  bool    // the second session had no network
 	fault    string
 }
 
@@ -21,16 +23,20 @@ func (r row) worked(i int) bool {
 		r.sessions[i].result() == r.host[0].result()
 }
 
-func (r row) atOnce() bool { return r.worked(0) && r.worked(1) }
+func (r row) atOnce() bool { return r.worked(0) && (r.offline || r.worked(1)) }
+
+func (r row) workedOffline() bool { return r.offline && r.worked(1) }
 
 // detail is what somebody needs who looks for the reason.
 func (r row) detail() string {
 	var b strings.Builder
 	b.WriteString(r.String() + "\n")
-	if r.atOnce() {
+	if r.atOnce() && (!r.offline || r.workedOffline()) {
 		return b.String()
 	}
-	for name, o := range map[string]outcome{"set-up": r.setUp, "host": r.host[0], "session": r.sessions[0]} {
+	for name, o := range map[string]outcome{
+		"set-up": r.setUp, "host": r.host[0], "session": r.sessions[0], "second session": r.sessions[1],
+	} {
 		lines := strings.Split(strings.TrimSpace(o.output), "\n")
 		fmt.Fprintf(&b, "-- %s: status %d in %.1f s: %s\n%s\n", name, o.status, o.took.Seconds(), o.result(),
 			strings.Join(lines[max(0, len(lines)-25):], "\n"))
@@ -43,12 +49,15 @@ type table []row
 
 func (t table) String() string {
 	var b strings.Builder
-	b.WriteString("| project | command | at once | result | first session | second session | host, second | ratio |\n" +
-		"|---|---|---|---|---|---|---|---|\n")
+	b.WriteString("| project | command | at once | result | first session | second session | of that, the start | host, second | ratio |\n" +
+		"|---|---|---|---|---|---|---|---|---|\n")
 	for _, r := range t {
 		fmt.Fprintln(&b, r)
 	}
-	fmt.Fprintf(&b, "%d of %d worked at once\n", t.worked(), len(t))
+	fmt.Fprintf(&b, "%d of %d worked at once\n", t.count(row.atOnce), len(t))
+	if n := t.count(row.workedOffline); n > 0 {
+		fmt.Fprintf(&b, "%d of %d worked without the network in the second session\n", n, len(t))
+	}
 	if ratios := t.ratios(); len(ratios) > 0 {
 		fmt.Fprintf(&b, "second session beside the second command without the runner: %.1f times at the median, %.1f at worst\n",
 			ratios[len(ratios)/2], ratios[len(ratios)-1])
@@ -56,20 +65,20 @@ func (t table) String() string {
 	return b.String()
 }
 
-// worked counts the projects that worked at once.
-func (t table) worked() (n int) {
+// count is the number of rows of a kind.
+func (t table) count(is func(row) bool) (n int) {
 	for _, r := range t {
-		if r.atOnce() {
+		if is(r) {
 			n++
 		}
 	}
 	return n
 }
 
-// ratios are those of the projects that worked, the smallest first.
+// ratios are those of the projects whose second session worked, the smallest first.
 func (t table) ratios() (all []float64) {
 	for _, r := range t {
-		if r.atOnce() {
+		if r.worked(0) && r.worked(1) {
 			all = append(all, r.ratio())
 		}
 	}
@@ -84,16 +93,19 @@ func (r row) ratio() float64 {
 
 func (r row) String() string {
 	if r.fault != "" {
-		return fmt.Sprintf("| %s | `%s` | no | %s |  |  |  |  |", r.repository, r.command, r.fault)
+		return fmt.Sprintf("| %s | `%s` | no | %s |  |  |  |  |  |", r.repository, r.command, r.fault)
 	}
 	atOnce, result := "yes", fmt.Sprintf("%d: %s", r.sessions[0].status, shortened(r.sessions[0].result()))
+	if r.offline && r.atOnce() && !r.workedOffline() {
+		atOnce = "yes, not without the network"
+	}
 	if !r.atOnce() {
 		atOnce = "no"
 		result += fmt.Sprintf("; host %d: %s", r.host[0].status, shortened(r.host[0].result()))
 	}
 	second, host := r.sessions[1].took.Seconds(), r.host[1].took.Seconds()
-	return fmt.Sprintf("| %s | `%s` | %s | %s | %.1f s | %.1f s | %.1f s | %.1f |", r.repository, r.command, atOnce,
-		result, r.sessions[0].took.Seconds(), second, host, r.ratio())
+	return fmt.Sprintf("| %s | `%s` | %s | %s | %.1f s | %.1f s | %.1f s | %.1f s | %.1f |", r.repository, r.command, atOnce,
+		result, r.sessions[0].took.Seconds(), second, r.start.took.Seconds(), host, r.ratio())
 }
 
 func shortened(text string) string {

@@ -130,7 +130,7 @@ func (b *daemonBed) leftovers() leftovers {
 	l.runtime = b.MustRun(b.t, "sh", "-c", "ls -A "+strings.Join([]string{paths.Sessions, paths.SystemControl, paths.Secrets,
 		paths.RuntimeDir + "/sessions", paths.Repositories, "/run/systemd/dynamic-uid"}, " ")+" 2>/dev/null | grep -E '[a-z2-7]{16}|cs-' || :")
 	l.mounts = b.MustRun(b.t, "sh", "-c", "grep 'codex-session\\|codex-workspace' /proc/mounts || :")
-	l.directories = b.MustRun(b.t, "sh", "-c", "find "+paths.Workspaces+" -maxdepth 2 -name 'home-*' -o -maxdepth 2 -name 'work*'; ls -A "+
+	l.directories = b.MustRun(b.t, "sh", "-c", "find "+paths.Workspaces+" -maxdepth 2 -name 'home-*' -o -maxdepth 2 -name 'work*' -o -maxdepth 2 -name 'new-*'; ls -A "+
 		paths.PrivateStates+"/codex-environment-build "+paths.EnvironmentStates+" | grep build- || :")
 	snapshots := b.MustRun(b.t, "sh", "-c", "ls -d "+paths.EnvironmentStates+"/setup-*/* | wc -l")
 	_, err = fmt.Sscan(snapshots, &l.snapshots)

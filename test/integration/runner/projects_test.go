@@ -76,6 +76,7 @@ func TestRunnerProjects(t *testing.T) {
 				b.commit(p.dir)
 				b.works(p)
 			}
+			b.compiled()
 		}
 	})
 }
@@ -86,6 +87,17 @@ func (b projectsBed) fresh() {
 	_, stderr, err := b.asAlice(b.t, `echo 'run = "make check"' >built.toml; for i in 1 2; do
 codex-runner run --repo native --setup built.toml -- make --question check || exit; done`)
 	require.NoError(b.t, err, stderr)
+}
+
+// compiled has sessions begin with what Python compiles of tests and packages.
+func (b projectsBed) compiled() {
+	b.t.Helper()
+	for _, project := range []string{"uv", "venv"} {
+		stdout, stderr, err := b.asAlice(b.t, `codex-runner run --repo `+project+` -- sh -c 'ls tests/__pycache__ .venv/lib/*/site-packages/_pytest/__pycache__'`)
+		require.NoError(b.t, err, stderr)
+		assert.Regexp(b.t, `test_demo\.cpython-\d+-pytest-`, stdout, project)
+		assert.Regexp(b.t, `python\.cpython-\d+\.pyc`, stdout, project)
+	}
 }
 
 // sandbox has programs that start others, give files away, look for their home, and size themselves by the machine.
