@@ -5,12 +5,12 @@ import (
 	"context"
 	"encoding/json"
 	"maps"
-	"regexp"
 	"slices"
 	"strconv"
 	"time"
 
 	"codex-proxy/codex/jsonscan"
+	"codex-proxy/internal/lazyregexp"
 	"codex-proxy/remotes/turnjournal"
 )
 
@@ -153,7 +153,7 @@ func settings(params json.RawMessage) (all map[string]json.RawMessage) {
 }
 
 // plainID is the form of ids: a client cannot make the turn journal name a thread that codex cannot have.
-var plainID = regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z-]*$`)
+var plainID = lazyregexp.New(`^[0-9A-Za-z][0-9A-Za-z-]*$`)
 
 func isPlainID(id string) bool { return len(id) <= 128 && plainID.MatchString(id) }
 
