@@ -1,14 +1,14 @@
 package proxy
 
 import (
-	"regexp"
 	"strings"
 	"time"
 
 	"codex-proxy/codex/turnerror"
+	"codex-proxy/internal/lazyregexp"
 )
 
-var inTime = regexp.MustCompile(`(?i)(?:try again in|retry after) +((?:\d+(?:\.\d+)?(?:ms|h|m|s))+|\d+(?:\.\d+)? seconds?)`)
+var inTime = lazyregexp.New(`(?i)(?:try again in|retry after) +((?:\d+(?:\.\d+)?(?:ms|h|m|s))+|\d+(?:\.\d+)? seconds?)`)
 
 // retryIn is the wait that the model endpoint names in its words, as OpenAI does ("Please try again in 1.2s"): rounded
 // up, and an hour at most; otherwise if it names none.

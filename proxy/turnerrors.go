@@ -4,12 +4,12 @@ import (
 	"cmp"
 	"fmt"
 	"net/http"
-	"regexp"
 	"strings"
 	"time"
 
 	"codex-proxy/codex/rpc"
 	"codex-proxy/codex/turnerror"
+	"codex-proxy/internal/lazyregexp"
 	"codex-proxy/proxy/openai"
 	"codex-proxy/proxy/turn"
 )
@@ -146,11 +146,11 @@ func refusedOrCut(u turnerror.Upstream, words, history string) *openai.Error {
 // codex drops the code of an error in the stream, and of a 400 with a body that is not JSON or has a code that it
 // knows. The words of OpenAI, and of the usual servers for open models, remain.
 var (
-	contextWords = regexp.MustCompile(`(?i)maximum context length|exceeds the (?:model's )?context window|` +
+	contextWords = lazyregexp.New(`(?i)maximum context length|exceeds the (?:model's )?context window|` +
 		`exceeds the available context size|input tokens exceed the configured limit|context_length_exceeded`)
-	policyWords = regexp.MustCompile(`(?i)content[ _](?:policy|management policy)|safety (?:system|reasons)|` +
+	policyWords = lazyregexp.New(`(?i)content[ _](?:policy|management policy)|safety (?:system|reasons)|` +
 		`violating our usage policy`)
-	codeForm = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.-]*$`)
+	codeForm = lazyregexp.New(`^[A-Za-z][A-Za-z0-9_.-]*$`)
 )
 
 func contentPolicy(history, words string) *openai.Error {

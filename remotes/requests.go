@@ -5,11 +5,11 @@ import (
 	"context"
 	"encoding/json"
 	"maps"
-	"regexp"
 	"slices"
 	"time"
 
 	"codex-proxy/codex/jsonscan"
+	"codex-proxy/internal/lazyregexp"
 	"codex-proxy/remotes/codexthread"
 	"codex-proxy/remotes/turnjournal"
 )
@@ -150,7 +150,7 @@ func settings(params json.RawMessage) (all map[string]json.RawMessage) {
 }
 
 // plainID is the form of ids: a client cannot make the turn journal name a thread that codex cannot have.
-var plainID = regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z-]*$`)
+var plainID = lazyregexp.New(`^[0-9A-Za-z][0-9A-Za-z-]*$`)
 
 func isPlainID(id string) bool { return len(id) <= 128 && plainID.MatchString(id) }
 

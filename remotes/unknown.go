@@ -1,15 +1,16 @@
 package remotes
 
 import (
-	"regexp"
 	"slices"
+
+	"codex-proxy/internal/lazyregexp"
 )
 
 // unknownLimit bounds the requests that a remote names. Those of viewers fill no more than half of it.
 const unknownLimit = 32
 
 // requestName is the form of codex's names. Other texts are not logged: a client may send any.
-var requestName = regexp.MustCompile(`^[A-Za-z]\w{0,63}(/\w{1,64}){0,7}$`)
+var requestName = lazyregexp.New(`^[A-Za-z]\w{0,63}(/\w{1,64}){0,7}$`)
 
 // Unknown records a request of a client that no rule of this codex-proxy is on, and logs it once. It returns the version
 // of the codex that runs; empty if it is not known.

@@ -2,7 +2,8 @@ package copies
 
 import (
 	"fmt"
-	"regexp"
+
+	"codex-proxy/internal/lazyregexp"
 )
 
 // Policy is the setting codex of config.toml: Follow, Pinned, or a version, of which units run no other.
@@ -14,7 +15,7 @@ const (
 	Pinned Policy = "pinned" // the one in use, until the operator says otherwise
 )
 
-var version = regexp.MustCompile(`^\d+\.\d+\.\d+(-[0-9A-Za-z.-]{1,40})?$`)
+var version = lazyregexp.New(`^\d+\.\d+\.\d+(-[0-9A-Za-z.-]{1,40})?$`)
 
 // ParsePolicy is the policy of a text.
 func ParsePolicy(text string) (Policy, error) {

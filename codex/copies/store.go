@@ -11,10 +11,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"time"
 
+	"codex-proxy/internal/lazyregexp"
 	"codex-proxy/internal/paths"
 )
 
@@ -62,7 +62,7 @@ const (
 )
 
 // name is the form of the names of copies.
-var name = regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z.-]{0,63}-[0-9a-f]{12}$`)
+var name = lazyregexp.New(`^[0-9A-Za-z][0-9A-Za-z.-]{0,63}-[0-9a-f]{12}$`)
 
 // ValidName reports whether a copy may have the name.
 func ValidName(text string) bool { return name.MatchString(text) }

@@ -2,10 +2,11 @@ package turnerror
 
 import (
 	"net/http"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
+
+	"codex-proxy/internal/lazyregexp"
 )
 
 // AccountFault is a failure of a turn that concerns the account of its worker, and not the request: another account may
@@ -30,8 +31,8 @@ var RotatingFaults = []AccountFault{UsageLimit, UsageLimitLate, PaymentRequired,
 // planWords are codex's sentence for usage_not_included, and modelLimitWords its sentence for a usage limit that has
 // another name than the account's own. codex reports both as usageLimitExceeded. The account serves other models.
 var (
-	planWords       = regexp.MustCompile(`(?i)^To use Codex with your ChatGPT plan\b`)
-	modelLimitWords = regexp.MustCompile(`(?i)\busage limit for .+\bSwitch to another model\b`)
+	planWords       = lazyregexp.New(`(?i)^To use Codex with your ChatGPT plan\b`)
+	modelLimitWords = lazyregexp.New(`(?i)\busage limit for .+\bSwitch to another model\b`)
 )
 
 // PlanLacksModel reports that the plan of the account does not have the model. No wait changes that.
@@ -45,7 +46,7 @@ func (e *Error) limitOfModel() bool {
 }
 
 // quotaWords are the words of a usage limit in a stream: codex drops the code, and calls the failure "other".
-var quotaWords = regexp.MustCompile(`(?i)usage[ _]limit|insufficient[ _]quota|exceeded your (?:current )?quota`)
+var quotaWords = lazyregexp.New(`(?i)usage[ _]limit|insufficient[ _]quota|exceeded your (?:current )?quota`)
 
 // Account is the fault of the account, or NoFault. The session's budget is no fault: it is codex's own setting.
 func (e *Error) Account() AccountFault {
@@ -94,8 +95,8 @@ func (f AccountFault) Quota() bool {
 func (f AccountFault) Rotates() bool { return slices.Contains(RotatingFaults, f) }
 
 var (
-	tryAgain = regexp.MustCompile(`(?i)try again at ([A-Za-z0-9 ,:]{1,40})`)
-	ordinal  = regexp.MustCompile(`(\d)(?:st|nd|rd|th)\b`)
+	tryAgain = lazyregexp.New(`(?i)try again at ([A-Za-z0-9 ,:]{1,40})`)
+	ordinal  = lazyregexp.New(`(\d)(?:st|nd|rd|th)\b`)
 )
 
 // TryAgain is the end of a usage limit in codex's words, "Mar 17th, 2030 5:46 PM" or "5:46 PM"; empty if they have

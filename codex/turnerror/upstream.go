@@ -3,8 +3,9 @@ package turnerror
 import (
 	"cmp"
 	"encoding/json"
-	"regexp"
 	"strings"
+
+	"codex-proxy/internal/lazyregexp"
 )
 
 // Upstream is a failure in the words of the model endpoint, without the additions of codex.
@@ -126,7 +127,7 @@ func bodyOf(rest string) string {
 
 // undiscovered is codex's text if it cannot ask the accounts' server where the requests of a ChatGPT login go, which it
 // does before the first turn.
-var undiscovered = regexp.MustCompile(`^workspace routing discovery (?:failed|timed out|cancelled)`)
+var undiscovered = lazyregexp.New(`^workspace routing discovery (?:failed|timed out|cancelled)`)
 
 // phaseOf cuts off codex's word for the phase.
 func phaseOf(text string) (words string, _ Phase) {
@@ -152,7 +153,7 @@ func phaseOf(text string) (words string, _ Phase) {
 }
 
 // reasonOfCodex are the beginnings of codex's own reasons for a broken stream.
-var reasonOfCodex = regexp.MustCompile(`^(?:Transport error|network error|stream closed before|` +
+var reasonOfCodex = lazyregexp.New(`^(?:Transport error|network error|stream closed before|` +
 	`websocket closed|failed to parse|error decoding|Incomplete response returned)|^$`)
 
 // ofBody reads the forms of errors that endpoints have: OpenAI's {"error":{…}}, {"error":"…"},

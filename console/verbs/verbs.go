@@ -8,11 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
 	"codex-proxy/console/pipe"
+	"codex-proxy/internal/lazyregexp"
 	"codex-proxy/probes"
 	"codex-proxy/workers/control"
 )
@@ -44,18 +44,18 @@ type Table struct {
 // verb is one order.
 type verb struct {
 	changes bool
-	words   map[string]*regexp.Regexp // what each word must match; all are optional unless required
+	words   map[string]*lazyregexp.Regexp // what each word must match; all are optional unless required
 	needs   []string
 	run     func(ctx context.Context, words map[string]string, send func(json.RawMessage) error) (any, error)
 }
 
 // The words. A key that is there may have any name that the key file accepts; new ones have the narrower form.
 var (
-	name   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
-	key    = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
-	number = regexp.MustCompile(`^[1-9][0-9]{0,11}$`)
-	list   = regexp.MustCompile(`^[a-z]{1,16}(,[a-z]{1,16}){0,7}$`)
-	days   = regexp.MustCompile(`^[1-9][0-9]{0,2}d$`)
+	name   = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+	key    = lazyregexp.New(`^[A-Za-z0-9_.-]{1,64}$`)
+	number = lazyregexp.New(`^[1-9][0-9]{0,11}$`)
+	list   = lazyregexp.New(`^[a-z]{1,16}(,[a-z]{1,16}){0,7}$`)
+	days   = lazyregexp.New(`^[1-9][0-9]{0,2}d$`)
 )
 
 // ErrReadOnly is the refusal of a console that only shows.
@@ -65,15 +65,15 @@ var ErrReadOnly = errors.New("this console only shows: it was started with --rea
 func New(s Settings) *Table {
 	t := &Table{settings: s}
 	account := func(do control.AccountAction) verb {
-		return verb{changes: true, words: map[string]*regexp.Regexp{"account": name}, needs: []string{"account"},
+		return verb{changes: true, words: map[string]*lazyregexp.Regexp{"account": name}, needs: []string{"account"},
 			run: func(ctx context.Context, words map[string]string, _ func(json.RawMessage) error) (any, error) {
 				return s.Client.OrderAccount(ctx, control.AccountOrder{Account: words["account"], Do: do})
 			}}
 	}
-	worker := map[string]*regexp.Regexp{"worker": name}
+	worker := map[string]*lazyregexp.Regexp{"worker": name}
 	t.verbs = map[string]verb{
-		"watch": {words: map[string]*regexp.Regexp{"of": list}, needs: []string{"of"}, run: t.watch},
-		"usage": {words: map[string]*regexp.Regexp{"since": days, "by": list}, needs: []string{"since", "by"},
+		"watch": {words: map[string]*lazyregexp.Regexp{"of": list}, needs: []string{"of"}, run: t.watch},
+		"usage": {words: map[string]*lazyregexp.Regexp{"since": days, "by": list}, needs: []string{"since", "by"},
 			run: t.usage},
 		"doctor": {run: t.doctor},
 		"drain":  {changes: true, words: worker, needs: []string{"worker"}, run: t.drain(s.Client.Drain)},
@@ -82,8 +82,8 @@ func New(s Settings) *Table {
 		"pause":  account(control.PauseAccount),
 		"resume": account(control.ResumeAccount),
 		"switch": account(control.SwitchAccount),
-		"revoke": {changes: true, words: map[string]*regexp.Regexp{"key": key}, needs: []string{"key"}, run: t.revoke},
-		"add": {changes: true, needs: []string{"key"}, run: t.add, words: map[string]*regexp.Regexp{
+		"revoke": {changes: true, words: map[string]*lazyregexp.Regexp{"key": key}, needs: []string{"key"}, run: t.revoke},
+		"add": {changes: true, needs: []string{"key"}, run: t.add, words: map[string]*lazyregexp.Regexp{
 			"key": name, "requests-per-minute": number, "tokens-per-minute": number, "tokens-per-day": number,
 			"concurrent": number,
 		}},

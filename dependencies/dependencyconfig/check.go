@@ -2,11 +2,11 @@ package dependencyconfig
 
 import (
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
+	"codex-proxy/internal/lazyregexp"
 	"codex-proxy/internal/settingsfile"
 )
 
@@ -42,7 +42,7 @@ func (r raw) settings(name string) (*Settings, error) {
 func (s *Settings) checkDescription() error { return settingsfile.CheckDescription(s.Description) }
 
 // programName is one that systemd finds on its own path.
-var programName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.+-]*$`)
+var programName = lazyregexp.New(`^[A-Za-z0-9_][A-Za-z0-9_.+-]*$`)
 
 func (s *Settings) checkCommands() error {
 	if len(s.Command) == 0 {
@@ -68,10 +68,10 @@ func checkProgram(key, program string) error {
 	return checkVisible(key, program)
 }
 
-var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+var variableName = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // ofSystemd are the variables that systemd sets, and a unit's Environment= would replace (systemd.exec(5)).
-var ofSystemd = regexp.MustCompile(`^(NOTIFY_SOCKET|WATCHDOG_(PID|USEC)|LISTEN_(FDS|PID|FDNAMES|PIDFDID)|MAINPID|` +
+var ofSystemd = lazyregexp.New(`^(NOTIFY_SOCKET|WATCHDOG_(PID|USEC)|LISTEN_(FDS|PID|FDNAMES|PIDFDID)|MAINPID|` +
 	`MANAGERPID|INVOCATION_ID|JOURNAL_STREAM|(STATE|RUNTIME|CREDENTIALS)_DIRECTORY|SYSTEMD_EXEC_PID)$`)
 
 func (s *Settings) checkEnvironment() error {
@@ -90,7 +90,7 @@ func (s *Settings) checkEnvironment() error {
 	return nil
 }
 
-var credentialName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]*$`)
+var credentialName = lazyregexp.New(`^[A-Za-z0-9_][A-Za-z0-9_.-]*$`)
 
 func (s *Settings) checkCredentials() error {
 	if len(s.Credentials) > maxItems {

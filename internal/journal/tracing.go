@@ -3,10 +3,11 @@ package journal
 import (
 	"io"
 	"log/slog"
-	"regexp"
 	"strings"
 
 	"github.com/coreos/go-systemd/v22/journal"
+
+	"codex-proxy/internal/lazyregexp"
 )
 
 // NewTracing returns a notify.Command.Stderr for the standard error of codex, which it gets by line, and long lines in
@@ -65,12 +66,12 @@ func withRequest(vars []field, requests func(thread string) string) []field {
 var (
 	// traced matches a line with its target. The spans, of which there may be none, end
 	// in ": ". Only their names are without braces.
-	traced = regexp.MustCompile(`^\S+Z +(TRACE|DEBUG|INFO|WARN|ERROR) ` +
+	traced = lazyregexp.New(`^\S+Z +(TRACE|DEBUG|INFO|WARN|ERROR) ` +
 		`(?:\S.*?\}(?::[a-z_.]+)*: )??([a-z_][a-z0-9_]*(?:::[a-z0-9_]+)*): (.*)$`)
 	// headed matches a first piece without the target.
-	headed = regexp.MustCompile(`^\S+Z +(TRACE|DEBUG|INFO|WARN|ERROR) `)
-	colour = regexp.MustCompile(`\x1b\[[0-9;]*m`) // codex writes colours to any output
-	thread = regexp.MustCompile(`(?:thread[._]id|conversation\.id)=([0-9a-f-]{36})`)
+	headed = lazyregexp.New(`^\S+Z +(TRACE|DEBUG|INFO|WARN|ERROR) `)
+	colour = lazyregexp.New(`\x1b\[[0-9;]*m`) // codex writes colours to any output
+	thread = lazyregexp.New(`(?:thread[._]id|conversation\.id)=([0-9a-f-]{36})`)
 )
 
 var levels = map[string]slog.Level{

@@ -2,9 +2,10 @@ package openai
 
 import (
 	"html"
-	"regexp"
 	"strings"
 	"unicode"
+
+	"codex-proxy/internal/lazyregexp"
 )
 
 // Clip bounds the text of a client that an error repeats.
@@ -18,17 +19,17 @@ func Clip(s string) string {
 
 var (
 	// document is the beginning of a page: only there is < a tag, and not a sign of the message.
-	document = regexp.MustCompile(`(?i)<(?:!doctype|html|head|body|title|h1|center|pre|div|p)\b`)
-	title    = regexp.MustCompile(`(?is)<title[^>]*>(.*?)</title>`)
-	unseen   = regexp.MustCompile(`(?is)<(?:script|style)\b.*?(?:</(?:script|style)>|$)|<!--.*?(?:-->|$)`)
-	tag      = regexp.MustCompile(`(?s)<[^>]*(?:>|$)`)
+	document = lazyregexp.New(`(?i)<(?:!doctype|html|head|body|title|h1|center|pre|div|p)\b`)
+	title    = lazyregexp.New(`(?is)<title[^>]*>(.*?)</title>`)
+	unseen   = lazyregexp.New(`(?is)<(?:script|style)\b.*?(?:</(?:script|style)>|$)|<!--.*?(?:-->|$)`)
+	tag      = lazyregexp.New(`(?s)<[^>]*(?:>|$)`)
 	// address is a URL, an IPv4 address, or a host with a port.
-	address = regexp.MustCompile(`(?i)\b(?:https?|wss?)://[^\s"'<>)\]}]*[^\s"'<>)\]}.,;:!?]|` +
+	address = lazyregexp.New(`(?i)\b(?:https?|wss?)://[^\s"'<>)\]}]*[^\s"'<>)\]}.,;:!?]|` +
 		`\b(?:\d{1,3}\.){3}\d{1,3}\b(?::\d{1,5}\b)?|\b(?:localhost|[a-z0-9-]+(?:\.[a-z0-9-]+)+):\d{2,5}\b|` +
 		`\[[0-9a-f]*:[0-9a-f:.]*\]:\d{1,5}\b`)
 	// secret is an API key by its beginning, as OpenAI, Groq, xAI, Google and Hugging Face make them, in a URL, or
 	// behind the words of OpenAI.
-	secret = regexp.MustCompile(`\b((?i:sk-|bearer )|gsk_|xai-|AIza|hf_)[\w.*~+/=-]{4,}|` +
+	secret = lazyregexp.New(`\b((?i:sk-|bearer )|gsk_|xai-|AIza|hf_)[\w.*~+/=-]{4,}|` +
 		`([?&](?i:[\w-]*key|[\w-]*token|sig|signature)=)[^&\s"'<>,]+|` +
 		`((?i:key provided: ?["']?))[\w.*~+/=-]*[\w*~+/=-]`)
 )

@@ -3,9 +3,10 @@ package openai
 import (
 	"fmt"
 	"net/http"
-	"regexp"
 	"strings"
 	"time"
+
+	"codex-proxy/internal/lazyregexp"
 )
 
 // Clients recognise some errors by sentences of OpenAI, so the messages of these errors begin with them.
@@ -50,8 +51,8 @@ func RateLimited(words string, retryAfter time.Duration) *Error {
 }
 
 var (
-	rateLimit = regexp.MustCompile(`(?i)rate[ _-]?limit`)
-	tryAgain  = regexp.MustCompile(`(?i)try again in`)
+	rateLimit = lazyregexp.New(`(?i)rate[ _-]?limit`)
+	tryAgain  = lazyregexp.New(`(?i)try again in`)
 )
 
 // UnknownModel is a 404 for a model that no worker offers to the client: hint has the remedy.

@@ -9,11 +9,9 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"sync"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -23,20 +21,11 @@ import (
 	"codex-proxy/internal/paths"
 	"codex-proxy/notify"
 	"codex-proxy/remotes"
-	"codex-proxy/remotes/authz"
 	"codex-proxy/remotes/hands"
 	"codex-proxy/remotes/mainprocess"
 	"codex-proxy/remotes/namespaces"
 	"codex-proxy/remotes/remoteconfig"
 	"codex-proxy/workers/prepare"
-)
-
-const (
-	// stopTimeout bounds the end of codex, which has no bound of its own: cut turns go on at the next start.
-	stopTimeout = 5 * time.Second
-	// relayLimit is the number of connections to all sockets together: 32 viewers, 32 over the network, and more than
-	// people with their clients need on the machine, so that they always find room.
-	relayLimit = 128
 )
 
 // Unit is the environment that systemd gives the main process of a remote's unit.
@@ -121,38 +110,27 @@ func (u *Unit) run(ctx context.Context, notifier *notify.Notifier, s *remoteconf
 	if err != nil {
 		return err
 	}
-	relay, err := u.relay(u.proxy(manager, u.reads(ctx, s), gate(held, manager)), socket.Path())
+	relay, err := mainprocess.Relay(paths.RemoteSocketName, u.proxy(manager, u.reads(ctx, s), gate(held, manager)), socket)
 	if err != nil {
-		return cli.Exit(cli.Usage, err)
+		return err
 	}
 	if err := os.Unsetenv(remoteconfig.HashVariable); err != nil {
 		return err
 	}
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer func() { stop(); u.tasks.Wait() }()
-	asked := make(chan os.Signal, 1) // to stop; notify.Exec acts on it
-	signal.Notify(asked, unix.SIGTERM)
-	defer signal.Stop(asked)
-	status, err := notify.Exec(ctx, notifier, u.logger, notify.Command{
+	status, err := mainprocess.Exec(ctx, notifier, u.logger, u.Stderr, manager, notify.Command{
 		Args: args, Attr: view.Attr(), Files: []*os.File{passage.Theirs},
 		Started: func() error {
 			u.serve(serving, passage, servers{creds, held}, socket, manager)
 			return errors.Join(passage.Theirs.Close(), namespaces.Keep())
 		},
-		Ready: []notify.Probe{manager.Open}, Alive: manager.Alive, Rest: manager.Resting(), StopTimeout: stopTimeout,
-		Stderr:       journal.NewTracing(u.Stderr, func(string) string { return "" }),
-		MemoryEvents: notify.MemoryEvents(), Relay: relay,
+		Relay: relay,
 	})
 	if err != nil {
 		return err
 	}
-	select {
-	case <-asked: // then a kill of codex, which drains without a bound, is no failure
-		notifier.Status("Stopped")
-		return cli.Exit(0, nil)
-	default:
-		return end(status, manager)
-	}
+	return end(status, manager)
 }
 
 // servers serve codex in its namespaces.
@@ -215,19 +193,6 @@ func (u *Unit) key(s *remoteconfig.Settings) (key string, err error) {
 func (u *Unit) codex(l *credentials) []string {
 	return append([]string{filepath.Join(u.Runtime, "codex"), "app-server", "--strict-config",
 		"--listen", "unix://" + filepath.Join(u.Runtime, "app-server.sock")}, l.args...)
-}
-
-// relay serves people on the inherited sockets, by the proxy, once codex is ready.
-func (u *Unit) relay(proxy *authz.Proxy, target string) (*notify.Relay, error) {
-	sockets, err := notify.Inherited()
-	if err != nil {
-		return nil, err
-	}
-	listeners, err := sockets.Listeners(paths.RemoteSocketName)
-	if err != nil {
-		return nil, err
-	}
-	return &notify.Relay{Listeners: listeners, Target: target, Limit: relayLimit, Serve: proxy.Serve}, nil
 }
 
 // end is the exit status of codex, as Init passes it on.

@@ -4,9 +4,10 @@ package schema
 import (
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
+
+	"codex-proxy/internal/lazyregexp"
 )
 
 // Requests has the names of the parameters of each request that only reads.
@@ -24,10 +25,10 @@ var (
 	reading = []string{"list", "read", "get"}
 	// plain are the names of parameters that choose among things to read. Codex names flags with an effect otherwise:
 	// refreshToken of account/read, forceReload of skills/list.
-	plain = regexp.MustCompile(`^(cursor|limit|offset|order|sortKey|sortDirection|archived|searchTerm|query|cwds?|` +
+	plain = lazyregexp.New(`^(cursor|limit|offset|order|sortKey|sortDirection|archived|searchTerm|query|cwds?|` +
 		`(include|exclude)[A-Z]\w*|id|\w+(Id|Ids|Kind|Kinds|Type))$`)
 	// effect are words of a description that speaks of more than reading.
-	effect = regexp.MustCompile(`(?i)\b(start|create|update|delete|remove|write|mark|set|clear|reset|run|execute|install|` +
+	effect = lazyregexp.New(`(?i)\b(start|create|update|delete|remove|write|mark|set|clear|reset|run|execute|install|` +
 		`send|refresh|reload|consume|acknowledge|import|grant|revoke|switch|cancel|stop|sync)(s|es)?\b`)
 	// secret are parts of the names of things that no client may read, in lower case.
 	secret = []string{"password", "secret", "credential", "cookie", "apikey", "privatekey", "accesstoken", "refreshtoken",

@@ -7,9 +7,10 @@ import (
 	"encoding/hex"
 	"fmt"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
+
+	"codex-proxy/internal/lazyregexp"
 )
 
 // Directories.
@@ -158,12 +159,12 @@ const CredentialPrefix = "secrets_"
 const mostCommands = 1_000_000
 
 var (
-	idPattern  = regexp.MustCompile(`^[a-z2-7]{16}$`)
-	keyPattern = regexp.MustCompile(`^[0-9a-f]{16}$`)
+	idPattern  = lazyregexp.New(`^[a-z2-7]{16}$`)
+	keyPattern = lazyregexp.New(`^[0-9a-f]{16}$`)
 
-	environmentPattern = regexp.MustCompile(`^[0-9a-f]{64}$`)
-	instancePattern    = regexp.MustCompile(`^[0-9a-f]{28}$`)
-	ownerPattern       = regexp.MustCompile(`^([0-9]{1,10}|shared)$`)
+	environmentPattern = lazyregexp.New(`^[0-9a-f]{64}$`)
+	instancePattern    = lazyregexp.New(`^[0-9a-f]{28}$`)
+	ownerPattern       = lazyregexp.New(`^([0-9]{1,10}|shared)$`)
 )
 
 // CheckID returns an error if id is not the ID of a session: 16 characters of base32 (RFC 4648) in lower case.

@@ -10,10 +10,10 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"time"
 
+	"codex-proxy/internal/lazyregexp"
 	"codex-proxy/runner/artifact"
 	"codex-proxy/runner/paths"
 	"codex-proxy/runner/sandbox"
@@ -190,8 +190,8 @@ func (s *Spec) Check() error {
 }
 
 var (
-	key    = regexp.MustCompile(`^[0-9a-f]{16}$`)
-	commit = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
+	key    = lazyregexp.New(`^[0-9a-f]{16}$`)
+	commit = lazyregexp.New(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
 )
 
 // checkSources checks the sources of the workspace and the environment.
@@ -239,7 +239,7 @@ func (s *Spec) checkArtifacts() error {
 	return nil
 }
 
-var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+var envName = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // checkText refuses texts that execve(2) can't take.
 func (s *Spec) checkText() error {

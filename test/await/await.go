@@ -2,6 +2,7 @@
 package await
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -9,7 +10,7 @@ import (
 )
 
 const (
-	// shortest and longest are the bounds of a pause, unless a question takes long.
+	// shortest and longest are the bounds of a pause, unless a question takes long or Pace.Longest is set.
 	shortest, longest = time.Millisecond, 100 * time.Millisecond
 	// share is the part of the time waited so far that a pause adds: what came meanwhile is found that much later.
 	share = 16
@@ -20,7 +21,11 @@ const (
 
 // Pace is the pace of the questions of one wait. They are frequent at first, and become rarer the longer it takes and
 // the more each costs. The zero value begins with its first pause.
-type Pace struct{ began, asked time.Time }
+type Pace struct {
+	Longest time.Duration // of a pause, unless a question takes long; 0: a tenth of a second
+
+	began, asked time.Time
+}
 
 // Pause pauses until the next question, or until ctx ends.
 func (p *Pace) Pause(ctx context.Context) {
@@ -28,7 +33,7 @@ func (p *Pace) Pause(ctx context.Context) {
 	if p.began.IsZero() {
 		p.began, p.asked = now, now
 	}
-	timer := time.NewTimer(next(now.Sub(p.began), now.Sub(p.asked)))
+	timer := time.NewTimer(next(now.Sub(p.began), now.Sub(p.asked), cmp.Or(p.Longest, longest)))
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -38,8 +43,8 @@ func (p *Pace) Pause(ctx context.Context) {
 }
 
 // next is the pause after a time of waiting and a question that took that long.
-func next(waited, question time.Duration) time.Duration {
-	return max(shortest, min(waited/share, longest), idle*question)
+func next(waited, question, most time.Duration) time.Duration {
+	return max(shortest, min(waited/share, most), idle*question)
 }
 
 // True asks until ok, and fails t if that takes too long.

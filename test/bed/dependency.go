@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"codex-proxy/test/await"
 	"codex-proxy/units"
 )
 
@@ -61,7 +62,7 @@ func (d Dependency) ReadyAgain(before string) time.Duration {
 	d.T.Helper()
 	ctx, cancel := context.WithTimeout(d.T.Context(), Bound)
 	defer cancel()
-	for {
+	for pace := (await.Pace{}); ; pace.Pause(ctx) {
 		now := d.Properties(d.Unit, "InvocationID", "ActiveState", "ActiveEnterTimestampMonotonic")
 		if now["ActiveState"] == "active" && now["InvocationID"] != before {
 			usec, err := strconv.ParseInt(now["ActiveEnterTimestampMonotonic"], 10, 64)
@@ -69,7 +70,6 @@ func (d Dependency) ReadyAgain(before string) time.Duration {
 			return time.Duration(usec) * time.Microsecond
 		}
 		require.NoError(d.T, ctx.Err(), "%s never was ready again: %v\n%s", d.Unit, now, d.UnitJournal(d.Unit))
-		Pause(ctx, 20*time.Millisecond)
 	}
 }
 

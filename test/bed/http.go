@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"codex-proxy/probes"
+	"codex-proxy/test/await"
 )
 
 // Get is a GET of the proxy.
@@ -46,7 +47,7 @@ func (b *Bed) Readyz() (int, probes.Report) {
 // time at which it came.
 func (b *Bed) Until(what string, ok func(status int, r probes.Report) bool) (probes.Report, time.Time) {
 	b.T.Helper()
-	for deadline := time.Now().Add(Bound); ; Pause(b.T.Context(), 2*time.Millisecond) {
+	for deadline, pace := time.Now().Add(Bound), (await.Pace{Longest: 20 * time.Millisecond}); ; pace.Pause(b.T.Context()) {
 		status, report := b.Readyz()
 		if ok(status, report) {
 			return report, time.Now()

@@ -4,7 +4,8 @@ import (
 	"context"
 	"regexp"
 	"strings"
-	"time"
+
+	"codex-proxy/test/await"
 
 	"github.com/stretchr/testify/require"
 )
@@ -20,7 +21,7 @@ func (b *Bed) UntilMetric(line string) {
 // UntilMetricWithin waits until /metrics has the line, or fails at the end of ctx.
 func (b *Bed) UntilMetricWithin(ctx context.Context, line string) {
 	b.T.Helper()
-	for {
+	for pace := (await.Pace{}); ; pace.Pause(ctx) {
 		_, text := b.Get("/metrics")
 		if strings.Contains(string(text), line+"\n") {
 			return
@@ -29,6 +30,5 @@ func (b *Bed) UntilMetricWithin(ctx context.Context, line string) {
 			about := regexp.MustCompile(`(?m)^codex_(worker_rate_limit|account).*$`).FindAllString(string(text), -1)
 			require.Fail(b.T, "never "+line, "%q", about)
 		}
-		Pause(ctx, 20*time.Millisecond)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"codex-proxy/test/await"
 	"codex-proxy/test/machine"
 )
 
@@ -81,10 +82,9 @@ func (b *Bed) StartEnabled(name string) map[string]string {
 func (b *Bed) UntilUnit(unit, property, value string) {
 	b.T.Helper()
 	deadline := time.Now().Add(Bound)
-	for b.Properties(unit, property)[property] != value {
+	for pace := (await.Pace{}); b.Properties(unit, property)[property] != value; pace.Pause(b.T.Context()) {
 		require.True(b.T, time.Now().Before(deadline), "%s never had %s=%s: %v\n%s", unit, property, value,
 			b.Properties(unit, property, "SubState", "StatusText"), b.UnitJournal(unit))
-		Pause(b.T.Context(), 20*time.Millisecond)
 	}
 }
 
@@ -157,7 +157,7 @@ func (b *Bed) UntilShow(unit, property, value string) {
 // UntilShown reads properties of a unit from systemd until ok.
 func (b *Bed) UntilShown(unit string, ok func(map[string]string) bool, properties ...string) {
 	b.T.Helper()
-	for deadline := time.Now().Add(Bound); ; Pause(b.T.Context(), 20*time.Millisecond) {
+	for deadline, pace := time.Now().Add(Bound), (await.Pace{}); ; pace.Pause(b.T.Context()) {
 		values := b.Properties(unit, properties...)
 		if ok(values) {
 			return

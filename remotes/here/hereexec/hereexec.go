@@ -10,7 +10,6 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -35,12 +34,8 @@ import (
 )
 
 const (
-	// stopTimeout bounds the end of codex, which has no bound of its own: cut turns go on at the next start.
-	stopTimeout = 5 * time.Second
 	// startBound bounds the wait of a client for codex, which systemd starts again if it fails.
 	startBound = time.Minute
-	// relayLimit is the number of connections of one user.
-	relayLimit = 128
 	// clientName is the name by which the first client of codex makes itself known, which codex sends to the model's
 	// endpoint: as the TUI does, if it has started codex itself.
 	clientName = "codex-tui"
@@ -125,32 +120,22 @@ func (u *Unit) run(ctx context.Context, notifier *notify.Notifier) error {
 	if err != nil {
 		return err
 	}
-	relay, err := u.relay(u.proxy(shells, manager, known), socket.Path())
+	relay, err := mainprocess.Relay(paths.HereSocketName, u.proxy(shells, manager, known), socket)
 	if err != nil {
-		return cli.Exit(cli.Usage, err)
+		return err
 	}
+	relay.Early = true
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer func() { stop(); u.tasks.Wait() }()
-	asked := make(chan os.Signal, 1) // to stop; notify.Exec acts on it
-	signal.Notify(asked, unix.SIGTERM)
-	defer signal.Stop(asked)
-	status, err := notify.Exec(ctx, notifier, u.logger, notify.Command{
+	status, err := mainprocess.Exec(ctx, notifier, u.logger, u.Stderr, manager, notify.Command{
 		Args:    []string{program, "app-server", "--listen", "unix://" + u.codexSocket()},
 		Started: func() error { u.serve(serving, settings, socket, manager); return nil },
-		Ready:   []notify.Probe{manager.Open}, Alive: manager.Alive, Rest: manager.Resting(), StopTimeout: stopTimeout,
-		Stderr:       journal.NewTracing(u.Stderr, func(string) string { return "" }),
-		MemoryEvents: notify.MemoryEvents(), Relay: relay,
+		Relay:   relay,
 	})
 	if err != nil {
 		return err
 	}
-	select {
-	case <-asked: // then a kill of codex, which drains without a bound, is no failure
-		notifier.Status("Stopped")
-		return cli.Exit(0, nil)
-	default:
-		return mainprocess.End(status, manager)
-	}
+	return mainprocess.End(status, manager)
 }
 
 // codexSocket is where codex listens, until this process has opened it.
@@ -238,17 +223,4 @@ func admit(peer authz.Peer, _ authz.Role) error {
 		return fmt.Errorf("this is the codex of another user: only %s may attach", authz.Peer{UID: os.Getuid()}.User())
 	}
 	return nil
-}
-
-// relay serves the inherited socket, also while codex starts.
-func (u *Unit) relay(p *authz.Proxy, target string) (*notify.Relay, error) {
-	sockets, err := notify.Inherited()
-	if err != nil {
-		return nil, err
-	}
-	listeners, err := sockets.Listeners(paths.HereSocketName)
-	if err != nil {
-		return nil, err
-	}
-	return &notify.Relay{Listeners: listeners, Target: target, Limit: relayLimit, Early: true, Serve: p.Serve}, nil
 }

@@ -17,6 +17,7 @@ import (
 
 	"codex-proxy/probes"
 	"codex-proxy/test/accountserver"
+	"codex-proxy/test/await"
 	"codex-proxy/test/bed"
 	"codex-proxy/test/machine"
 )
@@ -237,14 +238,13 @@ func eventually(b *bed.Bed, want string) {
 	b.T.Helper()
 	ctx, cancel := context.WithTimeout(b.T.Context(), bed.Bound)
 	defer cancel()
-	for {
+	for pace := (await.Pace{}); ; pace.Pause(ctx) {
 		status, _, _ := b.Run(ctx, "codex-proxy", "status", "--json")
 		var r bed.Report
 		if json.Unmarshal([]byte(status), &r) == nil && r.OK && reasons(r) == want {
 			return
 		}
 		require.NoError(b.T, ctx.Err(), "never %s: %s", want, status)
-		bed.Pause(ctx, 20*time.Millisecond)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"codex-proxy/test/await"
 	"codex-proxy/test/bed"
 	"codex-proxy/test/machine"
 )
@@ -53,13 +54,12 @@ func reason(d bed.Dependency) string {
 func awaitReason(d bed.Dependency, text string) string {
 	d.T.Helper()
 	deadline := time.Now().Add(bed.Bound)
-	for {
+	for pace := (await.Pace{}); ; pace.Pause(d.T.Context()) {
 		reason := reason(d)
 		if strings.Contains(reason, text) {
 			return reason
 		}
 		require.True(d.T, time.Now().Before(deadline), "never %q: %s", text, reason)
-		bed.Pause(d.T.Context(), 20*time.Millisecond)
 	}
 }
 

@@ -6,12 +6,12 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"codex-proxy/test/await"
 	"codex-proxy/test/bed"
 )
 
@@ -51,9 +51,8 @@ func testDependencyMCP(t *testing.T, suite string) {
 	ctx, cancel := context.WithTimeout(t.Context(), bed.Bound)
 	defer cancel()
 	asked := func() int { return strings.Count(b.UnitJournal(d.Unit), "Received MCP GET request") }
-	for goal := asked() + 3; asked() < goal; {
+	for goal, pace := asked()+3, (await.Pace{}); asked() < goal; pace.Pause(ctx) {
 		require.NoError(t, ctx.Err(), b.UnitJournal(d.Unit))
-		bed.Pause(ctx, 20*time.Millisecond)
 	}
 	assert.Equal(t, sessions, strings.Count(b.UnitJournal(d.Unit), "Session initialized"))
 

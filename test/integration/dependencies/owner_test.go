@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"codex-proxy/test/await"
 	"codex-proxy/test/bed"
 	"codex-proxy/test/machine"
 )
@@ -155,7 +156,7 @@ func isRefusedBeside(d bed.Dependency, what string, args []string) {
 // byCommand waits for the process with a command: a shell may end before its child is the command.
 func byCommand(d bed.Dependency, command string) machine.Process {
 	d.T.Helper()
-	for deadline := time.Now().Add(bed.Bound); ; bed.Pause(d.T.Context(), 20*time.Millisecond) {
+	for deadline, pace := time.Now().Add(bed.Bound), (await.Pace{}); ; pace.Pause(d.T.Context()) {
 		processes, err := d.Processes("")
 		require.NoError(d.T, err)
 		for _, p := range processes {

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"codex-proxy/probes"
+	"codex-proxy/test/await"
 	"codex-proxy/test/bed"
 )
 
@@ -52,7 +53,7 @@ func testRequires(t *testing.T, suite string) {
 	b, d := needingBed(t, suite, needsGate, "")
 	b.MustRun(t, "rm", gateUp)
 	started := b.Begin("systemctl", "start", bed.WorkerUnit)
-	for deadline := time.Now().Add(bed.Bound); len(serverProcesses(d)) != 1; bed.Pause(t.Context(), 20*time.Millisecond) {
+	for deadline, pace := time.Now().Add(bed.Bound), (await.Pace{}); len(serverProcesses(d)) != 1; pace.Pause(t.Context()) {
 		require.True(t, time.Now().Before(deadline), "the dependency never ran\n%s", b.UnitJournal(d.Unit))
 	}
 	assert.Equal(t, "start", b.Properties(d.Unit, "SubState")["SubState"], "it runs, and is not ready")

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"codex-proxy/probes"
+	"codex-proxy/test/await"
 	"codex-proxy/test/bed"
 )
 
@@ -57,7 +58,7 @@ func testKill(t *testing.T, suite string) {
 func awaitReset(b *bed.Bed) map[string]string {
 	b.T.Helper()
 	b.Until("ready", bed.Ready)
-	for deadline := time.Now().Add(bed.Bound); ; bed.Pause(b.T.Context(), 20*time.Millisecond) {
+	for deadline, pace := time.Now().Add(bed.Bound), (await.Pace{}); ; pace.Pause(b.T.Context()) {
 		values := b.Properties(bed.WorkerUnit, "NRestarts", "InvocationID")
 		if values["NRestarts"] == "0" {
 			return values

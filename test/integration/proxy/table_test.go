@@ -31,7 +31,7 @@ func testUnderLoad(t *testing.T, suite string) {
 	b.Until("restarted", func(status int, r bed.Report) bool { return bed.Ready(status, r) && r.Workers[0].RestartsTotal == 1 })
 	next := nextPackage(b)
 	c := bed.StartCrowd(b, 1, 30*time.Second)
-	c.Reach(t, nightly.Or(150, 60))
+	c.Reach(t, nightly.Or(150, 40))
 	reloads(b, c, next)
 	c.Longest.Store(int64(5 * time.Second))
 	workerKills(b, c)
@@ -62,7 +62,7 @@ func reloads(b *bed.Bed, c *bed.Crowd, next string) {
 	socket := b.Properties("codex-proxy.socket", "ActiveEnterTimestampMonotonic")
 	during := bed.Within{From: time.Now()}
 	var took bed.Sample
-	for range nightly.Or(10, 5) {
+	for range nightly.Or(10, 3) {
 		before, began := b.ProxyPID(), time.Now()
 		b.MustRun(b.T, "systemctl", "reload", bed.ProxyUnit)
 		took = append(took, time.Since(began))
@@ -111,7 +111,7 @@ func workerKills(b *bed.Bed, c *bed.Crowd) {
 	var kills []time.Time
 	var again bed.Sample
 	longest := ""
-	for range nightly.Or(20, 8) {
+	for range nightly.Or(20, 5) {
 		awaitReset(b)
 		// A request runs three times at most: those that the last kill interrupted are
 		// served before the next one.
@@ -179,7 +179,7 @@ func proxyKills(b *bed.Bed, c *bed.Crowd) {
 	var kills []bed.Within
 	var back bed.Sample
 	cut := 0
-	for range nightly.Or(10, 5) {
+	for range nightly.Or(10, 3) {
 		c.Reach(b.T, 10)
 		b.HTTP.CloseIdleConnections()
 		proxy := b.OnlyProcess(bed.ProxyUnit)

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"codex-proxy/test/await"
 	"codex-proxy/test/bed"
 	"codex-proxy/test/modelserver"
 )
@@ -96,7 +97,7 @@ run\|[a-z]+\|-\|.*
 cancel\|ended\|cancelled\|begun$`, said)
 	id := strings.Fields(said)[1]
 	var shown string
-	for deadline := time.Now().Add(bed.Bound); ; bed.Pause(t.Context(), 20*time.Millisecond) { // it closes with codex's server of tools
+	for deadline, pace := time.Now().Add(bed.Bound), (await.Pace{}); ; pace.Pause(t.Context()) { // it closes with codex's server of tools
 		shown = b.MustRun(t, "codex-runner", "show", id)
 		if strings.Contains(shown, id+", closed, of alice") {
 			break

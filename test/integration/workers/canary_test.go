@@ -73,7 +73,10 @@ func (b *copiesBed) crowd() {
 // second is the unit of the second worker.
 const second = "codex-worker@b.service"
 
-// load asks without a pause, every other client for a stream, and counts, until stop; each request has to succeed.
+// breath is between two requests of a client of the load: by day this test is not the only one of the machine.
+var breath = time.Duration(nightly.Or(0, 200)) * time.Millisecond
+
+// load asks, every other client for a stream, and counts, until stop; each request has to succeed.
 func (b *copiesBed) load() (stop func() int64) {
 	ctx, cancel := context.WithCancel(b.T.Context())
 	var done atomic.Int64
@@ -87,6 +90,7 @@ func (b *copiesBed) load() (stop func() int64) {
 					return fmt.Errorf("a request failed: %+v", out)
 				}
 				done.Add(1)
+				bed.Pause(ctx, breath)
 			}
 			return nil
 		})
