@@ -44,6 +44,13 @@ func TestPublish(t *testing.T) {
 		set(3, failure("refused", false))
 		set(4, failure("tls", false))
 		set(5, failure("tls", true))
+		set(1, failure("tls", true))
+		now.Line.Sent = 7 // of the answer in flight: nothing reports it
+		<-time.After(publishPeriod)
+		synctest.Wait()
+		s, err := brokerstate.Read(dir)
+		require.NoError(t, err)
+		assert.Equal(t, uint64(7), s.Line.Sent)
 		assert.Equal(t, []string{"Cannot reach https://model.test (refused): it refuses connections",
 			"Cannot reach https://model.test (tls): it does not finish the handshake of TLS", "Ready"}, lines)
 	})
