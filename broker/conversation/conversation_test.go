@@ -305,4 +305,7 @@ func TestTrust(t *testing.T) {
 	_, _, err := stranger.Upgrade(t.Context(), "https://"+b.endpoint.Address+"/v1/responses", http.Header{})
 	var untrusted *tls.CertificateVerificationError
 	require.ErrorAs(t, err, &untrusted)
+	_, _, err = b.upstream.Upgrade(t.Context(), "https://127.0.0.1:9/responses?key=secret", http.Header{})
+	require.Error(t, err)
+	assert.NotContains(t, err.Error(), "secret")
 }

@@ -148,7 +148,9 @@ func (q *request) message(from int, previous string, h http.Header) []byte {
 // ofRequest are the headers that codex has in a request by HTTP, and in the metadata of one by WebSocket: the headers of
 // that are of its first request. In the metadata some have another name.
 var ofRequest = map[string]string{
-	"X-Openai-Subagent": "x-openai-subagent", "Traceparent": "ws_request_header_traceparent",
+	"X-Codex-Installation-Id": "x-codex-installation-id", "X-Codex-Window-Id": "x-codex-window-id",
+	"X-Codex-Turn-Metadata": "x-codex-turn-metadata", "X-Codex-Turn-State": "x-codex-turn-state",
+	"X-Codex-Parent-Thread-Id": "x-codex-parent-thread-id", "X-Openai-Subagent": "x-openai-subagent", "Traceparent": "ws_request_header_traceparent",
 	"Tracestate":                             "ws_request_header_tracestate",
 	"X-Openai-Internal-Codex-Responses-Lite": "ws_request_header_x_openai_internal_codex_responses_lite",
 }
@@ -161,9 +163,6 @@ func metadataOf(text []byte, h http.Header) []byte {
 	}
 	for name, values := range h {
 		in := ofRequest[name]
-		if strings.HasPrefix(name, "X-Codex-") {
-			in = strings.ToLower(name)
-		}
 		if _, has := all[in]; in == "" || has || len(values) == 0 {
 			continue
 		}

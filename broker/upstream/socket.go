@@ -3,8 +3,10 @@ package upstream
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"net"
 	"net/http"
+	"net/url"
 	"sync"
 	"time"
 
@@ -65,7 +67,12 @@ func (t *Transport) Upgrade(ctx context.Context, address string, h http.Header) 
 	defer cancel()
 	client := &http.Client{Transport: t.upgrades,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	return websocket.Dial(ctx, address, &websocket.DialOptions{HTTPClient: client, HTTPHeader: h})
+	conn, res, err := websocket.Dial(ctx, address, &websocket.DialOptions{HTTPClient: client, HTTPHeader: h})
+	var of *url.Error
+	if errors.As(err, &of) { // its address may have a secret in its query
+		err = of.Err
+	}
+	return conn, res, err
 }
 
 // Answered records the first byte of an answer over a WebSocket, and whether only a part of the request went up.
