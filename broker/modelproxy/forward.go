@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
+	"sync"
+	"time"
 )
 
 // forward sends the requests of codex on, and their answers back, each event at once. It does what codex needs of
@@ -52,8 +54,11 @@ func (f *forward) pass(w http.ResponseWriter, body io.Reader) error {
 	buffer := f.buffers.Get()
 	defer f.buffers.Put(buffer)
 	out := http.NewResponseController(w)
+	begin := late(out)
+	defer begin()
 	for {
 		n, err := body.Read(buffer)
+		begin()
 		if n > 0 {
 			if _, failed := w.Write(buffer[:n]); failed != nil {
 				return failed
@@ -68,6 +73,31 @@ func (f *forward) pass(w http.ResponseWriter, body io.Reader) error {
 		case err != nil:
 			return err
 		}
+	}
+}
+
+// lateHeader is how long the header of an answer waits for its first piece, with which it is one write.
+const lateHeader = 2 * time.Millisecond
+
+// late flushes the header of an answer unless begin is called soon. out is in use until begin returns.
+func late(out *http.ResponseController) (begin func()) {
+	var mu sync.Mutex
+	begun := false
+	timer := time.AfterFunc(lateHeader, func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if !begun {
+			_ = out.Flush() // the next one reports the error
+		}
+	})
+	return func() {
+		if begun { // only this function sets it
+			return
+		}
+		timer.Stop()
+		mu.Lock()
+		defer mu.Unlock()
+		begun = true
 	}
 }
 
