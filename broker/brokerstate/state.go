@@ -19,14 +19,24 @@ import (
 type State struct {
 	Endpoint string            `json:"endpoint"` // without a login and a query
 	Requests map[string]uint64 `json:"requests"` // by their kind
+	Tokens   map[string]Tokens `json:"tokens"`   // by the kind of their request
 	Streams  int               `json:"streams"`  // requests in flight
 	Line     Line              `json:"line"`
+}
+
+// Tokens are the tokens of answers, as the endpoint counts them.
+type Tokens struct {
+	Input  uint64 `json:"input"`
+	Cached uint64 `json:"cached"` // of the input
+	Output uint64 `json:"output"`
 }
 
 // Line is the state of the connections to the endpoint.
 type Line struct {
 	Connections int               `json:"connections"`
-	Sent        uint64            `json:"sent"` // bytes of connections
+	Sockets     int               `json:"sockets"`   // of the connections, the WebSockets of long conversations
+	Continued   uint64            `json:"continued"` // requests of which only what is new went up
+	Sent        uint64            `json:"sent"`      // bytes of connections
 	Received    uint64            `json:"received"`
 	Connect     Histogram         `json:"connect"` // with the resolution of the name
 	TLS         Histogram         `json:"tls"`

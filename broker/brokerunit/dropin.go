@@ -142,7 +142,7 @@ func brokerDropIn(w *codexhome.Worker, name string, own dropIns) string {
 		b.Add("[Unit]\nRequires=%[1]s\nAfter=%[1]s", units.LoginSocket(name))
 		// A mount of the unit's own: on the host this is an empty file, in a directory that all may read.
 		socket := "/run/codex-broker-run/" + name + "/login.sock"
-		b.Add("[Service]\nBindReadOnlyPaths=%s:%s", paths.AccountSocket(name), socket)
+		b.Add("[Service]\nBindReadOnlyPaths=%s:%s", paths.OwnLoginSocket(name), socket)
 		b.Add("Environment=%s=%s", LoginVariable, socket)
 	}
 	b.Add("[Service]\nUser=%s", units.BrokerUser(name))

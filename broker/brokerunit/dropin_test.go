@@ -144,7 +144,7 @@ func TestLoginApart(t *testing.T) {
 		"\nRequires=codex-login@w.socket\nAfter=codex-login@w.socket\n[Service]\nPrivateNetwork=yes\n")
 	assert.NotContains(t, read("codex-worker@w.service"), "/run/codex-login")
 	assert.Contains(t, read("codex-broker@w.service"), "[Unit]\nRequires=codex-login@w.socket\nAfter=codex-login@w.socket\n"+
-		"[Service]\nBindReadOnlyPaths=/run/codex-login/w.sock:/run/codex-broker-run/w/login.sock\n"+
+		"[Service]\nBindReadOnlyPaths=/run/codex-login-own/w.sock:/run/codex-broker-run/w/login.sock\n"+
 		"Environment=CODEX_LOGIN=/run/codex-broker-run/w/login.sock\n"+
 		"[Service]\nUser=cb-w\nEnvironment=HTTPS_PROXY=http://p:1\n"+
 		"Environment=CODEX_BROKER_MADE_OF=login\n")

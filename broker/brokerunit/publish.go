@@ -10,8 +10,12 @@ import (
 	"codex-proxy/broker/upstream"
 )
 
-// publishPause is the time between two states. An idle broker publishes none.
-const publishPause = time.Second
+const (
+	// publishPause is the time between two states. An idle broker publishes none.
+	publishPause = time.Second
+	// publishPeriod is the longest time between two states while an answer is in flight.
+	publishPeriod = 10 * time.Second
+)
 
 // publisher publishes the state of a broker: as a file, and in the line of `systemctl status`.
 type publisher struct {
@@ -31,11 +35,15 @@ func (p *publisher) run(ctx context.Context) {
 	pause := time.NewTicker(publishPause)
 	defer pause.Stop()
 	for {
-		p.publish()
+		var again <-chan time.Time
+		if p.publish() > 0 {
+			again = time.After(publishPeriod)
+		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-p.changed:
+		case <-again:
 		}
 		select {
 		case <-ctx.Done():
@@ -45,7 +53,8 @@ func (p *publisher) run(ctx context.Context) {
 	}
 }
 
-func (p *publisher) publish() {
+// publish publishes the state, and returns how many requests are in flight.
+func (p *publisher) publish() int {
 	s := p.state()
 	if p.dir != "" {
 		err := s.Write(p.dir)
@@ -55,6 +64,7 @@ func (p *publisher) publish() {
 		p.mute = err != nil
 	}
 	p.show(s)
+	return s.Streams
 }
 
 // show sets the line of the unit after the begin and the end of a failure.

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,15 +20,18 @@ import (
 func TestPublish(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex // guards now
 		now, lines, changed := brokerstate.State{Endpoint: "https://model.test"}, []string(nil), nudge.New()
-		p := &publisher{state: func() *brokerstate.State { s := now; return &s }, changed: changed, dir: dir, ready: "Ready",
+		p := &publisher{state: func() *brokerstate.State { mu.Lock(); defer mu.Unlock(); s := now; return &s }, changed: changed, dir: dir, ready: "Ready",
 			status: func(line string) { lines = append(lines, line) }, logger: slog.New(slog.DiscardHandler)}
 		ctx, cancel := context.WithCancel(t.Context())
 		defer synctest.Wait()
 		defer cancel()
 		go p.run(ctx)
 		set := func(streams int, failure *brokerstate.Failure) *brokerstate.State {
+			mu.Lock()
 			now.Streams, now.Line.Failure = streams, failure
+			mu.Unlock()
 			changed.Touch()
 			<-time.After(publishPause + time.Millisecond)
 			synctest.Wait()
@@ -44,6 +48,15 @@ func TestPublish(t *testing.T) {
 		set(3, failure("refused", false))
 		set(4, failure("tls", false))
 		set(5, failure("tls", true))
+		set(1, failure("tls", true))
+		mu.Lock()
+		now.Line.Sent = 7 // of the answer in flight: nothing reports it
+		mu.Unlock()
+		<-time.After(publishPeriod)
+		synctest.Wait()
+		s, err := brokerstate.Read(dir)
+		require.NoError(t, err)
+		assert.Equal(t, uint64(7), s.Line.Sent)
 		assert.Equal(t, []string{"Cannot reach https://model.test (refused): it refuses connections",
 			"Cannot reach https://model.test (tls): it does not finish the handshake of TLS", "Ready"}, lines)
 	})

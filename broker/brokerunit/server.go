@@ -50,7 +50,7 @@ func Load(name, settings, credentials string, logger *slog.Logger) (s *Server, s
 			units.Worker(name))
 	}
 	if w.LoginApart() {
-		return withLogin(name, logger.With("worker", name))
+		return withLogin(name, w.Connections, logger.With("worker", name))
 	}
 	key, err := readKey(w.Provider.Credential, credentials)
 	if err != nil {
@@ -63,7 +63,7 @@ func Load(name, settings, credentials string, logger *slog.Logger) (s *Server, s
 	}
 	logger = logger.With("worker", name)
 	proxy, err := modelproxy.ForWorker(modelproxy.Endpoint{BaseURL: w.Provider.BaseURL, Key: key, CAFile: ca,
-		Query: codexhome.Query(w)}, logger)
+		Query: codexhome.Query(w), Connections: w.Connections}, logger)
 	if err != nil {
 		return nil, "", fmt.Errorf("%s: provider.ca_file = %q holds no certificate, or does not exist: give a PEM file, "+
 			"with BEGIN CERTIFICATE", w.File, w.Provider.CAFile)
@@ -74,13 +74,13 @@ func Load(name, settings, credentials string, logger *slog.Logger) (s *Server, s
 }
 
 // withLogin is the server of a worker with a login, which another unit keeps.
-func withLogin(name string, logger *slog.Logger) (*Server, string, error) {
+func withLogin(name string, connections int, logger *slog.Logger) (*Server, string, error) {
 	socket := os.Getenv(LoginVariable)
 	source := func(ctx context.Context, refused string) (broker.Login, error) {
 		got, err := login.Ask(ctx, socket, refused)
 		return got, namedLogin(name, err)
 	}
-	proxy, err := modelproxy.ForLogin(source, modelproxy.Public, logger)
+	proxy, err := modelproxy.ForLogin(source, modelproxy.Public, connections, logger)
 	if err != nil {
 		return nil, "", err
 	}

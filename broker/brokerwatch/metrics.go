@@ -14,6 +14,7 @@ import (
 type collector struct {
 	watch                   *Watch
 	requests, failures      *prometheus.Desc
+	tokens                  *prometheus.Desc
 	connect, tls, firstByte *prometheus.Desc
 }
 
@@ -23,6 +24,12 @@ var metrics = metric.Rows[*brokerstate.State]{
 		func(s *brokerstate.State) float64 { return metric.Bool(s.Line.Failure == nil || s.Line.Failure.Over) }),
 	metric.Gauge(ofBroker("codex_model_connections", "Open connections of the broker to the model endpoint."),
 		func(s *brokerstate.State) float64 { return float64(s.Line.Connections) }),
+	metric.Gauge(ofBroker("codex_model_sockets",
+		"Open WebSockets of long conversations, which codex_model_connections counts as well."),
+		func(s *brokerstate.State) float64 { return float64(s.Line.Sockets) }),
+	metric.Counter(ofBroker("codex_model_continued_total",
+		"Requests of long conversations of which the broker has sent only what was new."),
+		func(s *brokerstate.State) float64 { return float64(s.Line.Continued) }),
 	metric.Gauge(ofBroker("codex_model_requests_in_flight", "Requests of the broker to the model endpoint in flight."),
 		func(s *brokerstate.State) float64 { return float64(s.Streams) }),
 	metric.Counter(ofBroker("codex_model_sent_bytes_total", "Bytes that the broker has sent over its connections."),
@@ -43,6 +50,9 @@ func NewCollector(w *Watch) prometheus.Collector {
 		requests: ofBroker("codex_model_requests_total",
 			"Requests that codex has sent to the model endpoint through its broker, with those that no client has asked for.",
 			"kind"),
+		tokens: ofBroker("codex_model_tokens_total",
+			"Tokens as the model endpoint counts them, of all requests of codex. Cached ones are a part of the input.",
+			"kind", "type"),
 		failures: ofBroker("codex_model_unreachable_total",
 			"Requests of the broker that have not reached the model endpoint, or whose connection ended before the answer.",
 			"reason"),
@@ -56,7 +66,7 @@ func NewCollector(w *Watch) prometheus.Collector {
 
 // Describe implements prometheus.Collector.
 func (c *collector) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.requests, c.failures, c.connect, c.tls, c.firstByte} {
+	for _, d := range []*prometheus.Desc{c.requests, c.tokens, c.failures, c.connect, c.tls, c.firstByte} {
 		out <- d
 	}
 	metrics.Describe(out)
@@ -68,6 +78,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	for name, s := range c.watch.own() {
 		metrics.Collect(out, s, name)
 		count(out, c.requests, name, modelproxy.Kinds, s.Requests)
+		spent(out, c.tokens, name, s.Tokens)
 		count(out, c.failures, name, upstream.Reasons, s.Line.Failures)
 		histogram(out, c.connect, name, &s.Line.Connect)
 		histogram(out, c.tls, name, &s.Line.TLS)
@@ -81,6 +92,15 @@ func count[L ~string](
 	for _, label := range labels {
 		of := float64(n[string(label)])
 		out <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, of, name, string(label))
+	}
+}
+
+func spent(out chan<- prometheus.Metric, desc *prometheus.Desc, name string, all map[string]brokerstate.Tokens) {
+	for _, kind := range modelproxy.Kinds {
+		t := all[kind]
+		for label, n := range map[string]uint64{"input": t.Input, "cached": t.Cached, "output": t.Output} {
+			out <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, float64(n), name, kind, label)
+		}
 	}
 }
 

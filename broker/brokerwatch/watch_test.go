@@ -59,7 +59,7 @@ func (r *rig) is(name, active string) {
 // some is a state with a failure.
 func some() *brokerstate.State {
 	s := &brokerstate.State{Endpoint: "https://model.test", Requests: map[string]uint64{"turn": 3, "compaction": 1, "strange": 9},
-		Streams: 2, Line: brokerstate.Line{Connections: 1, Sent: 10, Received: 20, Failures: map[string]uint64{"tls": 1},
+		Streams: 2, Tokens: map[string]brokerstate.Tokens{"compaction": {Input: 5}}, Line: brokerstate.Line{Connections: 1, Sent: 10, Received: 20, Failures: map[string]uint64{"tls": 1},
 			Failure: &brokerstate.Failure{Reason: "tls", At: time.Unix(1, 0).UTC()}}}
 	s.Line.Connect.Add(20 * time.Millisecond)
 	return s
@@ -117,6 +117,7 @@ codex_model_reachable{worker="a"} 0
 # TYPE codex_model_sent_bytes_total counter
 codex_model_sent_bytes_total{worker="a"} 10
 `), "codex_model_reachable", "codex_model_sent_bytes_total"))
+	assert.Equal(t, 3*len(modelproxy.Kinds), testutil.CollectAndCount(c, "codex_model_tokens_total"))
 	assert.Equal(t, len(modelproxy.Kinds), testutil.CollectAndCount(c, "codex_model_requests_total"))
 	assert.Equal(t, len(upstream.Reasons), testutil.CollectAndCount(c, "codex_model_unreachable_total"))
 	problems, err := testutil.CollectAndLint(c)
@@ -138,7 +139,8 @@ func TestMetricsInTheDocs(t *testing.T) {
 	for _, reason := range upstream.Reasons {
 		reasons = append(reasons, string(reason))
 	}
-	values := map[string]string{"worker": "the worker's name", "kind": quoted(modelproxy.Kinds), "reason": quoted(reasons)}
+	values := map[string]string{"worker": "the worker's name", "kind": quoted(modelproxy.Kinds), "reason": quoted(reasons),
+		"type": quoted([]string{"input", "cached", "output"})}
 	var table strings.Builder
 	table.WriteString("| name | type | labels | meaning |\n|---|---|---|---|\n")
 	for _, f := range families {

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"codex-proxy/broker/conversation"
 	"codex-proxy/broker/upstream"
 	"codex-proxy/workers/broker"
 )
@@ -52,7 +53,8 @@ func ForAccounts(tokens *TokenSource, service string, logger *slog.Logger) (*Pro
 	}
 	l := newProxy(logger)
 	tokens.token = l.Token
-	l.handler = &accounts{service: at, tokens: tokens, transport: upstream.New(nil), logger: logger}
+	l.conversations = conversation.New(upstream.New(nil, 0), logger)
+	l.handler = &accounts{service: at, tokens: tokens, transport: l.conversations, logger: logger}
 	return l, nil
 }
 

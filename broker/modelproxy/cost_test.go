@@ -53,6 +53,9 @@ func BenchmarkTurn(b *testing.B) {
 			l, err := net.Listen("unix", filepath.Join(b.TempDir(), "s"))
 			require.NoError(b, err)
 			server := &http.Server{Handler: way.handler, ReadHeaderTimeout: time.Minute}
+			if way.handler == broker {
+				l, server = broker.accepting(l), broker.server()
+			}
 			go func() { _ = server.Serve(l) }()
 			defer server.Close()
 			turn(b, l.Addr().String()) // it makes the connection to the endpoint

@@ -54,6 +54,7 @@ func (l *Proxy) Alive(context.Context) error {
 // flight, for the time accept at most; what is still in flight after the time finish is cut.
 func (l *Proxy) RunAndDrain(ctx context.Context, listener net.Listener, accept, finish time.Duration) error {
 	server := l.server()
+	defer l.converse(ctx)()
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(l.accepting(listener)) }()
 	select {

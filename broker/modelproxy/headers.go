@@ -36,6 +36,9 @@ func headersOf(h http.Header) http.Header {
 
 // queryOf is the part of a query that goes on: codex asks for the models of its version.
 func queryOf(u *url.URL) string {
+	if u.RawQuery == "" {
+		return ""
+	}
 	const version = "client_version"
 	passed := url.Values{}
 	if values, has := u.Query()[version]; has {

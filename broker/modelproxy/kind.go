@@ -31,16 +31,16 @@ var ofMetadata = map[string]string{"turn": kindTurn, "prewarm": kindPrewarm, "co
 // ofSubagent are the kinds by the header X-OpenAI-Subagent. A label that is not here is another subagent.
 var ofSubagent = map[string]string{"review": kindReview, "compact": kindCompaction, "memory_consolidation": kindMemory}
 
-// kindOf is the kind of a request.
+// kindOf is the kind of a request, also of one to the endpoint, whose path may be longer.
 func kindOf(r *http.Request) string {
 	switch path := strings.TrimPrefix(r.URL.Path, Prefix+"/codex"); {
 	case strings.HasSuffix(path, "/compact"):
 		return kindCompaction
-	case strings.HasPrefix(path, "/memories/"):
+	case strings.Contains(path, "/memories/"):
 		return kindMemory
 	case strings.HasSuffix(path, "/models"):
 		return kindModels
-	case strings.HasPrefix(path, "/images/"):
+	case strings.Contains(path, "/images/"):
 		return kindImage
 	case strings.HasSuffix(path, "/search"):
 		return kindSearch

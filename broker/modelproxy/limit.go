@@ -3,6 +3,8 @@ package modelproxy
 import (
 	"net"
 	"sync"
+
+	"codex-proxy/internal/direct"
 )
 
 // workerLimit bounds the connections of a worker's codex: each turn has one. More wait in the socket.
@@ -33,7 +35,7 @@ func (l *boundListener) Accept() (net.Conn, error) {
 		<-l.slots
 		return nil, err
 	}
-	return &boundConn{Conn: conn, release: sync.OnceFunc(func() { <-l.slots })}, nil
+	return &boundConn{Conn: direct.Conn(conn), release: sync.OnceFunc(func() { <-l.slots })}, nil
 }
 
 // Close implements net.Listener.

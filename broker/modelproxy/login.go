@@ -6,12 +6,12 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
-	"net/http/httputil"
 	"net/url"
 	"slices"
 	"sync"
 	"time"
 
+	"codex-proxy/broker/conversation"
 	"codex-proxy/broker/upstream"
 	"codex-proxy/workers/broker"
 )
@@ -35,42 +35,41 @@ const (
 	loginPause = 500 * time.Millisecond
 )
 
-// ForLogin makes a model proxy for a worker with a login of its own. codex alone reaches its socket.
-func ForLogin(source LoginSource, at OpenAI, logger *slog.Logger) (*Proxy, error) {
+// ForLogin makes a model proxy for a worker with a login of its own, with so many connections at most (Endpoint). codex
+// alone reaches its socket.
+func ForLogin(source LoginSource, at OpenAI, connections int, logger *slog.Logger) (*Proxy, error) {
 	s := &signer{source: source, asking: make(chan struct{}, 1)}
-	transport := upstream.New(nil)
+	transport := upstream.New(nil, connections)
+	conversations := conversation.New(transport, logger)
 	for address, to := range map[string]*place{at.ChatGPT: &s.chatGPT, at.API: &s.api} {
 		base, err := url.Parse(address)
 		if err != nil {
 			return nil, err
 		}
-		*to = place{base, transport}
+		*to = place{base, conversations}
 	}
 	f := failures{logger}
 	l := newProxy(logger)
 	l.Token, l.guard = "", nil
-	l.seen.line = transport.Line
-	l.handler = probing(s.chatGPT.base, transport, ofCodex(l.seen.observe(l.retriable(&httputil.ReverseProxy{
-		Rewrite: rewriteForLogin, Transport: s, FlushInterval: -1, ErrorHandler: f.answer,
-		ModifyResponse: func(res *http.Response) error {
+	l.seen.of(transport)
+	l.conversations = conversations
+	l.handler = probing(s.chatGPT.base, transport, ofCodex(l.seen.observe(l.retriable(&forward{
+		transport: s, rewrite: func(out *http.Request) { out.URL = queried(out.URL) }, fail: f.answer, buffers: newBuffers(), logger: logger,
+		modify: func(res *http.Response) {
 			res.Header.Del("Set-Cookie")
 			answered(res)
+			l.seen.meter(res)
 			bound(res)
-			return nil
 		},
-		BufferPool: newBuffers(),
-		ErrorLog:   slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
 	}))))
 	return l, nil
 }
 
-func rewriteForLogin(r *httputil.ProxyRequest) {
-	r.Out.URL.RawQuery = queryOf(r.In.URL)
-	r.Out.Header, r.Out.Trailer = headersOf(r.Out.Header), nil
-	if r.Out.Method == http.MethodGet {
-		r.Out.Body, r.Out.GetBody, r.Out.ContentLength = http.NoBody, nil, 0
-	}
-	r.Out.Body = ending(r.Out.Body, r.Out.ContentLength)
+// queried is an address with the part of its query that goes on.
+func queried(u *url.URL) *url.URL {
+	passed := *u
+	passed.RawQuery = queryOf(u)
+	return &passed
 }
 
 // place is one address of OpenAI, with its connections.

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"codex-proxy/broker/brokerstate"
+	"codex-proxy/broker/upstream"
 	"codex-proxy/internal/nudge"
 )
 
@@ -13,8 +14,14 @@ import (
 type observation struct {
 	mu       sync.Mutex
 	requests map[string]uint64 // by their kind
+	tokens   map[string]brokerstate.Tokens
 	line     func() brokerstate.Line
 	changed  nudge.Nudge
+}
+
+// of observes the connections of a transport, which the endpoint may close at any time.
+func (o *observation) of(t *upstream.Transport) {
+	o.line, t.Changed = t.Line, o.changed.Touch
 }
 
 // observe counts the requests that go on to the endpoint.
@@ -24,7 +31,6 @@ func (o *observation) observe(next http.Handler) http.Handler {
 		o.mu.Lock()
 		o.requests[kind]++
 		o.mu.Unlock()
-		defer o.changed.Touch()
 		next.ServeHTTP(w, r)
 	})
 }
@@ -32,9 +38,9 @@ func (o *observation) observe(next http.Handler) http.Handler {
 // State returns the state of the proxy, without its endpoint.
 func (l *Proxy) State() *brokerstate.State {
 	l.seen.mu.Lock()
-	requests := maps.Clone(l.seen.requests)
+	requests, tokens := maps.Clone(l.seen.requests), maps.Clone(l.seen.tokens)
 	l.seen.mu.Unlock()
-	s := &brokerstate.State{Requests: requests, Streams: l.flights.count()}
+	s := &brokerstate.State{Requests: requests, Tokens: tokens, Streams: l.flights.count()}
 	if l.seen.line != nil {
 		s.Line = l.seen.line()
 	}

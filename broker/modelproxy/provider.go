@@ -13,6 +13,7 @@ import (
 	"os"
 	"strings"
 
+	"codex-proxy/broker/conversation"
 	"codex-proxy/broker/upstream"
 )
 
@@ -25,13 +26,17 @@ type Endpoint struct {
 	Key     string     // empty: none is sent
 	CAFile  string     // has the certificate authorities; empty: those of the system
 	Query   url.Values // in addition to that of BaseURL
+	// Connections bounds those to the endpoint at a time; 0: as many as are usual.
+	Connections int
 }
 
 // provider sends requests on with a key.
 type provider struct {
-	url    *url.URL
-	key    string // empty: none is sent
-	logger *slog.Logger
+	url     *url.URL
+	targets map[string]url.URL // by the path of codex's request
+	key     string             // empty: none is sent
+	next    http.RoundTripper
+	logger  *slog.Logger
 }
 
 // New makes a model proxy for the provider of a remote.
@@ -43,19 +48,18 @@ func New(e Endpoint, logger *slog.Logger) (*Proxy, error) {
 	query := base.Query()
 	maps.Copy(query, e.Query)
 	base.RawQuery = query.Encode()
-	p := &provider{url: base, key: e.Key, logger: logger}
 	trust, err := trusted(e.CAFile)
 	if err != nil {
 		return nil, err
 	}
 	l := newProxy(logger)
-	transport := upstream.New(trust)
-	l.seen.line = transport.Line
-	l.handler = probing(base, transport, ofCodex(l.seen.observe(l.retriable(&httputil.ReverseProxy{
-		Rewrite: p.rewrite, Transport: transport, FlushInterval: -1, ErrorHandler: p.fail,
-		BufferPool:     newBuffers(),
-		ModifyResponse: func(res *http.Response) error { answered(res); bound(res); return nil },
-		ErrorLog:       slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
+	transport := upstream.New(trust, e.Connections)
+	l.seen.of(transport)
+	l.conversations = conversation.New(transport, logger)
+	p := &provider{url: base, targets: targetsOf(base), key: e.Key, next: l.conversations, logger: logger}
+	l.handler = probing(base, transport, ofCodex(l.seen.observe(l.retriable(&forward{
+		transport: p, rewrite: p.rewrite, fail: p.fail, buffers: newBuffers(), logger: logger,
+		modify: func(res *http.Response) { answered(res); l.seen.meter(res); bound(res) },
 	}))))
 	return l, nil
 }
@@ -122,21 +126,35 @@ func ReadKey(from io.Reader) (string, error) {
 	return key, nil
 }
 
-func (p *provider) rewrite(r *httputil.ProxyRequest) {
-	r.Out.URL.RawQuery = queryOf(r.In.URL)
-	r.SetURL(p.url)
-	r.Out.Host = p.url.Host
-	r.Out.Header, r.Out.Trailer = headersOf(r.Out.Header), nil
+// targetsOf are the addresses of the requests that codex sends, by their paths.
+func targetsOf(base *url.URL) map[string]url.URL {
+	all := map[string]url.URL{}
+	for question := range asked {
+		_, path, _ := strings.Cut(question, " ")
+		r := &httputil.ProxyRequest{Out: &http.Request{URL: &url.URL{Path: path}}}
+		r.SetURL(base)
+		all[path] = *r.Out.URL
+	}
+	return all
+}
+
+func (p *provider) rewrite(out *http.Request) {
+	target := p.targets[out.URL.Path]
+	if query := queryOf(out.URL); query != "" {
+		target.RawQuery = strings.TrimPrefix(target.RawQuery+"&"+query, "&")
+	}
+	out.URL, out.Host = &target, target.Host
+}
+
+// RoundTrip implements http.RoundTripper: it sends a request with the key.
+func (p *provider) RoundTrip(r *http.Request) (*http.Response, error) {
 	switch password, _ := p.url.User.Password(); {
 	case p.key != "":
-		r.Out.Header.Set("Authorization", "Bearer "+p.key)
+		r.Header.Set("Authorization", "Bearer "+p.key)
 	case p.url.User != nil:
-		r.Out.SetBasicAuth(p.url.User.Username(), password)
+		r.SetBasicAuth(p.url.User.Username(), password)
 	}
-	if r.Out.Method == http.MethodGet {
-		r.Out.Body, r.Out.GetBody, r.Out.ContentLength = http.NoBody, nil, 0
-	}
-	r.Out.Body = ending(r.Out.Body, r.Out.ContentLength)
+	return p.next.RoundTrip(r)
 }
 
 // fail answers a request that the provider has not. codex repeats it, and shows the words, which have no address of a

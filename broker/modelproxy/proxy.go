@@ -13,8 +13,11 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
+	"codex-proxy/broker/brokerstate"
+	"codex-proxy/broker/conversation"
 	"codex-proxy/internal/nudge"
 )
 
@@ -25,27 +28,37 @@ type Proxy struct {
 	// reaches the server.
 	Token string
 
-	handler http.Handler
-	guard   *guard // nil: codex alone reaches the server
-	flights flights
-	seen    observation
-	logger  *slog.Logger
+	handler       http.Handler
+	conversations *conversation.Conversations
+	guard         *guard // nil: codex alone reaches the server
+	flights       flights
+	seen          observation
+	logger        *slog.Logger
 }
 
 func newProxy(logger *slog.Logger) *Proxy {
 	return &Proxy{Token: rand.Text(), guard: newGuard(), logger: logger,
-		seen: observation{requests: map[string]uint64{}, changed: nudge.New()}}
+		seen: observation{requests: map[string]uint64{}, tokens: map[string]brokerstate.Tokens{}, changed: nudge.New()}}
 }
 
 // Run serves on l until ctx is done.
 func (l *Proxy) Run(ctx context.Context, listener net.Listener) error {
 	server := l.server()
+	defer l.converse(ctx)()
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()
 	if err := server.Serve(l.accepting(listener)); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	return nil
+}
+
+// converse keeps the WebSockets of conversations, until end is called.
+func (l *Proxy) converse(ctx context.Context) (end func()) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var running sync.WaitGroup
+	running.Go(func() { l.conversations.Run(ctx) })
+	return func() { cancel(); running.Wait() }
 }
 
 func (l *Proxy) server() *http.Server {
@@ -71,7 +84,11 @@ func (l *Proxy) accepting(listener net.Listener) net.Listener {
 // ServeHTTP implements http.Handler.
 func (l *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	l.flights.add(1)
-	defer l.flights.add(-1)
+	l.seen.changed.Touch()
+	defer func() {
+		l.flights.add(-1)
+		l.seen.changed.Touch()
+	}()
 	token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	token = token[strings.LastIndexByte(token, '.')+1:]
 	if l.Token != "" && subtle.ConstantTimeCompare([]byte(token), []byte(l.Token)) != 1 {

@@ -9,8 +9,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -124,7 +122,6 @@ func (e early) RoundTrip(r *http.Request) (*http.Response, error) {
 func TestEarlyAnswers(t *testing.T) {
 	l, err := New(Endpoint{BaseURL: "http://provider.invalid"}, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
-	l.handler = ofCodex(&httputil.ReverseProxy{Rewrite: (&provider{url: &url.URL{Scheme: "http", Host: "x"}}).rewrite,
-		Transport: early{t}})
+	l.handler = ofCodex(&forward{rewrite: func(*http.Request) {}, modify: func(*http.Response) {}, transport: early{t}, buffers: newBuffers()})
 	assert.Equal(t, "early", textOf(t, ask(t, start(t, l)+"/responses", l.Token, "body")))
 }

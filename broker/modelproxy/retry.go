@@ -31,6 +31,9 @@ func (r *repeatable) open() (io.ReadCloser, error) {
 // textReader reads a text, and does not keep it after its end.
 type textReader struct{ text []byte }
 
+// Text implements conversation.Text.
+func (t *textReader) Text() []byte { return t.text }
+
 // Read implements io.Reader.
 func (t *textReader) Read(p []byte) (int, error) {
 	n := copy(p, t.text)

@@ -13,7 +13,7 @@ import (
 
 // counts is the observation of the connections and requests of a transport.
 type counts struct {
-	sent, received atomic.Uint64
+	sent, received, continued atomic.Uint64
 
 	mu   sync.Mutex
 	line brokerstate.Line
@@ -22,12 +22,13 @@ type counts struct {
 // Line returns the state of the connections, and of the failures to reach the endpoint.
 func (t *Transport) Line() brokerstate.Line {
 	t.mu.Lock()
-	open := t.open
+	open, sockets := t.open, t.sockets
 	t.mu.Unlock()
 	t.counts.mu.Lock()
 	defer t.counts.mu.Unlock()
 	line := t.counts.line
-	line.Connections, line.Sent, line.Received = open, t.counts.sent.Load(), t.counts.received.Load()
+	line.Connections, line.Sockets = open+sockets, sockets
+	line.Sent, line.Received, line.Continued = t.counts.sent.Load(), t.counts.received.Load(), t.counts.continued.Load()
 	line.Failures = maps.Clone(line.Failures)
 	if line.Failure != nil {
 		last := *line.Failure

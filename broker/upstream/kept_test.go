@@ -64,7 +64,7 @@ func finish(t *testing.T, res *http.Response, err error) string {
 // A connection of HTTP/1.1 that was idle for long serves no request: the endpoint may be closing it.
 func TestIdleConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		transport := New(nil)
+		transport := New(nil, 0)
 		p := over(t, transport, func(c net.Conn) net.Conn { return c })
 		server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) })}
 		go func() { _ = server.Serve(p) }()
@@ -99,7 +99,7 @@ func TestKeptConnectionEnds(t *testing.T) {
 			cut.Add(1)
 		}
 	})
-	transport := New(nil)
+	transport := New(nil, 0)
 	defer transport.Close()
 	body := strings.Repeat("x", 20<<10)
 	for range 20 {
@@ -113,7 +113,7 @@ func TestKeptConnectionEnds(t *testing.T) {
 // A request that the endpoint has had for a while is not sent again: it may have been read.
 func TestLateEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		transport := New(nil)
+		transport := New(nil, 0)
 		p := over(t, transport, func(c net.Conn) net.Conn { return c })
 		var requests atomic.Int64
 		server := &http.Server{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {

@@ -55,7 +55,7 @@ func TestAllProxy(t *testing.T) {
 	}
 	pool := x509.NewCertPool()
 	pool.AddCert(e.Certificate())
-	transport := New(pool)
+	transport := New(pool, 0)
 	defer transport.Close()
 	res, err := post(t, transport, "https://example.com/v1", "x") // the certificate has that name
 	require.NoError(t, err)
@@ -81,7 +81,7 @@ func TestProxyThatFails(t *testing.T) {
 	for _, proxy := range []string{"socks5://" + socks(t, closed.Addr().String(), make(chan string, 4)), "socks5h://" + closed.Addr().String(),
 		"http://" + closed.Addr().String()} {
 		t.Setenv("HTTPS_PROXY", proxy)
-		transport := New(nil)
+		transport := New(nil, 0)
 		_, err := post(t, transport, "https://example.com/v1", "x")
 		assert.Equal(t, ViaProxy, ReasonOf(err), "%s: %v", proxy, err)
 		transport.Close()

@@ -93,7 +93,7 @@ func encrypted(t *testing.T, wrap func(net.Conn) net.Conn, handle http.HandlerFu
 	e := httptest.NewUnstartedServer(handle)
 	require.NoError(t, e.Listener.Close())
 	pool := x509.NewCertPool()
-	transport := New(pool)
+	transport := New(pool, 0)
 	e.Listener = over(t, transport, wrap)
 	e.EnableHTTP2 = true
 	e.Config.HTTP2 = &http.HTTP2Config{MaxReceiveBufferPerConnection: 64 << 20, MaxReceiveBufferPerStream: 64 << 20}

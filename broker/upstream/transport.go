@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"codex-proxy/internal/direct"
 )
 
 // The bounds of a connection. An endpoint that does not answer is reported within 10 s: a client waits that long.
@@ -32,8 +34,8 @@ const (
 	unsent = 128 << 10
 	// unread is how many bytes of an answer the endpoint sends before codex reads them.
 	unread = 256 << 10
-	// mostConnections bounds those of an endpoint that speaks HTTP/1.1: each request in flight has one.
-	mostConnections = 256
+	// usualConnections bounds those of an endpoint that speaks HTTP/1.1, without a setting: each request in flight has one.
+	usualConnections = 256
 	// mostDials bounds the connections that are made at a time to an endpoint that speaks HTTP/2.
 	mostDials = 2
 )
@@ -43,8 +45,12 @@ const (
 // after idleBound. The transport sends a request again only if the endpoint has read nothing of it, or has closed a
 // kept HTTP/1.1 connection at the time of the request.
 type Transport struct {
-	http    *http.Transport
-	connect func(ctx context.Context, network, address string) (net.Conn, error)
+	// Changed is called after the end of a connection; nil: nothing is.
+	Changed func()
+
+	http, upgrades *http.Transport
+	mostSockets    int
+	connect        func(ctx context.Context, network, address string) (net.Conn, error)
 
 	counts counts
 	// shared: the endpoint speaks HTTP/2, so that one connection serves many requests. dials bounds the connections
@@ -52,9 +58,10 @@ type Transport struct {
 	shared atomic.Bool
 	dials  chan struct{}
 
-	mu    sync.Mutex
-	open  int      // connections
-	first *attempt // to connect while there is no connection; nil: none
+	mu      sync.Mutex
+	open    int      // connections for requests by HTTP
+	sockets int      // connections for WebSockets
+	first   *attempt // to connect while there is no connection; nil: none
 }
 
 // attempt is a request that makes the first connection. Others wait for it: they can use the same connection.
@@ -63,14 +70,18 @@ type attempt struct {
 	err   error
 }
 
-// New makes a transport. trust has the certificate authorities; nil: the system's.
-func New(trust *x509.CertPool) *Transport {
-	dialer := &net.Dialer{Timeout: dialBound, Control: func(_, _ string, c syscall.RawConn) error {
-		return c.Control(func(fd uintptr) { // without it the ping waits longer
-			_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, unsent)
-		})
-	}}
-	t := &Transport{connect: dialer.DialContext, dials: make(chan struct{}, mostDials)}
+// New makes a transport with so many connections at most; 0: as many as are usual. trust has the certificate
+// authorities; nil: the system's.
+func New(trust *x509.CertPool, connections int) *Transport {
+	dialer := dialerWith(func(fd int) { // without it the ping waits longer
+		_ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, unsent)
+	})
+	sockets, others := usualSockets, usualConnections
+	if connections > 0 {
+		sockets = connections / halfConnections
+		others = connections - sockets
+	}
+	t := &Transport{connect: dialer.DialContext, dials: make(chan struct{}, mostDials), mostSockets: sockets}
 	t.http = &http.Transport{
 		Proxy:               discreet(proxyFromEnvironment()),
 		DialContext:         t.dial,
@@ -80,10 +91,18 @@ func New(trust *x509.CertPool) *Transport {
 		HTTP2: &http.HTTP2Config{SendPingTimeout: silence, PingTimeout: pingBound,
 			MaxReceiveBufferPerStream: unread},
 		DisableCompression:  true, // the bytes go on as they are
-		MaxIdleConnsPerHost: mostConnections,
-		MaxConnsPerHost:     mostConnections,
+		MaxIdleConnsPerHost: others,
+		MaxConnsPerHost:     others,
 	}
+	t.upgrades = t.upgrading(t.http)
 	return t
+}
+
+// dialerWith is a dialer that sets options of its sockets.
+func dialerWith(set func(fd int)) *net.Dialer {
+	return &net.Dialer{Timeout: dialBound, Control: func(_, _ string, c syscall.RawConn) error {
+		return c.Control(func(fd uintptr) { set(int(fd)) })
+	}}
 }
 
 // Close closes the idle connections.
@@ -180,7 +199,7 @@ func (t *Transport) dial(ctx context.Context, network, address string) (net.Conn
 		return nil, err
 	}
 	t.counts.connected(time.Since(began))
-	return t.counted(conn), nil
+	return t.countedIn(&t.open, direct.Conn(conn)), nil
 }
 
 // errNotNeeded ends a dial after its request has got another connection.
@@ -247,16 +266,4 @@ func (t *Transport) end(a *attempt, err error) {
 		a.err, t.first = err, nil
 		close(a.ended)
 	}
-}
-
-// counted is a connection that counts as open until it is closed.
-func (t *Transport) counted(conn net.Conn) net.Conn {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.open++
-	return &countedConn{Conn: conn, counts: &t.counts, closed: sync.OnceFunc(func() {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		t.open--
-	})}
 }

@@ -40,7 +40,7 @@ func newEndpoint(t *testing.T, handle http.HandlerFunc) (*endpoint, *Transport) 
 	t.Cleanup(e.Close)
 	pool := x509.NewCertPool()
 	pool.AddCert(e.Certificate())
-	transport := New(pool)
+	transport := New(pool, 0)
 	t.Cleanup(transport.Close)
 	return e, transport
 }
@@ -151,7 +151,7 @@ func TestReasons(t *testing.T) {
 		strings.Replace(plain.URL, "http://", "https://", 1): TLS,
 		"http://" + hasty: Cut,
 	} {
-		transport := New(x509.NewCertPool())
+		transport := New(x509.NewCertPool(), 0)
 		_, err := post(t, transport, url, "hello")
 		var failed *Error
 		require.ErrorAs(t, err, &failed, url)
@@ -159,7 +159,7 @@ func TestReasons(t *testing.T) {
 		assert.Equal(t, want != Cut, failed.Unsent)
 		transport.Close()
 	}
-	misspelt := New(nil)
+	misspelt := New(nil, 0)
 	misspelt.http.Proxy = discreet(func(*http.Request) (*url.URL, error) { return nil, errors.New("http://user:p%ss@proxy") })
 	_, err = post(t, misspelt, "http://endpoint", "hello")
 	assert.Equal(t, ViaProxy, ReasonOf(err))
@@ -189,7 +189,7 @@ func listen(t *testing.T, serve func(net.Conn)) string {
 // Requests that wait for the first connection share its fault: they do not each wait for as long.
 func TestSharedFault(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		transport := New(nil)
+		transport := New(nil, 0)
 		lead, err := transport.await(t.Context())
 		require.NoError(t, err)
 		require.NotNil(t, lead)

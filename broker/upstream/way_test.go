@@ -15,7 +15,7 @@ import (
 // A request that waits until another one has finished with its connection is not one without an answer.
 func TestQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		transport := New(nil)
+		transport := New(nil, 0)
 		transport.http.MaxConnsPerHost = 1
 		p := over(t, transport, func(c net.Conn) net.Conn { return c })
 		server := &http.Server{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
@@ -43,7 +43,7 @@ func TestQueue(t *testing.T) {
 // A request whose predecessors go away before they have a connection ends as early as it would alone.
 func TestCancelledLead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		transport := New(nil)
+		transport := New(nil, 0)
 		transport.connect = func(context.Context, string, string) (net.Conn, error) {
 			time.Sleep(2 * connectBound) //nolint:forbidigo // of the clock of synctest
 			return nil, net.ErrClosed

@@ -28,8 +28,9 @@ func generateUnitsCommand() *cobra.Command {
 Writes into DIR, for each valid /etc/codex-proxy/dependencies/NAME.toml, the drop-in
 of codex-dependency@NAME.service; for each valid /etc/codex-proxy/remotes/NAME.toml
 those of codex-remote@NAME.service and its socket; for each worker with network = "model"
-those of codex-broker@NAME.service and of the worker; and the drop-ins of the units
-whose settings require dependencies. systemd runs it at boot and at daemon-reload, by
+those of codex-broker@NAME.service and of the worker, and without a [provider] that of
+codex-login@NAME.service, whose socket codex.target then wants; and the drop-ins of the
+units whose settings require dependencies. systemd runs it at boot and at daemon-reload, by
 /usr/lib/systemd/system-generators/codex-units. It names each file with a
 fault, which changes nothing for the others, on stderr and, if systemd runs it, in
 the kernel's log. The exit status is 0 all the same: the unit of the file fails.`,

@@ -25,7 +25,7 @@ func TestUnitsHaveThesePaths(t *testing.T) {
 		},
 		"codex-worker@.socket": {"ListenStream=" + WorkerSockets + "/%i.sock\n"},
 		"codex-broker@.socket": {"ListenStream=" + BrokerSockets + "/%i.sock\n"},
-		"codex-login@.socket": {"ListenStream=" + AccountSocket("%i") + "\n",
+		"codex-login@.socket": {"ListenStream=" + AccountSocket("%i") + "\n", "ListenStream=" + OwnLoginSocket("%i") + "\n",
 			"FileDescriptorName=" + LoginSocketName + "\n"},
 		"codex-login@.service": {
 			"StateDirectory=" + under("/var/lib/", LoginHomes) + "/%i\n",

@@ -139,6 +139,11 @@ func (b *bench) overLine(ctx context.Context, l distant) error {
 	if err := a.rows(ctx); err != nil {
 		return err
 	}
+	if l.provider && l.over.RoundTrip > 0 && l.over.Up == 0 && l.over.Idle == 0 {
+		if err := a.kept(ctx); err != nil {
+			return err
+		}
+	}
 	came := l.Counts().Since(before)
 	now, err := codex.spent()
 	if err != nil {
@@ -229,6 +234,32 @@ func (a *asker) rows(ctx context.Context) error {
 		return err
 	}
 	add("continued", times)
+	return nil
+}
+
+// keptAtOnce is how many conversations are kept.
+const keptAtOnce = 32
+
+// kept counts the connections while conversations are kept, each after two turns: short ones, then long ones.
+func (a *asker) kept(ctx context.Context) error {
+	for _, kind := range []struct {
+		what string
+		size int
+		most float64
+	}{{"short", 0, 8}, {"long", largePrompt, 0}} {
+		a.Most()
+		for n := range keptAtOnce {
+			messages := helper(question(n) + strings.Repeat(" word", kind.size/5))
+			for range 2 {
+				if _, err := a.ask(ctx, messages); err != nil {
+					return err
+				}
+				messages = append(messages, message{"assistant", line.Answer}, message{"user", question(n)})
+			}
+		}
+		a.result.One(fmt.Sprintf("%sconnections at once, %d %s conversations kept", a.name, keptAtOnce, kind.what), "", kind.most,
+			float64(a.Most()))
+	}
 	return nil
 }
 

@@ -31,6 +31,9 @@ func (a *Accounts) Remove(ctx context.Context, name string) error {
 	if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("cannot remove the worker file: %w", err)
 	}
+	if err := a.Systemd.DaemonReload(ctx); err != nil { // the generated units go with the file
+		return err
+	}
 	a.print("The worker %s is removed.", name)
 	a.reloadProxy(ctx, func(names []string) string {
 		if slices.Contains(names, name) {

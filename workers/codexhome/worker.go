@@ -35,17 +35,19 @@ const (
 type Worker struct {
 	File      string
 	Mode      Mode
-	CodexPath string         // of the program or its npm start script; empty: search for it
-	Model     string         // empty: codex's own default
-	Workspace string         // native only; empty: a directory of the worker's own
-	Provider  *Provider      // nil: OpenAI, by the worker's login
-	Brokered  bool           // a broker sends its requests to the model, and codex has no other network
-	broker    string         // HOST:PORT of the broker, for a worker without a provider; empty: codex has the login
-	Extra     map[string]any // the [codex] table
-	Requires  requires.Settings
-	sandbox   *sandbox // of the tools; nil: codex runs none
-	remote    *Remote  // Attended only
-	lines     strict.Lines
+	CodexPath string    // of the program or its npm start script; empty: search for it
+	Model     string    // empty: codex's own default
+	Workspace string    // native only; empty: a directory of the worker's own
+	Provider  *Provider // nil: OpenAI, by the worker's login
+	Brokered  bool      // a broker sends its requests to the model, and codex has no other network
+	// Connections bounds the broker's connections to the endpoint at a time; 0: as many as are usual.
+	Connections int
+	broker      string         // HOST:PORT of the broker, for a worker without a provider; empty: codex has the login
+	Extra       map[string]any // the [codex] table
+	Requires    requires.Settings
+	sandbox     *sandbox // of the tools; nil: codex runs none
+	remote      *Remote  // Attended only
+	lines       strict.Lines
 }
 
 // Provider is an endpoint that speaks the OpenAI Responses API.
@@ -64,6 +66,7 @@ type rawWorker struct {
 	Model     string         `toml:"model"`
 	Workspace string         `toml:"workspace"`
 	Network   string         `toml:"network"`
+	Bound     int            `toml:"connections"`
 	Provider  *rawProvider   `toml:"provider"`
 	Extra     map[string]any `toml:"codex"`
 	requires.Settings
@@ -120,6 +123,9 @@ func parse(file string, doc []byte) (*Worker, error) {
 		return nil, err
 	}
 	if err := setNetwork(w, raw.Network); err != nil {
+		return nil, err
+	}
+	if err := setConnections(w, raw.Bound); err != nil {
 		return nil, err
 	}
 	return w, w.setSandbox()
@@ -214,6 +220,23 @@ func setNetwork(w *Worker, network string) error {
 	default:
 		return w.problem("network", fmt.Sprintf("unknown network %q", network), `choose "model" or "host"`)
 	}
+	return nil
+}
+
+// mostConnections is the largest bound of connections: the broker has 4096 descriptors, and codex as many connections.
+const mostConnections = 1024
+
+// setConnections sets the key connections.
+func setConnections(w *Worker, n int) error {
+	switch {
+	case n < 0 || n > mostConnections:
+		return w.problem("connections", fmt.Sprintf("connections = %d is no bound", n),
+			fmt.Sprintf("give a number from 1 to %d, or 0 for the usual bounds", mostConnections))
+	case n > 0 && !w.Brokered:
+		return w.problem("connections", "connections bounds what a broker does, and this worker has none",
+			`remove it, or set network = "model"`)
+	}
+	w.Connections = n
 	return nil
 }
 

@@ -82,8 +82,8 @@ func (l *Tokens) answer(ctx context.Context, conn net.Conn, line string,
 	}
 }
 
-// serve answers one question of the worker's broker or of the daemon.
-func (l *Tokens) serve(ctx context.Context, conn net.Conn) {
+// serve answers one question of the daemon, or of the worker's own broker.
+func (l *Tokens) serve(ctx context.Context, conn net.Conn, own bool) {
 	line, err := ReadQuestion(conn)
 	if err != nil {
 		return
@@ -92,7 +92,7 @@ func (l *Tokens) serve(ctx context.Context, conn net.Conn) {
 	switch {
 	case isAccount:
 		l.pass(ctx, conn, asked)
-	case strings.HasPrefix(line, ownQuestion):
+	case own && strings.HasPrefix(line, ownQuestion):
 		l.answer(ctx, conn, line, l.Own)
 	case strings.HasPrefix(line, broker.Question):
 		l.AnswerLent(ctx, conn, line)

@@ -41,7 +41,7 @@ func served(t *testing.T, serve func(net.Conn)) string {
 // The broker gets the token, and the daemon what codex says of the account; no question shows the refresh token.
 func TestQuestions(t *testing.T) {
 	b := startLender(t, nil, "")
-	socket := served(t, func(conn net.Conn) { b.serve(context.Background(), conn) })
+	socket := served(t, func(conn net.Conn) { b.serve(context.Background(), conn, true) })
 	login, err := Ask(within(t), socket, "")
 	require.NoError(t, err)
 	assert.Equal(t, b.account.ID(), login.AccountID)
@@ -77,12 +77,16 @@ func TestQuestions(t *testing.T) {
 // An API key is for the worker's own broker, and is not lent.
 func TestOwnAPIKey(t *testing.T) {
 	b := startLender(t, func([]byte) []byte { return []byte(`{"auth_mode":"apikey","OPENAI_API_KEY":"sk-x"}`) }, "")
-	socket := served(t, func(conn net.Conn) { b.serve(context.Background(), conn) })
+	socket := served(t, func(conn net.Conn) { b.serve(context.Background(), conn, true) })
 	login, err := Ask(within(t), socket, "")
 	require.NoError(t, err)
 	assert.Equal(t, broker.Login{AccessToken: "sk-x"}, login)
 	_, err = Ask(within(t), socket, "sk-x")
 	assert.Equal(t, broker.LoginInvalid, broker.CodeOf(err))
+	ofDaemon := served(t, func(conn net.Conn) { b.serve(context.Background(), conn, false) })
+	_, err = Ask(within(t), ofDaemon, "")
+	require.Error(t, err)
+	assert.Empty(t, broker.CodeOf(err), "no answer")
 }
 
 // A unit with a fault says so to the broker and to the daemon; one that is gone is no answer.

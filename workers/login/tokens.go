@@ -136,6 +136,10 @@ func (l *Tokens) login(ctx context.Context, account reading) (broker.Login, erro
 	if err != nil {
 		return broker.Login{}, err
 	}
+	if token.Account == "" { // a token without an account is an API key
+		return broker.Login{}, &broker.Error{Code: broker.LoginInvalid,
+			Message: "its login names no account of ChatGPT; " + l.again()}
+	}
 	return broker.Login{AccessToken: token.Token, AccountID: token.Account, ExpiresAt: token.Expires,
 		Plan: now.Login.PlanType, Email: now.Login.Email}, nil
 }

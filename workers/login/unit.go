@@ -98,7 +98,8 @@ func (u Unit) command(listeners []net.Listener, lock *homelock.Lock, stderr io.W
 			Listeners: listeners, Target: socket, Limit: maxQuestions, AsidePrefix: Prefix,
 			Aside: func(conn net.Conn) {
 				defer idle.begin()()
-				tokens.serve(context.Background(), conn)
+				own := conn.LocalAddr().String() == paths.OwnLoginSocket(u.Worker)
+				tokens.serve(context.Background(), conn, own)
 			},
 			// codex itself would show its login, and run commands.
 			Serve: func(context.Context, *net.UnixConn, string) error {

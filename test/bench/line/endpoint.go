@@ -12,6 +12,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -30,15 +31,30 @@ type Options struct {
 	RoundTrip time.Duration
 	Up        int64         // bits a second towards the endpoint; 0: no bound
 	Idle      time.Duration // after which it closes a connection that nothing uses; 0: never
+	Refuse    int           // the status with which it refuses WebSockets; 0: it does not
+	Asked     func(Request) // is called for each request for an answer; nil: nothing is
+	// First are items of the answer to the request with this number, from 1 on, before its text. With a call there is
+	// no text.
+	First func(n int64) []map[string]any
+}
+
+// Request is a request for an answer.
+type Request struct {
+	Socket   bool              // it came over a WebSocket
+	Previous string            // the response that it continues
+	Size     int               // of its text, in bytes
+	Input    []json.RawMessage // with what the endpoint has of the responses before
+	Metadata map[string]string
 }
 
 // Endpoint is one endpoint at one distance. Its methods may be called from any goroutine.
 type Endpoint struct {
 	Address string // HOST:PORT of the near end of the line
 
-	idle                  time.Duration
+	options               Options
 	connections, requests atomic.Int64
 	upgrades, warmups     atomic.Int64
+	open, mostOpen        atomic.Int64
 }
 
 // Counts are what has come since the start.
@@ -48,6 +64,9 @@ type Counts struct {
 	Upgrades    int64 // to a WebSocket
 	Warmups     int64 // requests by which codex prepares a WebSocket, for no answer
 }
+
+// Most returns the most connections that have been open at a time since the last call.
+func (e *Endpoint) Most() int64 { return e.mostOpen.Swap(e.open.Load()) }
 
 // Since is what has come after an earlier time.
 func (c Counts) Since(before Counts) Counts {
@@ -70,9 +89,10 @@ func Start(ctx context.Context, g *errgroup.Group, a *Authority, o Options) (*En
 	if err != nil {
 		return nil, errors.Join(err, far.Close())
 	}
-	e := &Endpoint{Address: near.Addr().String(), idle: o.Idle}
+	e := New(o)
+	e.Address = near.Addr().String()
 	server := &http.Server{
-		Handler: http.HandlerFunc(e.serve), IdleTimeout: o.Idle, ReadHeaderTimeout: time.Minute,
+		Handler: e, IdleTimeout: o.Idle, ReadHeaderTimeout: time.Minute,
 		TLSConfig: &tls.Config{Certificates: []tls.Certificate{a.leaf}, MinVersion: tls.VersionTLS12},
 	}
 	g.Go(func() error {
@@ -86,8 +106,14 @@ func Start(ctx context.Context, g *errgroup.Group, a *Authority, o Options) (*En
 	return e, nil
 }
 
-func (e *Endpoint) serve(w http.ResponseWriter, r *http.Request) {
+// New makes an endpoint that another server serves.
+func New(o Options) *Endpoint { return &Endpoint{options: o} }
+
+// ServeHTTP implements http.Handler.
+func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
+	case r.Header.Get("Upgrade") != "" && e.options.Refuse != 0:
+		http.Error(w, "no WebSockets", e.options.Refuse)
 	case r.Header.Get("Upgrade") != "":
 		e.upgrades.Add(1)
 		e.webSocket(w, r)
@@ -106,7 +132,8 @@ func (e *Endpoint) post(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
-	for _, event := range e.events(body) {
+	events, _ := e.events(body, nil)
+	for _, event := range events {
 		fmt.Fprintf(w, "event: %s\ndata: %s\n\n", event.kind, event.text)
 		if bytes.HasPrefix(body, held) {
 			_ = http.NewResponseController(w).Flush()
@@ -122,7 +149,7 @@ var held = []byte("HELD")
 // Held is a request whose answer does not end after its first event.
 func Held(body []byte) []byte { return append(bytes.Clone(held), body...) }
 
-// webSocket answers the messages of a connection until it is idle for too long.
+// webSocket answers the messages of a connection until it is idle for too long. It has the last response in memory.
 func (e *Endpoint) webSocket(w http.ResponseWriter, r *http.Request) {
 	conn, err := websocket.Accept(w, r, nil)
 	if err != nil {
@@ -130,23 +157,26 @@ func (e *Endpoint) webSocket(w http.ResponseWriter, r *http.Request) {
 	}
 	defer conn.CloseNow()
 	conn.SetReadLimit(maxRequest)
+	last := &memory{}
 	for {
 		body, err := e.read(r.Context(), conn)
 		if err != nil {
 			return
 		}
-		for _, event := range e.events(body) {
+		events, has := e.events(body, last)
+		for _, event := range events {
 			if conn.Write(r.Context(), websocket.MessageText, event.text) != nil {
 				return
 			}
 		}
+		last = has
 	}
 }
 
 func (e *Endpoint) read(ctx context.Context, conn *websocket.Conn) ([]byte, error) {
-	if e.idle > 0 {
+	if e.options.Idle > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, e.idle)
+		ctx, cancel = context.WithTimeout(ctx, e.options.Idle)
 		defer cancel()
 	}
 	_, body, err := conn.Read(ctx)
@@ -162,36 +192,87 @@ type event struct {
 // object is one of JSON.
 type object = map[string]any
 
-// events are those of an answer. A request that prepares a connection (generate: false) gets no text.
-func (e *Endpoint) events(body []byte) []event {
+// memory is what a WebSocket's end has of its last response.
+type memory struct {
+	response string
+	items    []json.RawMessage // of the request and of the response
+}
+
+// events are those of an answer, over a WebSocket with the memory; nil: by HTTP. A request that prepares a connection
+// (generate: false) gets no text.
+func (e *Endpoint) events(body []byte, last *memory) (answer []event, has *memory) {
 	var request struct {
 		Model    string
 		Generate *bool
+		Input    json.RawMessage
+		Previous string            `json:"previous_response_id"`
+		Metadata map[string]string `json:"client_metadata"`
 	}
 	_ = json.Unmarshal(body, &request) // codex sends JSON
-	n := e.requests.Add(1)
-	response := object{"id": fmt.Sprintf("resp_%d", n), "object": "response", "status": "in_progress", "model": request.Model,
-		"output": []any{}}
-	item := object{"id": fmt.Sprintf("msg_%d", n), "type": "message", "role": "assistant", "status": "completed",
-		"content": []any{object{"type": "output_text", "text": Answer, "annotations": []any{}}}}
-	created, done := encoded("response.created", object{"response": response}), completed(response, item)
-	if request.Generate != nil && !*request.Generate {
-		e.requests.Add(-1)
-		e.warmups.Add(1)
-		return []event{created, done}
+	var input []json.RawMessage
+	_ = json.Unmarshal(request.Input, &input) // or a text
+	if request.Previous != "" {
+		if last == nil || request.Previous != last.response {
+			return []event{encoded("error", object{"status": http.StatusBadRequest,
+				"error": object{"code": "previous_response_not_found", "message": "Previous response not found."}})}, &memory{}
+		}
+		input = append(slices.Clone(last.items), input...)
 	}
+	if request.Generate != nil && !*request.Generate {
+		e.warmups.Add(1)
+		id := fmt.Sprintf("resp_w%d", e.warmups.Load())
+		response := responseOf(id, request.Model)
+		return []event{encoded("response.created", object{"response": response}), completed(response, nil)}, &memory{id, input}
+	}
+	n := e.requests.Add(1)
+	if e.options.Asked != nil {
+		e.options.Asked(Request{last != nil, request.Previous, len(body), input, request.Metadata})
+	}
+	id := fmt.Sprintf("resp_%d", n)
+	response, items := responseOf(id, request.Model), e.items(n)
+	answer = append(answer, encoded("response.created", object{"response": response}))
+	has = &memory{response: id, items: slices.Clip(input)}
+	for i, item := range items {
+		if item["type"] == "message" {
+			answer = append(answer, texts(i, item)...)
+		}
+		answer = append(answer, encoded("response.output_item.done", object{"output_index": i, "item": item}))
+		text, err := json.Marshal(item)
+		if err != nil {
+			panic(err) // these values have no error
+		}
+		has.items = append(has.items, text)
+	}
+	return append(answer, completed(response, items)), has
+}
+
+func responseOf(id, model string) object {
+	return object{"id": id, "object": "response", "status": "in_progress", "model": model, "output": []any{}}
+}
+
+// items are the items of an answer.
+func (e *Endpoint) items(n int64) (all []object) {
+	if e.options.First != nil {
+		all = e.options.First(n)
+	}
+	if len(all) > 0 && all[len(all)-1]["call_id"] != nil {
+		return all
+	}
+	return append(all, object{"id": fmt.Sprintf("msg_%d", n), "type": "message", "role": "assistant", "status": "completed",
+		"content": []any{object{"type": "output_text", "text": Answer, "annotations": []any{}, "logprobs": []any{}}}})
+}
+
+// texts are the events with the text of a message.
+func texts(i int, item object) []event {
 	begun := object{"id": item["id"], "type": "message", "role": "assistant", "status": "in_progress", "content": []any{}}
 	return []event{
-		created,
-		encoded("response.output_item.added", object{"output_index": 0, "item": begun}),
-		encoded("response.output_text.delta", object{"item_id": item["id"], "output_index": 0, "content_index": 0, "delta": Answer}),
-		encoded("response.output_item.done", object{"output_index": 0, "item": item}),
-		done,
+		encoded("response.output_item.added", object{"output_index": i, "item": begun}),
+		encoded("response.output_text.delta", object{"item_id": item["id"], "output_index": i, "content_index": 0, "delta": Answer}),
 	}
 }
 
-func completed(response, item object) event {
-	done := object{"output": []any{item}, "usage": object{"input_tokens": 10, "output_tokens": 3, "total_tokens": 13,
+func completed(response object, items []object) event {
+	done := object{"output": items, "usage": object{"input_tokens": 10, "output_tokens": 3, "total_tokens": 13,
 		"input_tokens_details": object{"cached_tokens": 0}, "output_tokens_details": object{"reasoning_tokens": 0}}}
 	for name, value := range response {
 		if _, ok := done[name]; !ok {

@@ -29,7 +29,11 @@ func (e *Endpoint) lead(near net.Listener, far string, o Options) error {
 			return err
 		}
 		e.connections.Add(1)
-		go connect(conn, far, o)
+		e.mostOpen.Store(max(e.mostOpen.Load(), e.open.Add(1)))
+		go func() {
+			defer e.open.Add(-1)
+			connect(conn, far, o)
+		}()
 	}
 }
 

@@ -131,7 +131,7 @@ func assertClosed(b *bed.AccountsBed, worker string) {
 	connect := `perl -MIO::Socket::UNIX -e 'IO::Socket::UNIX->new(Peer => $ARGV[0]) or die $!' `
 	for _, mounts := range []int{in.Codex, 1} { // of its unit, and of the machine
 		for _, script := range []string{
-			connect + "/run/codex-login/" + worker + ".sock", connect + "/run/codex-broker-run/" + worker + "/login.sock",
+			connect + "/run/codex-login/" + worker + ".sock", connect + "/run/codex-login-own/" + worker + ".sock", connect + "/run/codex-broker-run/" + worker + "/login.sock",
 			"ls " + loginHome + worker + "/", "ls /var/lib/private/codex-login/", "ls /run/codex-login/",
 			"ls /run/codex-login-run/" + worker,
 			fmt.Sprintf("cat /proc/%d/environ", b.OnlyProcess(brokerUnit(worker)).Inside),

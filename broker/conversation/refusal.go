@@ -1,0 +1,109 @@
+package conversation
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// mostRefused is how many requests over a WebSocket an endpoint may refuse, one after the other, that it may serve by
+// HTTP.
+const mostRefused = 2
+
+// refusal is the answer to a request that the endpoint has refused, as one by HTTP: by its status. A request that it
+// may take by HTTP goes out again.
+func (c *Conversations) refusal(r *http.Request, event []byte) (*http.Response, error) {
+	var e struct {
+		Status int             `json:"status"`
+		Code   int             `json:"status_code"`
+		Error  json.RawMessage `json:"error"`
+		Header map[string]any  `json:"headers"`
+	}
+	_ = json.Unmarshal(event, &e) // without a status it goes out again
+	status := max(e.Status, e.Code)
+	if status != http.StatusUnauthorized && status != http.StatusTooManyRequests && status < http.StatusInternalServerError {
+		c.misfit(word(member(e.Error, "code")))
+		return nil, errNothing
+	}
+	h := http.Header{}
+	for name, value := range e.Header {
+		switch v := value.(type) {
+		case string:
+			h.Set(name, v)
+		case float64:
+			h.Set(name, strconv.FormatFloat(v, 'f', -1, 64))
+		case bool:
+			h.Set(name, strconv.FormatBool(v))
+		}
+	}
+	for _, name := range []string{"Content-Length", "Transfer-Encoding", "Connection", "Content-Encoding", "Set-Cookie"} {
+		h.Del(name)
+	}
+	h.Set("Content-Type", "application/json")
+	body, err := json.Marshal(map[string]json.RawMessage{"error": e.Error})
+	if err != nil {
+		return nil, errNothing
+	}
+	return answerOf(r, status, h, io.NopCloser(bytes.NewReader(body))), nil
+}
+
+// ofLife are the codes of errors that are due to the age of a WebSocket, or of what it keeps.
+var ofLife = map[string]bool{"previous_response_not_found": true, "websocket_connection_limit_reached": true}
+
+// misfit counts a request that the endpoint does not take over a WebSocket.
+func (c *Conversations) misfit(code string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if ofLife[code] {
+		return
+	}
+	if c.refused++; c.refused >= mostRefused {
+		c.rest = time.Now().Add(longRest)
+		c.logger.Info("the model endpoint takes no requests over WebSockets: long conversations go up whole", "code", code)
+	}
+}
+
+// addLimits adds the quota in an event to the headers, where codex looks for it in an answer by HTTP.
+func addLimits(h http.Header, event []byte) {
+	var e struct {
+		Limits struct {
+			Primary   *window `json:"primary"`
+			Secondary *window `json:"secondary"`
+		} `json:"rate_limits"`
+		Credits *struct {
+			Has       bool   `json:"has_credits"`
+			Unlimited bool   `json:"unlimited"`
+			Balance   string `json:"balance"`
+		} `json:"credits"`
+	}
+	if json.Unmarshal(event, &e) != nil {
+		return
+	}
+	e.Limits.Primary.add(h, "Primary")
+	e.Limits.Secondary.add(h, "Secondary")
+	if e.Credits != nil {
+		h.Set("X-Codex-Credits-Has-Credits", strconv.FormatBool(e.Credits.Has))
+		h.Set("X-Codex-Credits-Unlimited", strconv.FormatBool(e.Credits.Unlimited))
+		h.Set("X-Codex-Credits-Balance", e.Credits.Balance)
+	}
+}
+
+// window is a part of a quota.
+type window struct {
+	Used     float64 `json:"used_percent"`
+	Minutes  int64   `json:"window_minutes"`
+	ResetsAt int64   `json:"reset_at"`
+}
+
+func (w *window) add(h http.Header, name string) {
+	if w == nil {
+		return
+	}
+	name = "X-Codex-" + name
+	h.Set(name+"-Used-Percent", strconv.FormatFloat(w.Used, 'f', -1, 64))
+	h.Set(name+"-Window-Minutes", strconv.FormatInt(w.Minutes, 10))
+	h.Set(name+"-Reset-At", strconv.FormatInt(w.ResetsAt, 10))
+}
