@@ -50,7 +50,7 @@ func (d *Daemon) newFollower(cfg *config.Config) (*follow.Follower, *follow.Keep
 		Predecessor: func() bool { return d.predecessor.Running() != nil },
 		Logger:      d.logger,
 	})
-	keeper := follow.NewKeeper(f, os.Getenv("STATE_DIRECTORY"), d.serves)
+	keeper := follow.NewKeeper(f, os.Getenv("STATE_DIRECTORY"), func() bool { return serves(d) })
 	if !d.predecessor.Exists() {
 		keeper.Load()
 	}
@@ -58,7 +58,7 @@ func (d *Daemon) newFollower(cfg *config.Config) (*follow.Follower, *follow.Keep
 }
 
 // serves reports whether this process serves, and not its predecessor or its successor.
-func (d *Daemon) serves() bool {
+func serves(d *Daemon) bool {
 	select {
 	case <-d.started:
 		return !d.successor.Serves()

@@ -148,7 +148,7 @@ func (f *Follower) step(ctx context.Context, now time.Time) (soon bool) {
 	if f.Predecessor() || state.InUse == "" {
 		return false
 	}
-	f.countRemotes(now)
+	countRemotes(f, now)
 	if bad, reason := f.probation.verdict(); bad == state.InUse && bad != "" {
 		f.back(ctx, bad, reason)
 		return true

@@ -42,7 +42,7 @@ type seen struct {
 }
 
 // countRemotes counts the turns of remotes that have ended since the last step.
-func (f *Follower) countRemotes(now time.Time) {
+func countRemotes(f *Follower, now time.Time) {
 	before := f.seen
 	f.seen = make(map[string]seen, len(before))
 	for _, r := range f.Remotes() {

@@ -101,7 +101,7 @@ func (f *Follower) failed(ctx context.Context, w probes.Worker) {
 	if w.Drained || len(w.Unmet) > 0 || w.ActiveState == "inactive" || w.ActiveState == "deactivating" {
 		return // an operator or another service keeps it from turns
 	}
-	if w.LastReadyAt != nil && f.Edited(w.Name).After(*w.LastReadyAt) && f.serves(c.to) {
+	if w.LastReadyAt != nil && f.Edited(w.Name).After(*w.LastReadyAt) && serves(f, c.to) {
 		return // its file is the fault, and the unit's status says so
 	}
 	if name, ok := f.Store.Of(c.unit); ok && name == c.to && f.state.Before != "" && f.probation.on(c.to, time.Now()) {
@@ -114,7 +114,7 @@ func (f *Follower) failed(ctx context.Context, w probes.Worker) {
 }
 
 // serves reports whether a worker is ready on the copy.
-func (f *Follower) serves(name string) bool {
+func serves(f *Follower, name string) bool {
 	return slices.ContainsFunc(f.Pool.Snapshot().Workers, func(w probes.Worker) bool {
 		of, ok := f.Store.Of(w.Unit)
 		return ok && of == name && w.Ready
