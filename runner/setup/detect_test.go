@@ -51,8 +51,8 @@ func TestDetect(t *testing.T) {
 		{"npm with a lock", []string{"package.json: {}", "package-lock.json"}, []string{"package-lock.json", "npm ci --no-audit"}},
 		{"npm without", []string{"package.json: {}"}, []string{"package.json", "npm install --no-package-lock --no-audit"}},
 		{"a linter that keeps its results", []string{`package.json: {"scripts": {"test": "xo && eslint --cache 'a b' && eslint . && xover && node --test"}}`},
-			[]string{"package.json", "--no-fund\ntimeout --kill-after=10s 2m sh -c 'xo' >/dev/null || echo 'a linter of package.json fails'\n" +
-				`timeout --kill-after=10s 2m sh -c 'eslint --cache '\''a b'\''' >/dev/null || echo 'a linter of package.json fails'` + "\n"}},
+			[]string{"package.json", "--no-fund\ntimeout --kill-after=10s 5m sh -c 'xo' >/dev/null || echo 'a linter of package.json fails'\n" +
+				`timeout --kill-after=10s 5m sh -c 'eslint --cache '\''a b'\''' >/dev/null || echo 'a linter of package.json fails'` + "\n"}},
 		{"pnpm", []string{`package.json: {"packageManager":"pnpm@9.1.0+sha512.ab"}`, "pnpm-lock.yaml: lockfileVersion: '9.0'"},
 			[]string{"pnpm-lock.yaml", "\n9.1.0) ;;\n*) npm install --global --prefix \"$HOME/.local\" --no-audit --no-fund pnpm@9.1.0 ;;\n"}},
 		{"pnpm by its lock", []string{"package.json: {}", "pnpm-lock.yaml: lockfileVersion: '6.0'"}, []string{"pnpm-lock.yaml", "\n8.*) ;;\n*) npm install --global --prefix \"$HOME/.local\" --no-audit --no-fund pnpm@8 ;;\n"}},

@@ -39,9 +39,9 @@ sync --all-extras --all-groups || sync
 var collect = "test ! -x .venv/bin/pytest || " + bounded(".venv/bin/pytest --collect-only --quiet",
 	"pytest cannot collect all tests")
 
-// bounded is a command that saves later ones time, and is no must: it has two minutes, and may fail.
+// bounded is a command that saves later ones time, and is no must: it has five minutes, and may fail.
 func bounded(command, failed string) string {
-	return "timeout --kill-after=10s 2m " + command + " >/dev/null || echo " + quote(failed)
+	return "timeout --kill-after=10s 5m " + command + " >/dev/null || echo " + quote(failed)
 }
 
 // poetry installs the project into a .venv in its directory. It is a new one: poetry leaves the packages there that the
