@@ -67,8 +67,8 @@ TEST_NEEDS  := $(BUILD_NEEDS) $(RUN_NEEDS) /usr/lib/python3/dist-packages/pip:py
 GO_TEST     = -vet=off -trimpath -ldflags='-s -w'
 # The unit tests of what runs in parts at once have the race detector, those of what reads sources and documents need none.
 # LISTERS have other programs read them, so Go does not see when a result is of the past.
-# What others have tested is compiled without it: SQLite's translation from C, all of whose pointers it would check, and
-# codings of bytes. That takes two thirds of the time from the tests that store.
+# The race detector leaves out what others have tested: SQLite's translation from C, all of whose pointers it would follow,
+# and codings of bytes. That takes two thirds of their time from the tests that store.
 LISTERS = $(addprefix codex-proxy/,packaging/etc packaging/manual test/measure test/rooms test/try)
 READERS = $(addprefix codex-proxy/,test/manual test/packages)
 UNIT    = $$(go list ./... | grep -v /test/integration | grep -vxF "$$(printf '%s\n' $(READERS) $(LISTERS))")
