@@ -38,7 +38,7 @@ func NodeClients(t *testing.T) (binds []machine.Bind, node string) {
 func BuildClients(t *testing.T, module string) (program string) {
 	t.Helper()
 	program = filepath.Join(t.TempDir(), "clients")
-	build := exec.CommandContext(t.Context(), "go", "test", "-c", "-mod=readonly", "-o="+program)
+	build := exec.CommandContext(t.Context(), "go", "test", "-c", "-trimpath", "-mod=readonly", "-o="+program)
 	build.Dir = module
 	build.Env = append(build.Environ(), "CGO_ENABLED=0")
 	out, err := build.CombinedOutput()

@@ -1,4 +1,5 @@
-// Package codexes names the codexes of the tests: the pinned one, the oldest that the product accepts, and those between.
+// Package codexes names the codexes of the tests: the pinned one, the oldest that the product accepts, and those between,
+// which run by night.
 package codexes
 
 import (

@@ -76,7 +76,8 @@ func load(dir string) (*tree, error) {
 }
 
 func list(dir string) ([]listed, error) {
-	cmd := exec.Command("go", "list", "-export", "-deps", "-json=ImportPath,Dir,Export,GoFiles,Module", "./...")
+	// The flags of make, so that Go's cache has the packages.
+	cmd := exec.Command("go", "list", "-trimpath", "-tags=netgo,osusergo", "-export", "-deps", "-json=ImportPath,Dir,Export,GoFiles,Module", "./...")
 	cmd.Dir = dir
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr

@@ -3,8 +3,6 @@ package limits
 import (
 	_ "embed"
 	"encoding/json"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -39,10 +37,7 @@ base_url = "http://127.0.0.1:18080/v1"
 func buildModelServer(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "modelserver")
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", path, "../../modelserver/cmd/modelserver")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	out, err := cmd.CombinedOutput()
-	require.NoError(t, err, string(out))
+	require.NoError(t, bed.Build(t.Context(), path, "", "codex-proxy/test/modelserver/cmd/modelserver"))
 	return path
 }
 

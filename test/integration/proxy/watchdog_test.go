@@ -3,7 +3,6 @@ package proxy
 import (
 	"context"
 	"net/http"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -187,11 +186,7 @@ func testWatchdogIsNotForWorkers(t *testing.T, suite string) {
 func installFaulty(b *bed.Bed) {
 	b.T.Helper()
 	program := filepath.Join(b.T.TempDir(), "codex-proxy")
-	build := exec.CommandContext(b.T.Context(), "go", "build", "-tags=faultinject", "-o="+program,
-		"codex-proxy/cmd/codex-proxy")
-	build.Env = append(build.Environ(), "CGO_ENABLED=0")
-	out, err := build.CombinedOutput()
-	require.NoError(b.T, err, string(out))
+	require.NoError(b.T, bed.Build(b.T.Context(), program, "faultinject", "codex-proxy/cmd/codex-proxy"))
 	require.NoError(b.T, b.CopyIn(program, "/usr/bin/codex-proxy.faulty"))
 	b.MustRun(b.T, "mv", "/usr/bin/codex-proxy.faulty", "/usr/bin/codex-proxy")
 }

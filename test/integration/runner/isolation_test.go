@@ -3,8 +3,6 @@ package runner
 import (
 	"encoding/json"
 	"net/http"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -38,10 +36,7 @@ func newIsolationBed(t *testing.T, suite string) *isolationBed {
 	// A session more than the victim and two others takes the workspace of one that is idle.
 	require.NoError(t, b.WriteFile("/etc/codex-runner/runner.toml", []byte("max_sessions = 3\nworkspaces = 3\n"), 0o644))
 	program := filepath.Join(t.TempDir(), "intruder")
-	build := exec.Command("go", "build", "-o", program, "../../intruder")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	out, err := build.CombinedOutput()
-	require.NoError(t, err, string(out))
+	require.NoError(t, bed.Build(t.Context(), program, "", "codex-proxy/test/intruder"))
 	require.NoError(t, b.CopyIn(program, intruder))
 	b.MustRun(t, "install", "--mode=4755", intruder, intruder+"-root")
 	key := paths.Key("https://example.org/another")

@@ -1,8 +1,8 @@
 package runner
 
 import (
+	"context"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"sync"
@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"codex-proxy/runner/paths"
+	"codex-proxy/test/bed"
 )
 
 // runnerPrograms are the installed programs of codex-runner.
@@ -34,10 +35,5 @@ var builtRunner = sync.OnceValues(func() (dir string, err error) {
 	if err != nil {
 		return "", err
 	}
-	build := exec.Command("go", "build", "-o", dir+"/", "../../../cmd/codex-runner", "../../../cmd/codex-runner-unit")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("go build: %w: %s", err, out)
-	}
-	return dir + "/", nil
+	return dir + "/", bed.Build(context.Background(), dir+"/", "", "codex-proxy/cmd/codex-runner", "codex-proxy/cmd/codex-runner-unit")
 })

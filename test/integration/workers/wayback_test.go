@@ -25,7 +25,7 @@ func (b *copiesBed) installFake(version, fault string) {
 func (b *copiesBed) copyFake() {
 	b.T.Helper()
 	program := filepath.Join(b.T.TempDir(), "codex")
-	out, err := exec.CommandContext(b.T.Context(), "go", "test", "-c", "-o", program, "../../../workers/canaryunit").CombinedOutput()
+	out, err := exec.CommandContext(b.T.Context(), "go", "test", "-c", "-trimpath", "-o", program, "../../../workers/canaryunit").CombinedOutput()
 	require.NoError(b.T, err, string(out))
 	require.NoError(b.T, b.CopyIn(program, "/root/fake-codex"))
 }
