@@ -142,9 +142,13 @@ func (c *Conversations) refuse(res *http.Response, err error) {
 		}
 	}
 	pause = min(pause, longRest)
-	c.rest = time.Now().Add(pause)
-	c.logger.Info("the model endpoint makes no WebSocket: long conversations go up whole", "status", status, "error", err,
-		"pause", pause.String())
+	c.pause(pause, "status", status, "error", err)
+}
+
+// pause makes no WebSocket for so long. The caller holds the lock.
+func (c *Conversations) pause(d time.Duration, why ...any) {
+	c.rest = time.Now().Add(d)
+	c.logger.Info("the model endpoint takes no WebSockets", append(why, "pause", d.String())...)
 }
 
 // ofUpgrade are the headers of the answer to an upgrade that codex reads in each answer. The state of a turn and the

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"strconv"
-	"time"
 )
 
 // mostRefused is how many requests over a WebSocket an endpoint may refuse, one after the other, that it may serve by
@@ -61,8 +60,7 @@ func (c *Conversations) misfit(code string) {
 		return
 	}
 	if c.refused++; c.refused >= mostRefused {
-		c.rest = time.Now().Add(longRest)
-		c.logger.Info("the model endpoint takes no requests over WebSockets: long conversations go up whole", "code", code)
+		c.pause(longRest, "code", code)
 	}
 }
 

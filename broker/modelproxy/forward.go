@@ -3,7 +3,6 @@ package modelproxy
 import (
 	"errors"
 	"io"
-	"log/slog"
 	"net/http"
 	"strings"
 	"sync"
@@ -18,7 +17,6 @@ type forward struct {
 	modify    func(*http.Response)                                    // before codex gets the answer
 	fail      func(w http.ResponseWriter, r *http.Request, err error) // answers a request that has no answer
 	buffers   *buffers
-	logger    *slog.Logger
 }
 
 // ServeHTTP implements http.Handler.
@@ -43,8 +41,7 @@ func (f *forward) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.modify(res)
 	passHeader(w.Header(), res.Header)
 	w.WriteHeader(res.StatusCode)
-	if err := f.pass(w, res.Body); err != nil {
-		f.logger.Debug("an answer has ended too early", "error", err)
+	if f.pass(w, res.Body) != nil {
 		panic(http.ErrAbortHandler) // codex learns that the answer is cut
 	}
 }
