@@ -117,7 +117,8 @@ func (c *Conversations) open(ctx context.Context, o opening) (s *socket, life co
 		return nil, nil
 	}
 	life, end := context.WithCancel(ctx)
-	s = &socket{of: o.of, conn: conn, header: ofUpgrade(res.Header), events: make(chan []byte, ahead), end: end, used: time.Now()}
+	s = &socket{of: o.of, conn: conn, header: ofUpgrade(res.Header), events: make(chan []byte, ahead), end: end,
+		used: time.Now()}
 	if old := c.sockets[o.of]; old != nil {
 		c.drop(old)
 	}

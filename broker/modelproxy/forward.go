@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// forward sends the requests of codex on, and their answers back, each event at once. It does what codex needs of
-// httputil.ReverseProxy, which copies each request and its headers: a third of the memory of an answer in flight.
+// forward sends the requests of codex on, and their answers back, each event at once. It is the part of
+// httputil.ReverseProxy that codex needs, without copies of each request and its headers.
 type forward struct {
 	transport http.RoundTripper
 	rewrite   func(out *http.Request)                                 // sets the address
