@@ -35,7 +35,7 @@ type Tokens struct {
 type Line struct {
 	Connections int               `json:"connections"`
 	Sockets     int               `json:"sockets"`   // of the connections, the WebSockets of long conversations
-	Continued   uint64            `json:"continued"` // requests of which only what is new went up
+	Continued   uint64            `json:"continued"` // requests of which only the new part went up
 	Sent        uint64            `json:"sent"`      // bytes of connections
 	Received    uint64            `json:"received"`
 	Connect     Histogram         `json:"connect"` // with the resolution of the name

@@ -15,8 +15,8 @@ import (
 // closing is how long after a request the end of its connection may be due to an earlier close by the endpoint.
 const closing = 2 * time.Second
 
-// over sends a request over a WebSocket, and returns its answer as one by HTTP. It returns errNothing if the request may
-// go out again.
+// over sends a request over a WebSocket, and returns its answer as one by HTTP. It returns errNothing if the request
+// may go out again.
 func (c *Conversations) over(s *socket, r *http.Request, q *request, from int) (*http.Response, error) {
 	ctx, began := r.Context(), time.Now()
 	previous := ""
@@ -70,7 +70,7 @@ type answer struct {
 	s     *socket
 	ctx   context.Context // of the request, as the body of net/http has it
 	left  []byte          // of an event
-	has   *known          // what the endpoint has after the answer; nil: it is not known
+	has   *known          // that the endpoint has after the answer; nil: nothing is known
 	ended bool
 }
 

@@ -1,5 +1,5 @@
 // Package conversation sends the requests of long conversations over WebSockets to the model endpoint, one for each
-// conversation, so that only what is new in a request goes up. The endpoint keeps the last response of a WebSocket in
+// conversation, so that only the new part of a request goes up. The endpoint keeps the last response of a WebSocket in
 // memory (https://developers.openai.com/api/docs/guides/websocket-mode).
 package conversation
 
@@ -24,7 +24,7 @@ type Line interface {
 }
 
 // Conversations is an http.RoundTripper. The first request of a conversation goes over its Line, and a WebSocket is
-// made meanwhile; the second one goes over that, and of each later one only what is new. A request that is no
+// made meanwhile; the second one goes over that, and of each later one only the new part. A request that is no
 // continuation goes over the Line.
 type Conversations struct {
 	line   Line
@@ -79,8 +79,8 @@ func (c *Conversations) RoundTrip(r *http.Request) (*http.Response, error) {
 	return res, err
 }
 
-// take returns the WebSocket of a conversation that a request continues, and the first item that the endpoint lacks; nil:
-// it has none that is free.
+// take returns the WebSocket of a conversation that a request continues, and the first item that the endpoint lacks;
+// nil: it has none that is free.
 func (c *Conversations) take(q *request) (s *socket, from int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -25,7 +25,7 @@ type item struct {
 	output bool
 }
 
-// known is what the endpoint has of a conversation, with a response.
+// known is the part of a conversation that the endpoint has, with a response.
 type known struct {
 	properties digest
 	items      []item
@@ -50,7 +50,7 @@ func (k *known) before(q *request) int {
 }
 
 // essences are the members by which codex and the endpoint know an item of an answer, by its type. codex sends an item
-// again in a form of its own: without the state, the identifier, the annotations, and what it does not know.
+// again in a form of its own: without the state, the identifier, the annotations, and all that it does not know.
 var essences = map[string][]string{
 	"message":          {"role", "content"},
 	"reasoning":        {"encrypted_content", "summary"},

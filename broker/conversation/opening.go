@@ -106,7 +106,7 @@ func (c *Conversations) Run(ctx context.Context) {
 
 // open makes a WebSocket, which lives as long as life.
 func (c *Conversations) open(ctx context.Context, o opening) (s *socket, life context.Context) {
-	conn, res, err := c.line.Upgrade(ctx, o.address, o.header)
+	conn, res, err := c.line.Upgrade(ctx, o.address, o.header) //nolint:bodyclose // the WebSocket has it
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.asked, o.of)
@@ -117,7 +117,8 @@ func (c *Conversations) open(ctx context.Context, o opening) (s *socket, life co
 		return nil, nil
 	}
 	life, end := context.WithCancel(ctx)
-	s = &socket{of: o.of, conn: conn, header: ofUpgrade(res.Header), events: make(chan []byte), end: end, used: time.Now()}
+	s = &socket{of: o.of, conn: conn, header: ofUpgrade(res.Header), events: make(chan []byte, ahead), end: end,
+		used: time.Now()}
 	if old := c.sockets[o.of]; old != nil {
 		c.drop(old)
 	}
@@ -142,9 +143,13 @@ func (c *Conversations) refuse(res *http.Response, err error) {
 		}
 	}
 	pause = min(pause, longRest)
-	c.rest = time.Now().Add(pause)
-	c.logger.Info("the model endpoint makes no WebSocket: long conversations go up whole", "status", status, "error", err,
-		"pause", pause.String())
+	c.pause(pause, "status", status, "error", err)
+}
+
+// pause makes no WebSocket for so long. The caller holds the lock.
+func (c *Conversations) pause(d time.Duration, why ...any) {
+	c.rest = time.Now().Add(d)
+	c.logger.Info("the model endpoint takes no WebSockets", append(why, "pause", d.String())...)
 }
 
 // ofUpgrade are the headers of the answer to an upgrade that codex reads in each answer. The state of a turn and the

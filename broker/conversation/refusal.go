@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"strconv"
-	"time"
 )
 
 // mostRefused is how many requests over a WebSocket an endpoint may refuse, one after the other, that it may serve by
@@ -24,7 +23,8 @@ func (c *Conversations) refusal(r *http.Request, event []byte) (*http.Response, 
 	}
 	_ = json.Unmarshal(event, &e) // without a status it goes out again
 	status := max(e.Status, e.Code)
-	if status != http.StatusUnauthorized && status != http.StatusTooManyRequests && status < http.StatusInternalServerError {
+	if status != http.StatusUnauthorized && status != http.StatusTooManyRequests &&
+		status < http.StatusInternalServerError {
 		c.misfit(word(member(e.Error, "code")))
 		return nil, errNothing
 	}
@@ -50,7 +50,7 @@ func (c *Conversations) refusal(r *http.Request, event []byte) (*http.Response, 
 	return answerOf(r, status, h, io.NopCloser(bytes.NewReader(body))), nil
 }
 
-// ofLife are the codes of errors that are due to the age of a WebSocket, or of what it keeps.
+// ofLife are the codes of errors that are due to the age of a WebSocket, or of the response that it keeps.
 var ofLife = map[string]bool{"previous_response_not_found": true, "websocket_connection_limit_reached": true}
 
 // misfit counts a request that the endpoint does not take over a WebSocket.
@@ -61,8 +61,7 @@ func (c *Conversations) misfit(code string) {
 		return
 	}
 	if c.refused++; c.refused >= mostRefused {
-		c.rest = time.Now().Add(longRest)
-		c.logger.Info("the model endpoint takes no requests over WebSockets: long conversations go up whole", "code", code)
+		c.pause(longRest, "code", code)
 	}
 }
 

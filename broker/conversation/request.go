@@ -12,13 +12,13 @@ import (
 )
 
 // longRequest is the size from which a request is one of a long conversation, in bytes: over a line of 20 Mbit/s it
-// takes a round trip of 25 ms to go up, and more while TCP finds out what the line bears.
+// takes a round trip of 25 ms to go up, and more while TCP measures the line.
 const longRequest = 64 << 10
 
 // request is a request of a long conversation.
 type request struct {
 	of         digest // the conversation: its endpoint, its login and its key of the endpoint's cache
-	properties digest // what has to stay the same in the conversation
+	properties digest // of the fields that stay the same in the conversation
 	fields     []field
 	metadata   []byte // of the client; nil: none
 	items      [][]byte
@@ -110,7 +110,7 @@ func (q *request) fixed() digest {
 	return digestOf(parts...)
 }
 
-// sent is what the endpoint has once it has answered the request, without the items of the answer.
+// sent is the part that the endpoint has once it has answered the request, without the items of the answer.
 func (q *request) sent() *known {
 	k := &known{properties: q.properties, items: make([]item, len(q.items))}
 	for i, d := range q.digests {
@@ -145,12 +145,13 @@ func (q *request) message(from int, previous string, h http.Header) []byte {
 	return append(append(m, bytes.Join(items, []byte{','})...), ']', '}')
 }
 
-// ofRequest are the headers that codex has in a request by HTTP, and in the metadata of one by WebSocket: the headers of
-// that are of its first request. In the metadata some have another name.
+// ofRequest are the headers that codex has in a request by HTTP, and in the metadata of one by WebSocket, whose headers
+// are of its first request. In the metadata some have another name.
 var ofRequest = map[string]string{
 	"X-Codex-Installation-Id": "x-codex-installation-id", "X-Codex-Window-Id": "x-codex-window-id",
 	"X-Codex-Turn-Metadata": "x-codex-turn-metadata", "X-Codex-Turn-State": "x-codex-turn-state",
-	"X-Codex-Parent-Thread-Id": "x-codex-parent-thread-id", "X-Openai-Subagent": "x-openai-subagent", "Traceparent": "ws_request_header_traceparent",
+	"X-Codex-Parent-Thread-Id": "x-codex-parent-thread-id", "X-Openai-Subagent": "x-openai-subagent",
+	"Traceparent":                            "ws_request_header_traceparent",
 	"Tracestate":                             "ws_request_header_tracestate",
 	"X-Openai-Internal-Codex-Responses-Lite": "ws_request_header_x_openai_internal_codex_responses_lite",
 }

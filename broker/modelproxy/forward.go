@@ -3,22 +3,20 @@ package modelproxy
 import (
 	"errors"
 	"io"
-	"log/slog"
 	"net/http"
 	"strings"
 	"sync"
 	"time"
 )
 
-// forward sends the requests of codex on, and their answers back, each event at once. It does what codex needs of
-// httputil.ReverseProxy, which copies each request and its headers: a third of the memory of an answer in flight.
+// forward sends the requests of codex on, and their answers back, each event at once. It is the part of
+// httputil.ReverseProxy that codex needs, without copies of each request and its headers.
 type forward struct {
 	transport http.RoundTripper
 	rewrite   func(out *http.Request)                                 // sets the address
 	modify    func(*http.Response)                                    // before codex gets the answer
 	fail      func(w http.ResponseWriter, r *http.Request, err error) // answers a request that has no answer
 	buffers   *buffers
-	logger    *slog.Logger
 }
 
 // ServeHTTP implements http.Handler.
@@ -43,8 +41,7 @@ func (f *forward) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.modify(res)
 	passHeader(w.Header(), res.Header)
 	w.WriteHeader(res.StatusCode)
-	if err := f.pass(w, res.Body); err != nil {
-		f.logger.Debug("an answer has ended too early", "error", err)
+	if f.pass(w, res.Body) != nil {
 		panic(http.ErrAbortHandler) // codex learns that the answer is cut
 	}
 }

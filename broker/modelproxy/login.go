@@ -54,7 +54,7 @@ func ForLogin(source LoginSource, at OpenAI, connections int, logger *slog.Logge
 	l.seen.of(transport)
 	l.conversations = conversations
 	l.handler = probing(s.chatGPT.base, transport, ofCodex(l.seen.observe(l.retriable(&forward{
-		transport: s, rewrite: func(out *http.Request) { out.URL = queried(out.URL) }, fail: f.answer, buffers: newBuffers(), logger: logger,
+		transport: s, rewrite: func(out *http.Request) { out.URL = queried(out.URL) }, fail: f.answer, buffers: newBuffers(),
 		modify: func(res *http.Response) {
 			res.Header.Del("Set-Cookie")
 			answered(res)

@@ -19,10 +19,11 @@ import (
 const (
 	// halfConnections is how many of the connections may be WebSockets if a setting bounds all.
 	halfConnections = 2
-	// usualSockets bounds the WebSockets without that setting. OpenAI is said to refuse more than about 50.
+	// usualSockets bounds the WebSockets without that setting. Users report that OpenAI refuses more than
+	// about 50.
 	usualSockets = 32
-	// A socket says nothing while the endpoint computes. Probes of the kernel find out whether the endpoint is there,
-	// and keep the connection in the memory of what forwards it.
+	// A socket is silent while the endpoint computes. Probes of the kernel find out whether the endpoint is there, and
+	// keep the connection in the tables of firewalls.
 	probeAfter = 15 * time.Second
 	probeEvery = 5 * time.Second
 	probes     = 3
@@ -61,8 +62,11 @@ func (t *Transport) upgrading(proxied *http.Transport) *http.Transport {
 	}
 }
 
-// Upgrade makes a WebSocket to the endpoint. The response has the headers of the endpoint's answer; nil: there was none.
-func (t *Transport) Upgrade(ctx context.Context, address string, h http.Header) (*websocket.Conn, *http.Response, error) {
+// Upgrade makes a WebSocket to the endpoint. The response has the headers of the endpoint's answer; nil: there is no
+// answer.
+func (t *Transport) Upgrade(ctx context.Context, address string, h http.Header) (
+	*websocket.Conn, *http.Response, error,
+) {
 	ctx, cancel := context.WithTimeout(ctx, connectBound)
 	defer cancel()
 	client := &http.Client{Transport: t.upgrades,

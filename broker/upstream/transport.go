@@ -34,7 +34,8 @@ const (
 	unsent = 128 << 10
 	// unread is how many bytes of an answer the endpoint sends before codex reads them.
 	unread = 256 << 10
-	// usualConnections bounds those of an endpoint that speaks HTTP/1.1, without a setting: each request in flight has one.
+	// usualConnections bounds those of an endpoint that speaks HTTP/1.1, without a setting: each request in flight has
+	// one.
 	usualConnections = 256
 	// mostDials bounds the connections that are made at a time to an endpoint that speaks HTTP/2.
 	mostDials = 2

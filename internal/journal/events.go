@@ -190,6 +190,7 @@ var remoteEvents = []event{
 	{"key-not-lent", "adcbd1ed81b8418cb4d2c6c9b4e7b796", "the server that lends codex its key or login does not run"},
 	{"provider-unreachable", "d8ced3a1a3754e758de6e001e2d1ac05", "the model endpoint cannot be reached"},
 	{"provider-reachable", "44e6b6d0cb48433c8caace12f3c7bcc1", "the model endpoint answers again"},
+	{"no-websockets", "5e04605746554c08ab3ef46d2901f650", "the model endpoint takes no WebSockets"},
 	{"broker-unread", "252940d549c84d419eef52710b67f0f0", "cannot read the state of a broker"},
 	{"broker-not-written", "7fe4247785dd4168bdcbd9f59352642e", "the state of the broker cannot be written"},
 	{"login-refused", "ed53c48511c04760b001e007b0fd47c5", "the login of the worker does not hold"},
