@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"codex-proxy/codex/wire"
@@ -88,8 +89,8 @@ func (r Remote) Approve(ctx context.Context, thread, question, decision string) 
 
 // answer returns when codex has taken the answer.
 func (s *session) answer(ctx context.Context, a asked, decision string, resolved <-chan string) error {
-	if a.Kind == other {
-		return errors.New("a terminal answers this: codex-proxy attach")
+	if !slices.Contains(a.Decisions, decision) {
+		return fmt.Errorf("%s is no answer to this here; a terminal has all of them: codex-proxy attach", decision)
 	}
 	if err := s.Reply(a.id, map[string]string{"decision": decision}); err != nil {
 		return err

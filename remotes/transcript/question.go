@@ -35,6 +35,9 @@ func questionOf(method string, params json.RawMessage) (q Question, thread strin
 	switch method {
 	case "item/commandExecution/requestApproval":
 		q.Kind, q.Text, q.Decisions = command, head(p.Command, maxText), available(p.Available)
+		if len(p.Command) > maxText { // nobody approves the part that is not shown
+			q.Decisions = []string{"decline"}
+		}
 	case "item/fileChange/requestApproval":
 		q.Kind, q.Text, q.Decisions = change, head(p.Root, maxText), decisions
 	case "item/permissions/requestApproval", "item/tool/requestUserInput", "mcpServer/elicitation/request":

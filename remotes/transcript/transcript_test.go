@@ -49,6 +49,9 @@ func TestQuestions(t *testing.T) {
 		json.RawMessage(`{"threadId":"t","itemId":"i","approvalId":"a"}`))
 	assert.Equal(t, "a", q.ID, "one of several of an item")
 	assert.Equal(t, decisions, q.Decisions)
+	q, _ = questionOf("item/commandExecution/requestApproval",
+		json.RawMessage(`{"threadId":"t","itemId":"i","command":"`+strings.Repeat("x", maxText+1)+`"}`))
+	assert.Equal(t, []string{"decline"}, q.Decisions, "nobody approves what is not shown")
 	q, _ = questionOf("item/tool/requestUserInput", json.RawMessage(`{"threadId":"t","itemId":"i"}`))
 	assert.Equal(t, Question{ID: "i", Kind: other, Decisions: []string{}}, q)
 	for _, method := range []string{"item/tool/call", "currentTime/read", "account/chatgptAuthTokens/refresh"} {

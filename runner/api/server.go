@@ -37,7 +37,7 @@ type Server struct {
 	Settings
 
 	since    time.Time
-	watchers chan struct{}
+	watchers places
 	http     http.Server
 	stop     context.CancelFunc // ends the requests that follow a log
 	done     context.Context    //nolint:containedctx // of stop: it bounds the server, not a call
@@ -51,7 +51,7 @@ const (
 // New returns a server, which serves nothing until Serve.
 func New(s Settings) *Server {
 	done, stop := context.WithCancel(context.Background())
-	v := &Server{Settings: s, since: time.Now().UTC(), watchers: make(chan struct{}, maxWatchers),
+	v := &Server{Settings: s, since: time.Now().UTC(), watchers: places{taken: map[uint32]int{}},
 		stop: stop, done: done}
 	v.http = http.Server{
 		Handler: v.Handler(), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout,

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"sync"
 	"time"
 
 	"codex-proxy/runner/api/wire"
@@ -17,9 +18,32 @@ const (
 	watchPause = 100 * time.Millisecond
 	// watchEvery bounds how late a watcher learns of a change that no command has made, such as a removal.
 	watchEvery = 10 * time.Second
-	// maxWatchers bounds the watchers of all users.
-	maxWatchers = 16
+	// maxWatchers bounds the watchers of each user.
+	maxWatchers = 8
 )
+
+// places counts the watchers of each user.
+type places struct {
+	mu    sync.Mutex
+	taken map[uint32]int
+}
+
+// take takes a place, and returns the function that leaves it; nil: there is none.
+func (p *places) take(uid uint32) (leave func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.taken[uid] >= maxWatchers {
+		return nil
+	}
+	p.taken[uid]++
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.taken[uid]--; p.taken[uid] == 0 {
+			delete(p.taken, uid)
+		}
+	}
+}
 
 // watch sends the state of the daemon and the newest sessions, and again at each change if the request follows.
 func (s *Server) watch(w http.ResponseWriter, r *http.Request, c caller) error {
@@ -31,12 +55,12 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, c caller) error {
 	if err != nil {
 		return err
 	}
-	select {
-	case s.watchers <- struct{}{}:
-		defer func() { <-s.watchers }()
-	default:
-		return &wire.Error{Code: wire.TooMany, Message: "16 programs watch the sessions", Remedy: "end one of them"}
+	leave := s.watchers.take(c.UID)
+	if leave == nil {
+		return &wire.Error{Code: wire.TooMany, Message: "8 programs of yours watch the sessions",
+			Remedy: "end one of them"}
 	}
+	defer leave()
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	defer context.AfterFunc(s.done, cancel)()
