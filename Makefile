@@ -14,6 +14,7 @@ NPM_CODEX := $(CACHE)/codex-$(call hash,test/codex/package-lock.json)
 OLDEST_CODEX := $(CACHE)/codex-$(call hash,test/codex/oldest/package-lock.json)
 BETWEEN_CODEX := $(CACHE)/codex-$(call hash,test/codex/between/package-lock.json)
 CLIENTS := $(CACHE)/clients-$(call hash,test/clients/package-lock.json)
+AXE := $(CACHE)/axe-$(call hash,test/browser/package-lock.json)
 PYTHON_CLIENTS := $(CACHE)/python-$(shell . /etc/os-release; echo $$ID$$VERSION_ID)-$(call hash,test/clients/python/*.txt)
 TEMPORAL := $(CACHE)/temporal-$(call hash,test/temporal/requirements.txt)
 UV := $(CACHE)/uv-$(call hash,test/uv/requirements.txt)
@@ -94,6 +95,7 @@ export CODEX_PROXY_TEST_CODEX := $(NPM_CODEX)/codex
 export CODEX_PROXY_TEST_CODEX_OLDEST := $(OLDEST_CODEX)/codex
 export CODEX_PROXY_TEST_CODEX_BETWEEN := $(BETWEEN_CODEX)
 export CODEX_PROXY_TEST_CLIENTS := $(CLIENTS)
+export CODEX_PROXY_TEST_AXE := $(AXE)/node_modules/axe-core/axe.min.js
 export CODEX_PROXY_TEST_PYTHON := $(PYTHON_CLIENTS)
 export CODEX_PROXY_TEST_TEMPORAL := $(TEMPORAL)/temporal
 export CODEX_PROXY_TEST_UV := $(UV)/uv
@@ -204,7 +206,7 @@ shell: ## look into a machine: a shell in a booted Debian with both packages and
 .PHONY: test
 test: ## run every check: unit tests, the real thing in booted machines, and lint
 	@$(MAKE) --no-print-directory needs NEEDS="$(TEST_NEEDS)"
-	@$(MAKE) --no-print-directory -j2 $(DEBS) $(RPMS) $(RELEASED)/made $(NPM_CODEX)/codex $(OLDEST_CODEX)/codex $(BETWEEN_CODEX)/made $(CLIENTS)/node $(PYTHON_CLIENTS)/made $(TEMPORAL)/temporal $(UV)/uv $(MICROMAMBA)/micromamba $(PROJECT_TOOLS)/made $(TOOLS)/gotestsum $(TOOLS)/golangci-lint
+	@$(MAKE) --no-print-directory -j2 $(DEBS) $(RPMS) $(RELEASED)/made $(NPM_CODEX)/codex $(OLDEST_CODEX)/codex $(BETWEEN_CODEX)/made $(CLIENTS)/node $(AXE)/made $(PYTHON_CLIENTS)/made $(TEMPORAL)/temporal $(UV)/uv $(MICROMAMBA)/micromamba $(PROJECT_TOOLS)/made $(TOOLS)/gotestsum $(TOOLS)/golangci-lint
 	@# What measures runs beside nothing but the compiler, which takes no processor from it. The other booted machines
 	@# mostly wait, so lint and the unit tests run beside them, and yield to them.
 	@rm -f build/integration-*.json build/unit-*.json; go build -o build/failures ./test/failures; $(MIRRORED); \
@@ -339,7 +341,7 @@ nightly-suites:
 # All unit tests anew, whatever the caches have, with all their rounds.
 nightly-units:
 	@$(MAKE) --no-print-directory needs NEEDS="$(TEST_NEEDS)"
-	@$(MAKE) --no-print-directory $(DEBS) $(RPMS) $(RELEASED)/made $(NPM_CODEX)/codex $(OLDEST_CODEX)/codex $(BETWEEN_CODEX)/made $(CLIENTS)/node $(UV)/uv $(MICROMAMBA)/micromamba
+	@$(MAKE) --no-print-directory $(DEBS) $(RPMS) $(RELEASED)/made $(NPM_CODEX)/codex $(OLDEST_CODEX)/codex $(BETWEEN_CODEX)/made $(CLIENTS)/node $(AXE)/made $(UV)/uv $(MICROMAMBA)/micromamba
 	failed=0; CODEX_PROXY_TEST_NIGHTLY=1 CODEX_PROXY_TEST_REQUIRE=1 go test $(GO_TEST) $(RACE) -count=1 -timeout 2h $(UNIT) || failed=$$?; \
 	CODEX_PROXY_TEST_NIGHTLY=1 CODEX_PROXY_TEST_REQUIRE=1 go test $(GO_TEST) -count=1 -timeout 2h $(READERS) $(LISTERS) && exit $$failed
 
@@ -452,6 +454,13 @@ $(CLIENTS)/node:
 	cp test/clients/package.json test/clients/package-lock.json $(CLIENTS)/
 	npm ci --prefix $(CLIENTS) --no-audit --no-fund --loglevel=error
 	cd $(CLIENTS) && ln -sf node_modules/node-linux-*/bin/node node
+
+# axe-core, which judges the pages of the console for people who do not see them.
+$(AXE)/made:
+	@mkdir -p $(AXE)
+	cp test/browser/package.json test/browser/package-lock.json $(AXE)/
+	npm ci --prefix $(AXE) --no-audit --no-fund --loglevel=error
+	touch $@
 
 # The Python clients, a venv for each lock file, in which pip resolves nothing. They are
 # for Debian's python3, whose version goes with that of Debian. The file "made" comes

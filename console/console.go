@@ -1,6 +1,6 @@
-// Package console is `codex-proxy console`: a page on the loopback for as long as the command runs. This process has
-// the rights of the caller and carries out a few orders; the server, to which browsers connect, is another process
-// without rights.
+// Package console is `codex-proxy console` and `codex-runner console`: a page on the loopback for as long as the
+// command runs. This process has the rights of the caller and carries out a few orders; the server, to which browsers
+// connect, is another process without rights.
 package console
 
 import (
@@ -22,16 +22,25 @@ import (
 
 // Console is one run of the command.
 type Console struct {
-	Port   int // 0: any
-	Verbs  verbs.Settings
+	Port     int // 0: any
+	ReadOnly bool
+	Page     server.Page
+	// Ask is an error if the service does not run, or the caller may not use it.
+	Ask func(context.Context) error
+	// Verbs are the orders that the page may give.
+	Verbs  map[string]verbs.Verb
 	Stdout io.Writer
 	Stderr io.Writer // for people
 }
 
+// httpPort is the port of an address without one.
+const httpPort = 80
+
 // start is the text that the server gets when it starts.
 type start struct {
-	Token    string `json:"token"`
-	ReadOnly bool   `json:"read_only"`
+	Token    string      `json:"token"`
+	ReadOnly bool        `json:"read_only"`
+	Page     server.Page `json:"page"`
 }
 
 // Run prints the link, and serves the page until SIGINT, SIGTERM, SIGHUP or the end of ctx.
@@ -39,7 +48,11 @@ func (c *Console) Run(ctx context.Context) error {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends this process
-	if _, _, err := c.Verbs.Client.Status(ctx); err != nil {
+	if c.Port == httpPort {
+		return errors.New("browsers leave out port 80 in their requests, by which the console knows its own; name " +
+			"another one with --port")
+	}
+	if err := c.Ask(ctx); err != nil {
 		return err
 	}
 	l, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: c.Port})
@@ -49,7 +62,7 @@ func (c *Console) Run(ctx context.Context) error {
 	defer l.Close() //nolint:errcheck // the process ends
 	port := l.Addr().(*net.TCPAddr).Port
 	token := server.Token()
-	text, err := json.Marshal(start{Token: token, ReadOnly: c.Verbs.ReadOnly})
+	text, err := json.Marshal(start{Token: token, ReadOnly: c.ReadOnly, Page: c.Page})
 	if err != nil {
 		return err
 	}
@@ -66,7 +79,7 @@ func (c *Console) Run(ctx context.Context) error {
 	defer end()
 	go func() {
 		defer end()
-		orders <- pipe.Serve(serving, child.Orders, verbs.New(c.Verbs).Handle)
+		orders <- pipe.Serve(serving, child.Orders, verbs.New(c.ReadOnly, c.Verbs).Handle)
 	}()
 	err = child.Wait(serving)
 	end()
@@ -78,7 +91,7 @@ func (c *Console) Run(ctx context.Context) error {
 
 func (c *Console) explain(port int) {
 	rights := "The page can change things; --read-only only shows them."
-	if c.Verbs.ReadOnly {
+	if c.ReadOnly {
 		rights = "The page only shows things."
 	}
 	fmt.Fprintf(c.Stderr, "Open this link within 60 seconds; it is valid once. Ctrl-C ends the console. %s\n"+
@@ -95,7 +108,7 @@ func Serve(ctx context.Context, stdin io.Reader) error {
 	defer l.Close()
 	var s start
 	if err := json.Unmarshal(text, &s); err != nil || s.Token == "" {
-		return errors.New("this command is run by codex-proxy console")
+		return errors.New("this command is run by console")
 	}
 	ctx, end := context.WithCancel(ctx)
 	defer end()
@@ -105,5 +118,5 @@ func Serve(ctx context.Context, stdin io.Reader) error {
 		orders.Run()
 	}()
 	return server.New(server.Settings{Orders: orders, Files: page.Files(), Token: s.Token, ReadOnly: s.ReadOnly,
-		Port: l.Addr().(*net.TCPAddr).Port}).Serve(ctx, l)
+		Page: s.Page, Port: l.Addr().(*net.TCPAddr).Port}).Serve(ctx, l)
 }

@@ -9,12 +9,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"codex-proxy/console/proxyorders"
 	"codex-proxy/daemon/config"
 	"codex-proxy/internal/cli"
 	"codex-proxy/internal/paths"
 	"codex-proxy/remotes/attach"
 	"codex-proxy/remotes/remoteconfig"
 	"codex-proxy/remotes/remotescli"
+	"codex-proxy/remotes/transcript"
 	runnerpaths "codex-proxy/runner/paths"
 	"codex-proxy/units"
 )
@@ -41,6 +43,8 @@ add makes a file, and opens the socket; codex-proxy attach NAME shows the remote
 terminal. list shows the state of each remote, its turns and the people who are
 attached. check shows what would run, and names each fault that prevents a start; it
 exits with 78 then. send sends a message without a terminal, and prints the thread.
+transcript prints a thread, approve answers what a turn waits for, and interrupt ends
+the turn.
 continue has a turn go on that a restart has cut, if the file says continue = "ask".
 logs shows the journal of its units. commands lists what the hands of a remote have
 executed, and diff prints the changes in their workspace (docs/hands.md). stop ends codex until the next attach. remove
@@ -109,6 +113,7 @@ For continue its id; not needed if one turn waits`)
 		remoteJournal("logs NAME", "show the journal of a remote", r.Logs, do),
 		remoteJournal("commands NAME", "list the commands that the hands of a remote have executed", r.Commands, do),
 		remoteDiff(r, do(true, r.Diff)), stop, remove)
+	c.AddCommand(remotePerson(r)...)
 	for _, of := range c.Commands() {
 		if of != list && of != add {
 			of.ValidArgsFunction = completeRemotes
@@ -226,4 +231,76 @@ input and output, for editors and SDKs that start one`)
 		return cli.Exit(status, nil)
 	}
 	return c
+}
+
+// remotePerson are the commands by which a person takes part in a remote without a terminal.
+func remotePerson(r *remotescli.Remotes) []*cobra.Command {
+	with := func(args func(*transcript.Remote) error) func(*cobra.Command, []string) error {
+		return func(c *cobra.Command, names []string) error {
+			r.Stdout, r.Stderr = c.OutOrStdout(), c.ErrOrStderr()
+			if err := units.ValidRemoteName(names[0]); err != nil {
+				return err
+			}
+			of, err := r.Person(names[0], versionString(), false)
+			if err != nil {
+				return err
+			}
+			return args(&of)
+		}
+	}
+	show := &cobra.Command{Use: "transcript NAME", Short: "print the last turns of a thread of a remote"}
+	show.Flags().BoolVar(&r.JSON, "json", false, `JSON objects, one a line:
+  {"thread","name","turn","waits",
+    "questions":[{"id","kind","text","directory",
+      "reason","decisions"}],
+    "items":[{"id","kind","text","output","status",
+      "exit"}]}`)
+	show.Flags().BoolVar(&r.Watch, "watch", false, "go on with every change, until Ctrl-C")
+	show.RunE = func(c *cobra.Command, names []string) error {
+		return with(func(of *transcript.Remote) error {
+			of.ReadOnly = !r.Watch // without it nobody could answer in time
+			return remotescli.Transcript(c.Context(), r, *of)
+		})(c, names)
+	}
+	decision := "accept"
+	approve := &cobra.Command{Use: "approve NAME QUESTION", Short: "answer an approval that a turn waits for"}
+	approve.Flags().Var(cli.Text(&decision, "DECISION"), "decision", "accept, acceptForSession or decline")
+	cli.Complete(approve, "decision", "accept", "acceptForSession", "decline")
+	approve.RunE = func(c *cobra.Command, names []string) error {
+		return with(func(of *transcript.Remote) error {
+			return of.Approve(c.Context(), r.Thread, names[1], decision)
+		})(c, names)
+	}
+	interrupt := &cobra.Command{Use: "interrupt NAME", Short: "end the turn of a thread of a remote, as Esc does"}
+	interrupt.RunE = func(c *cobra.Command, names []string) error {
+		return with(func(of *transcript.Remote) error { return of.Interrupt(c.Context(), r.Thread) })(c, names)
+	}
+	for _, one := range []*cobra.Command{show, approve, interrupt} {
+		one.Flags().Var(cli.Text(&r.Thread, "THREAD"), "thread", "the id of the thread; without it the last one")
+	}
+	return []*cobra.Command{show, approve, interrupt}
+}
+
+// remoteOf is the remote of an order of the page.
+func remoteOf(readOnly bool) func(string) (proxyorders.Remote, error) {
+	r := remotescli.Remotes{Places: remotescli.Places{Settings: paths.RemoteSettings, Socket: paths.RemoteSocket}}
+	return func(name string) (proxyorders.Remote, error) {
+		if err := units.ValidRemoteName(name); err != nil {
+			return nil, err
+		}
+		of, err := r.Person(name, versionString(), readOnly)
+		return person{of}, err
+	}
+}
+
+// person is a remote for the orders of the page.
+type person struct{ transcript.Remote }
+
+// Follow implements proxyorders.Remote. Every change of the thread, and the end of the remote, is for the page.
+func (p person) Follow(ctx context.Context, thread string, each func(any) error) error {
+	err := p.Remote.Follow(ctx, thread, func(u transcript.Update) error { return each(u) })
+	if err == nil {
+		return errors.New("the remote has no thread yet: a message begins one")
+	}
+	return err
 }

@@ -30,10 +30,10 @@ func commands() []cli.Group {
 		{Title: "Commands for people", Commands: []*cobra.Command{
 			runCommand(), setupCommand(), sessionsCommand(), showCommand(), logsCommand(), diffCommand(), cancelCommand(),
 			releaseCommand(), shellCommand(), portForwardCommand(), artifactsCommand(), pruneCommand(), statusCommand(),
-			doctorCommand(), mcpCommand(),
+			doctorCommand(), mcpCommand(), consoleCommand(),
 		}},
 		{Title: "Commands for systemd units", Commands: []*cobra.Command{
-			serveCommand(),
+			serveCommand(), consoleServeCommand(),
 		}},
 	}
 }

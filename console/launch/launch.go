@@ -115,7 +115,8 @@ func start(text string, stderr io.Writer, files []*os.File, root bool) (*exec.Cm
 	if err == nil {
 		err = cmd.Start()
 	}
-	if root && errors.Is(err, unix.EPERM) { // a container may forbid namespaces
+	if root && (errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOSPC)) { // a container, or a sysctl, forbids them
+		fmt.Fprintf(stderr, "The server of the page has the network of this host: it gets no namespaces (%v).\n", err)
 		cmd = command(0)
 		if in, err = cmd.StdinPipe(); err == nil {
 			err = cmd.Start()
@@ -155,7 +156,7 @@ func Inherited(stdin io.Reader) (orders net.Conn, l net.Listener, text []byte, e
 		l, err = net.FileListener(listener)
 	}
 	if err != nil {
-		return nil, nil, nil, errors.New("this command is run by codex-proxy console")
+		return nil, nil, nil, errors.New("this command is run by console")
 	}
 	text, err = io.ReadAll(io.LimitReader(stdin, 4096))
 	return orders, l, text, err

@@ -14,7 +14,7 @@ import (
 
 const (
 	// maxOrder bounds one order, in bytes.
-	maxOrder = 16 << 10
+	maxOrder = 64 << 10
 	// maxAnswer bounds one answer.
 	maxAnswer = 8 << 20
 	// maxOrders bounds the orders that are carried out at the same time.
@@ -129,7 +129,7 @@ func (s *orders) send(r reply) error {
 }
 
 // ErrEnded means that the process with rights has ended.
-var ErrEnded = errors.New("codex-proxy console has ended; start it again")
+var ErrEnded = errors.New("the console has ended; start it again")
 
 // ErrSlow means that a stream was not read fast enough.
 var ErrSlow = errors.New("the page does not read its stream")

@@ -25,9 +25,10 @@ func joined(t *testing.T, handle Handler) (*Client, net.Conn) {
 	go func() { served <- Serve(context.Background(), theirs, handle) }()
 	go func() { c.Run(); close(ran) }()
 	t.Cleanup(func() {
-		assert.NoError(t, errors.Join(ours.Close(), theirs.Close()))
+		assert.NoError(t, ours.Close())
 		<-ran
 		assert.NoError(t, <-served)
+		assert.NoError(t, theirs.Close())
 		_, err := c.Do(context.Background(), Order{Verb: "late"})
 		assert.ErrorIs(t, err, ErrEnded)
 	})

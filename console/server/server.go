@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -23,10 +24,10 @@ import (
 const (
 	// linkLife is how long the link is valid.
 	linkLife = time.Minute
-	// maxStreams bounds the open pages.
+	// maxStreams bounds the open pages, and their further streams.
 	maxStreams = 4
 	// maxBody bounds the body of a request, in bytes.
-	maxBody = 8 << 10
+	maxBody = 16 << 10
 	// patience is how long a page may take for one line of its stream, or for an answer.
 	patience    = 5 * time.Second
 	readTimeout = 10 * time.Second
@@ -47,13 +48,22 @@ type Settings struct {
 	Port   int    // of the listener
 	// ReadOnly has the page offer no orders. The process with rights enforces it.
 	ReadOnly bool
+	Page     Page
+}
+
+// Page is the service that a page shows.
+type Page struct {
+	Service string     `json:"service"` // its name
+	Watch   pipe.Order `json:"watch"`   // the order for the stream of all that the page shows
+	Streams []string   `json:"streams"` // the verbs of further streams
 }
 
 // Server serves the page. Its methods are safe for concurrent use.
 type Server struct {
 	settings Settings
-	hosts    []string // that browsers may name
+	host     string // that browsers may name
 	born     time.Time
+	pages    chan struct{}
 	streams  chan struct{}
 	patience time.Duration
 
@@ -71,9 +81,10 @@ func Token() string {
 
 // New returns a server whose link is valid from now on.
 func New(s Settings) *Server {
-	port := strconv.Itoa(s.Port)
-	return &Server{settings: s, born: time.Now(), streams: make(chan struct{}, maxStreams), patience: patience,
-		hosts: []string{net.JoinHostPort("127.0.0.1", port), net.JoinHostPort("localhost", port)}}
+	// Not localhost: browsers try its IPv6 address first, at which another user may listen.
+	return &Server{settings: s, born: time.Now(), pages: make(chan struct{}, maxStreams),
+		streams: make(chan struct{}, maxStreams), patience: patience,
+		host: net.JoinHostPort("127.0.0.1", strconv.Itoa(s.Port))}
 }
 
 // Serve serves until ctx ends.
@@ -110,9 +121,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case !strings.HasPrefix(r.URL.Path, "/api/"):
 		s.file(w, r)
 	case !s.known(r):
-		refuse(w, http.StatusUnauthorized, "open the link that codex-proxy console has printed")
+		refuse(w, http.StatusUnauthorized, "open the link that "+s.settings.Page.Service+" console has printed")
 	case r.URL.Path == "/api/watch":
-		s.watch(w, r)
+		s.stream(w, r, s.settings.Page.Watch, s.pages)
+	case r.URL.Path == "/api/follow":
+		s.follow(w, r)
 	case r.URL.Path == "/api/do":
 		s.do(w, r)
 	default:
@@ -122,13 +135,12 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // judge refuses requests of other pages, whatever they ask for: status 0 lets one in.
 func (s *Server) judge(r *http.Request) (status int, why string) {
-	ours := func(host string) bool { return host == s.hosts[0] || host == s.hosts[1] }
 	origin, named := strings.CutPrefix(r.Header.Get("Origin"), "http://")
 	site := r.Header.Get("Sec-Fetch-Site")
-	post := r.URL.Path == "/api/session" || r.URL.Path == "/api/do"
+	post := slices.Contains([]string{"/api/session", "/api/do", "/api/follow"}, r.URL.Path)
 	switch {
-	case !ours(r.Host):
-		return http.StatusMisdirectedRequest, "the console is served to " + strings.Join(s.hosts, " and ") + " alone"
+	case r.Host != s.host:
+		return http.StatusMisdirectedRequest, "the console is at http://" + s.host + " alone"
 	case r.Header.Get("Origin") != "" && (!named || origin != r.Host):
 		return http.StatusForbidden, "another page has sent this"
 	case site != "" && site != "same-origin" && site != "none" && !navigates(r):
@@ -163,13 +175,13 @@ func (s *Server) exchange(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusForbidden, why)
 		return
 	}
-	answer(w, map[string]any{"session": session, "read_only": s.settings.ReadOnly})
+	answer(w, map[string]any{"session": session, "read_only": s.settings.ReadOnly, "service": s.settings.Page.Service})
 }
 
 func (s *Server) begin(token string) (session, why string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	const again = "; end codex-proxy console with Ctrl-C and start it again"
+	again := "; end " + s.settings.Page.Service + " console with Ctrl-C and start it again"
 	switch {
 	case s.used:
 		return "", "the link was used" + again
@@ -206,25 +218,36 @@ func (s *Server) file(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusNotFound, "there is no such file")
 		return
 	}
-	kinds := map[string]string{"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
+	kinds := map[string]string{"html": "text/html", "js": "text/javascript", "css": "text/css",
+		"svg": "image/svg+xml", "json": "application/json"}
 	_, ending, _ := strings.Cut(name, ".")
 	w.Header().Set("Content-Type", kinds[ending]+"; charset=utf-8")
 	_, _ = w.Write(content) // the client has gone
 }
 
-// watch streams the state of everything that the page shows.
-func (s *Server) watch(w http.ResponseWriter, r *http.Request) {
+// follow streams the values of one order.
+func (s *Server) follow(w http.ResponseWriter, r *http.Request) {
+	o, ok := orderOf(w, r)
+	switch {
+	case !ok:
+	case !slices.Contains(s.settings.Page.Streams, o.Verb):
+		refuse(w, http.StatusBadRequest, "the order has no stream; POST /api/do carries it out")
+	default:
+		s.stream(w, r, o, s.streams)
+	}
+}
+
+// stream carries out an order, and sends its values as they are there.
+func (s *Server) stream(w http.ResponseWriter, r *http.Request, order pipe.Order, places chan struct{}) {
 	select {
-	case s.streams <- struct{}{}:
-		defer func() { <-s.streams }()
+	case places <- struct{}{}:
+		defer func() { <-places }()
 	default:
 		refuse(w, http.StatusServiceUnavailable, "too many pages are open; close one")
 		return
 	}
 	to := http.NewResponseController(w)
 	sent := false
-	order := pipe.Order{Verb: "watch", Words: map[string]string{
-		"of": "status,accounts,keys,remotes,dependencies,history,requests"}}
 	err := s.settings.Orders.Stream(r.Context(), order, func(line json.RawMessage) error {
 		if !sent {
 			w.Header().Set("Content-Type", "application/x-ndjson")
@@ -246,15 +269,12 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request) {
 
 // do carries out one order of the page.
 func (s *Server) do(w http.ResponseWriter, r *http.Request) {
-	var o pipe.Order
-	from := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
-	from.DisallowUnknownFields()
-	if err := from.Decode(&o); err != nil {
-		refuse(w, http.StatusBadRequest, "the order is no JSON object with verb and words")
+	o, ok := orderOf(w, r)
+	if !ok {
 		return
 	}
-	if o.Verb == "watch" {
-		refuse(w, http.StatusBadRequest, "GET /api/watch is the stream")
+	if o.Verb == s.settings.Page.Watch.Verb || slices.Contains(s.settings.Page.Streams, o.Verb) {
+		refuse(w, http.StatusBadRequest, "the order has a stream: GET /api/watch, or POST /api/follow")
 		return
 	}
 	value, err := s.settings.Orders.Do(r.Context(), o)
@@ -264,6 +284,17 @@ func (s *Server) do(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	answer(w, value)
+}
+
+// orderOf reads the order of a request; false after a refusal.
+func orderOf(w http.ResponseWriter, r *http.Request) (o pipe.Order, ok bool) {
+	from := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
+	from.DisallowUnknownFields()
+	if err := from.Decode(&o); err != nil {
+		refuse(w, http.StatusBadRequest, "the order is no JSON object with verb and words, or is too long")
+		return o, false
+	}
+	return o, true
 }
 
 // beginAnswer gives the page its time for an answer, after an order that may have taken longer.

@@ -59,7 +59,8 @@ func newRig(t *testing.T) *rig {
 	r.url = "http://" + r.host
 	files := fstest.MapFS{"index.html": {Data: []byte("<p>page</p>")}, "sub/x.js": {Data: []byte("2")}}
 	port := l.Addr().(*net.TCPAddr).Port
-	r.Server = New(Settings{Orders: r.orders, Files: files, Token: "right-token", Port: port})
+	r.Server = New(Settings{Orders: r.orders, Files: files, Token: "right-token", Port: port,
+		Page: Page{Service: "codex-proxy", Watch: pipe.Order{Verb: "watch"}, Streams: []string{"transcript"}}})
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
 	go func() { served <- r.Serve(ctx, l) }()
@@ -154,7 +155,29 @@ func TestStream(t *testing.T) {
 	res := open()
 	assert.Equal(t, http.StatusServiceUnavailable, res.StatusCode)
 	require.NoError(t, res.Body.Close())
+	for range maxStreams { // a page may follow one remote more
+		res := follow(ctx, t, r, own)
+		defer res.Body.Close()
+		line, err := bufio.NewReader(res.Body).ReadString('\n')
+		require.NoError(t, err)
+		assert.JSONEq(t, `{"whole":true}`, line)
+	}
+	res = follow(ctx, t, r, own)
+	assert.Equal(t, http.StatusServiceUnavailable, res.StatusCode)
+	require.NoError(t, res.Body.Close())
 	cancel()
+}
+
+func follow(ctx context.Context, t *testing.T, r *rig, own string) *http.Response {
+	t.Helper()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url+"/api/follow",
+		strings.NewReader(`{"verb":"transcript","words":{"remote":"build"}}`))
+	require.NoError(t, err)
+	req.Header.Set("Authorization", own)
+	req.Header.Set("Content-Type", "application/json")
+	res, err := http.DefaultClient.Do(req)
+	require.NoError(t, err)
+	return res
 }
 
 // Whatever another page, user or program tries is refused, and no order gets through.
@@ -164,6 +187,12 @@ func TestAttacks(t *testing.T) {
 	own := r.session(t)
 	port := strings.TrimPrefix(r.host, "127.0.0.1:")
 	secret := strings.TrimPrefix(own, "Authorization: Bearer ")
+	const transcript = `{"verb":"transcript","words":{"remote":"build"}}`
+	const message = `{"verb":"send","words":{"remote":"build","text":"rm -rf /"}}`
+	const approval = `{"verb":"approve","words":{"remote":"build","thread":"x","question":"y","decision":"accept"}}`
+	follow := func(body string, headers ...string) string {
+		return request("POST /api/follow", r.host, body, headers...)
+	}
 	post := func(body string) string { return request("POST /api/do", r.host, body, own, asJSON) }
 	do := func(headers ...string) string {
 		return request("POST /api/do", r.host, drain, append(headers, asJSON)...)
@@ -172,53 +201,68 @@ func TestAttacks(t *testing.T) {
 		request string
 		status  int
 	}{
-		"rebinding: the page":            {request("GET /", "evil.example:"+port, ""), 421},
-		"rebinding: an order":            {request("POST /api/do", "evil.example", drain, own, asJSON), 421},
-		"rebinding: the link":            {request("POST /api/session", "evil.example", `{"token":"x"}`, asJSON), 421},
-		"another name of the loopback":   {request("GET /", "127.0.0.2:"+port, ""), 421},
-		"a name that begins like ours":   {request("GET /", "127.0.0.1.evil.example:"+port, ""), 421},
-		"another port":                   {request("GET /", "127.0.0.1:1", ""), 421},
-		"no port":                        {request("GET /", "localhost", ""), 421},
-		"no host":                        {"GET / HTTP/1.0\r\n\r\n", 421},
-		"an address in the line":         {request("GET http://evil.example/", r.host, ""), 421},
-		"cross-site: origin":             {do(own, "Origin: http://evil.example"), 403},
-		"cross-site: https":              {do(own, "Origin: https://"+r.host), 403},
-		"cross-site: null":               {do(own, "Origin: null"), 403},
-		"cross-site: another port":       {do(own, "Origin: http://127.0.0.1:1"), 403},
-		"cross-site: fetch metadata":     {do(own, "Sec-Fetch-Site: cross-site"), 403},
-		"same site, another port":        {do(own, "Sec-Fetch-Site: same-site"), 403},
-		"cross-site: the stream":         {request("GET /api/watch", r.host, "", own, "Sec-Fetch-Site: cross-site"), 403},
-		"a form":                         {request("POST /api/do", r.host, drain, own, "Content-Type: text/plain"), 415},
-		"a form's type with ours inside": {request("POST /api/do", r.host, drain, own, "Content-Type: text/plain; application/json"), 415},
-		"no type":                        {request("POST /api/do", r.host, drain, own), 415},
-		"a GET that orders":              {request("GET /api/do", r.host, "", own), 405},
-		"another method":                 {request("DELETE /api/do", r.host, "", own), 405},
-		"a preflight":                    {request("OPTIONS /api/do", r.host, "", "Origin: http://evil.example"), 403},
-		"a preflight without an origin":  {request("OPTIONS /api/do", r.host, ""), 405},
-		"no session":                     {do(), 401},
-		"an empty session":               {do("Authorization: Bearer "), 401},
-		"a wrong session":                {do("Authorization: Bearer wrong"), 401},
-		"the token as the session":       {do("Authorization: Bearer right-token"), 401},
-		"the session as a cookie":        {do("Cookie: session=" + secret), 401},
-		"the session as Basic":           {do(strings.Replace(own, "Bearer", "Basic", 1)), 401},
-		"the session in the address":     {request("GET /api/watch?session="+secret, r.host, ""), 400},
-		"the stream without a session":   {request("GET /api/watch", r.host, ""), 401},
-		"a replay of the link":           {request("POST /api/session", r.host, `{"token":"right-token"}`, asJSON), 403},
-		"the token in the address":       {request("GET /?link=right-token", r.host, ""), 400},
-		"traversal":                      {request("GET /../../etc/passwd", r.host, ""), 404},
-		"traversal, escaped":             {request("GET /%2e%2e/%2e%2e/etc/passwd", r.host, ""), 404},
-		"traversal, from below":          {request("GET /sub/../../etc/passwd", r.host, ""), 404},
-		"an absolute path":               {request("GET //etc/passwd", r.host, ""), 404},
-		"a directory":                    {request("GET /sub", r.host, ""), 404},
-		"a NUL":                          {request("GET /index.html%00.js", r.host, ""), 404},
-		"another path of the API":        {request("GET /api/keys", r.host, "", own), 404},
-		"the control socket's own path":  {request("GET /v1/status", r.host, "", own), 404},
-		"an order of two objects":        {post(`{"verb":"drain","socket":"/x"}`), 400},
-		"an order that is no JSON":       {post("drain"), 400},
-		"words that are no texts":        {post(`{"verb":"drain","words":{"worker":["a"]}}`), 400},
-		"a body without end":             {post(`{"verb":"` + strings.Repeat("x", maxBody) + `"}`), 400},
-		"a stream as an order":           {post(`{"verb":"watch","words":{"of":"keys"}}`), 400},
-		"a header without end":           {request("GET /", r.host, "", "X: "+strings.Repeat("x", 64<<10)), 431},
+		"rebinding: the page":                 {request("GET /", "evil.example:"+port, ""), 421},
+		"rebinding: an order":                 {request("POST /api/do", "evil.example", drain, own, asJSON), 421},
+		"rebinding: the link":                 {request("POST /api/session", "evil.example", `{"token":"x"}`, asJSON), 421},
+		"another name of the loopback":        {request("GET /", "127.0.0.2:"+port, ""), 421},
+		"a name that begins like ours":        {request("GET /", "127.0.0.1.evil.example:"+port, ""), 421},
+		"another port":                        {request("GET /", "127.0.0.1:1", ""), 421},
+		"no port":                             {request("GET /", "localhost", ""), 421},
+		"the name localhost":                  {request("GET /", "localhost:"+port, ""), 421},
+		"no host":                             {"GET / HTTP/1.0\r\n\r\n", 421},
+		"an address in the line":              {request("GET http://evil.example/", r.host, ""), 421},
+		"cross-site: origin":                  {do(own, "Origin: http://evil.example"), 403},
+		"cross-site: https":                   {do(own, "Origin: https://"+r.host), 403},
+		"cross-site: null":                    {do(own, "Origin: null"), 403},
+		"cross-site: another port":            {do(own, "Origin: http://127.0.0.1:1"), 403},
+		"cross-site: fetch metadata":          {do(own, "Sec-Fetch-Site: cross-site"), 403},
+		"same site, another port":             {do(own, "Sec-Fetch-Site: same-site"), 403},
+		"cross-site: the stream":              {request("GET /api/watch", r.host, "", own, "Sec-Fetch-Site: cross-site"), 403},
+		"a form":                              {request("POST /api/do", r.host, drain, own, "Content-Type: text/plain"), 415},
+		"a form's type with ours inside":      {request("POST /api/do", r.host, drain, own, "Content-Type: text/plain; application/json"), 415},
+		"no type":                             {request("POST /api/do", r.host, drain, own), 415},
+		"a GET that orders":                   {request("GET /api/do", r.host, "", own), 405},
+		"another method":                      {request("DELETE /api/do", r.host, "", own), 405},
+		"a preflight":                         {request("OPTIONS /api/do", r.host, "", "Origin: http://evil.example"), 403},
+		"a preflight without an origin":       {request("OPTIONS /api/do", r.host, ""), 405},
+		"no session":                          {do(), 401},
+		"an empty session":                    {do("Authorization: Bearer "), 401},
+		"a wrong session":                     {do("Authorization: Bearer wrong"), 401},
+		"the token as the session":            {do("Authorization: Bearer right-token"), 401},
+		"the session as a cookie":             {do("Cookie: session=" + secret), 401},
+		"the session as Basic":                {do(strings.Replace(own, "Bearer", "Basic", 1)), 401},
+		"the session in the address":          {request("GET /api/watch?session="+secret, r.host, ""), 400},
+		"the stream without a session":        {request("GET /api/watch", r.host, ""), 401},
+		"a replay of the link":                {request("POST /api/session", r.host, `{"token":"right-token"}`, asJSON), 403},
+		"the token in the address":            {request("GET /?link=right-token", r.host, ""), 400},
+		"traversal":                           {request("GET /../../etc/passwd", r.host, ""), 404},
+		"traversal, escaped":                  {request("GET /%2e%2e/%2e%2e/etc/passwd", r.host, ""), 404},
+		"traversal, from below":               {request("GET /sub/../../etc/passwd", r.host, ""), 404},
+		"an absolute path":                    {request("GET //etc/passwd", r.host, ""), 404},
+		"a directory":                         {request("GET /sub", r.host, ""), 404},
+		"a NUL":                               {request("GET /index.html%00.js", r.host, ""), 404},
+		"another path of the API":             {request("GET /api/keys", r.host, "", own), 404},
+		"the control socket's own path":       {request("GET /v1/status", r.host, "", own), 404},
+		"an order of two objects":             {post(`{"verb":"drain","socket":"/x"}`), 400},
+		"an order that is no JSON":            {post("drain"), 400},
+		"words that are no texts":             {post(`{"verb":"drain","words":{"worker":["a"]}}`), 400},
+		"a body without end":                  {post(`{"verb":"` + strings.Repeat("x", maxBody) + `"}`), 400},
+		"a stream as an order":                {post(`{"verb":"watch","words":{"of":"keys"}}`), 400},
+		"a stream of a remote as an order":    {post(`{"verb":"transcript","words":{"remote":"build"}}`), 400},
+		"an order as a stream":                {follow(`{"verb":"send","words":{"remote":"build","text":"x"}}`, own, asJSON), 400},
+		"the stream of all as another stream": {follow(`{"verb":"watch","words":{"of":"keys"}}`, own, asJSON), 400},
+		"a remote: no session":                {follow(transcript, asJSON), 401},
+		"a remote: another page":              {follow(transcript, own, asJSON, "Origin: http://evil.example"), 403},
+		"a remote: another site":              {follow(transcript, own, asJSON, "Sec-Fetch-Site: cross-site"), 403},
+		"a remote: rebinding":                 {request("POST /api/follow", "evil.example:"+port, transcript, own, asJSON), 421},
+		"a remote: a form":                    {follow(transcript, own, "Content-Type: text/plain"), 415},
+		"a remote: a GET":                     {request("GET /api/follow", r.host, "", own), 405},
+		"a remote: a parameter":               {request("POST /api/follow?remote=build", r.host, transcript, own, asJSON), 400},
+		"a message: no session":               {request("POST /api/do", r.host, message, asJSON), 401},
+		"a message: another page":             {request("POST /api/do", r.host, message, own, asJSON, "Origin: http://evil.example"), 403},
+		"an approval: a replayed session":     {request("POST /api/do", r.host, approval, "Authorization: Bearer "+strings.ToUpper(secret), asJSON), 401},
+		"an approval: a form":                 {request("POST /api/do", r.host, approval, own, "Content-Type: application/x-www-form-urlencoded"), 415},
+		"a header without end":                {request("GET /", r.host, "", "X: "+strings.Repeat("x", 64<<10)), 431},
 	} {
 		t.Run(name, func(t *testing.T) {
 			status, body := r.send(t, tc.request)

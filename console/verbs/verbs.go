@@ -1,5 +1,5 @@
-// Package verbs has the orders of the console: sixteen at most, each with checked words. They run in the process that
-// may use the control socket.
+// Package verbs carries out the orders of a page: a few fixed verbs, each with checked words. They run in the process
+// that has the rights.
 package verbs
 
 import (
@@ -10,86 +10,62 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"codex-proxy/console/pipe"
 	"codex-proxy/internal/lazyregexp"
-	"codex-proxy/probes"
-	"codex-proxy/workers/control"
 )
 
-// Settings configure a Table.
-type Settings struct {
-	Client *control.Client
-	// Doctor examines the installation, and returns the object of `codex-proxy doctor --json`.
-	Doctor func(context.Context) (any, error)
-	// AddKey makes an API key with limits, and returns it; RevokeKey removes one. A key may come with an error: then
-	// it is in the file, and the running service does not have it.
-	AddKey    func(ctx context.Context, name string, limits map[string]string) (KeyChange, error)
-	RevokeKey func(ctx context.Context, name string) (KeyChange, error)
-	ReadOnly  bool // orders that change something are refused
+// Words are the words of an order, by their names.
+type Words = map[string]string
+
+// Send passes on one value of a stream.
+type Send func(any) error
+
+// Verb is one order.
+type Verb struct {
+	Changes bool            // it changes something, which --read-only refuses
+	Words   map[string]Form // all are optional unless Needs has their name
+	Needs   []string
+	// Run carries the order out. It calls the function with each value of a stream.
+	Run func(context.Context, Words, Send) (any, error)
 }
 
-// KeyChange is the outcome of an order about a key.
-type KeyChange struct {
-	Key     string `json:"key,omitempty"` // a new one
-	Outcome string `json:"outcome"`       // for people
+// Form is the form of a word.
+type Form struct {
+	fits func(string) bool
+	must string // for the error
 }
+
+// Match is the form of words that a pattern matches.
+func Match(pattern string) Form {
+	whole := lazyregexp.New(`^(?:` + pattern + `)$`)
+	return Form{whole.MatchString, "match " + whole.String()}
+}
+
+// Name is the form of the names of workers, accounts, remotes and new keys.
+var Name = Match(`[A-Za-z0-9][A-Za-z0-9._-]{0,63}`)
+
+// maxText bounds a text for a model, in bytes.
+const maxText = 6 << 10
+
+// Text is the form of a text for a model.
+var Text = Form{func(text string) bool {
+	return strings.TrimSpace(text) != "" && len(text) <= maxText && utf8.ValidString(text) &&
+		!strings.ContainsRune(text, 0)
+}, fmt.Sprintf("be a text of up to %d bytes", maxText)}
 
 // Table carries orders out.
 type Table struct {
-	settings Settings
-	verbs    map[string]verb
+	verbs    map[string]Verb
+	readOnly bool
 }
-
-// verb is one order.
-type verb struct {
-	changes bool
-	words   map[string]*lazyregexp.Regexp // what each word must match; all are optional unless required
-	needs   []string
-	run     func(ctx context.Context, words map[string]string, send func(json.RawMessage) error) (any, error)
-}
-
-// The words. A key that is there may have any name that the key file accepts; new ones have the narrower form.
-var (
-	name   = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
-	key    = lazyregexp.New(`^[A-Za-z0-9_.-]{1,64}$`)
-	number = lazyregexp.New(`^[1-9][0-9]{0,11}$`)
-	list   = lazyregexp.New(`^[a-z]{1,16}(,[a-z]{1,16}){0,7}$`)
-	days   = lazyregexp.New(`^[1-9][0-9]{0,2}d$`)
-)
 
 // ErrReadOnly is the refusal of a console that only shows.
 var ErrReadOnly = errors.New("this console only shows: it was started with --read-only")
 
-// New returns the table of all verbs.
-func New(s Settings) *Table {
-	t := &Table{settings: s}
-	account := func(do control.AccountAction) verb {
-		return verb{changes: true, words: map[string]*lazyregexp.Regexp{"account": name}, needs: []string{"account"},
-			run: func(ctx context.Context, words map[string]string, _ func(json.RawMessage) error) (any, error) {
-				return s.Client.OrderAccount(ctx, control.AccountOrder{Account: words["account"], Do: do})
-			}}
-	}
-	worker := map[string]*lazyregexp.Regexp{"worker": name}
-	t.verbs = map[string]verb{
-		"watch": {words: map[string]*lazyregexp.Regexp{"of": list}, needs: []string{"of"}, run: t.watch},
-		"usage": {words: map[string]*lazyregexp.Regexp{"since": days, "by": list}, needs: []string{"since", "by"},
-			run: t.usage},
-		"doctor": {run: t.doctor},
-		"drain":  {changes: true, words: worker, needs: []string{"worker"}, run: t.drain(s.Client.Drain)},
-		"undrain": {changes: true, words: worker, needs: []string{"worker"},
-			run: t.drain(s.Client.Undrain)},
-		"pause":  account(control.PauseAccount),
-		"resume": account(control.ResumeAccount),
-		"switch": account(control.SwitchAccount),
-		"revoke": {changes: true, words: map[string]*lazyregexp.Regexp{"key": key}, needs: []string{"key"}, run: t.revoke},
-		"add": {changes: true, needs: []string{"key"}, run: t.add, words: map[string]*lazyregexp.Regexp{
-			"key": name, "requests-per-minute": number, "tokens-per-minute": number, "tokens-per-day": number,
-			"concurrent": number,
-		}},
-	}
-	return t
-}
+// New returns a table. With readOnly it refuses orders that change something.
+func New(readOnly bool, verbs map[string]Verb) *Table { return &Table{verbs, readOnly} }
 
 // Names are the names of all verbs.
 func (t *Table) Names() []string { return slices.Sorted(maps.Keys(t.verbs)) }
@@ -103,72 +79,36 @@ func (t *Table) Handle(ctx context.Context, o pipe.Order, send func(json.RawMess
 	if err := v.check(o.Words); err != nil {
 		return nil, err
 	}
-	if v.changes && t.settings.ReadOnly {
+	if v.Changes && t.readOnly {
 		return nil, ErrReadOnly
 	}
-	value, err := v.run(ctx, o.Words, send)
+	value, err := v.Run(ctx, o.Words, func(value any) error {
+		raw, err := json.Marshal(value)
+		if err != nil {
+			return err
+		}
+		return send(raw)
+	})
 	if err != nil || value == nil {
 		return nil, err
 	}
 	return json.Marshal(value)
 }
 
-func (v verb) check(words map[string]string) error {
-	for word, text := range words {
-		form, known := v.words[word]
+func (v Verb) check(words Words) error {
+	for word, value := range words {
+		form, known := v.Words[word]
 		switch {
 		case !known:
 			return fmt.Errorf("the order takes no %q", word)
-		case !form.MatchString(text):
-			return fmt.Errorf("%s must match %s", word, form)
+		case !form.fits(value):
+			return fmt.Errorf("%s must %s", word, form.must)
 		}
 	}
-	for _, word := range v.needs {
+	for _, word := range v.Needs {
 		if words[word] == "" {
 			return fmt.Errorf("the order needs %s", word)
 		}
 	}
 	return nil
-}
-
-func (t *Table) watch(ctx context.Context, words map[string]string, send func(json.RawMessage) error) (any, error) {
-	return nil, t.settings.Client.Follow(ctx, strings.Split(words["of"], ","), func(raw []byte) error {
-		return send(slices.Clone(raw))
-	})
-}
-
-func (t *Table) usage(ctx context.Context, words map[string]string, _ func(json.RawMessage) error) (any, error) {
-	var table json.RawMessage
-	err := t.settings.Client.Get(ctx, "/v1/usage?since="+words["since"]+"&by="+words["by"], &table)
-	return table, err
-}
-
-func (t *Table) doctor(ctx context.Context, _ map[string]string, _ func(json.RawMessage) error) (any, error) {
-	return t.settings.Doctor(ctx)
-}
-
-func (t *Table) drain(do func(context.Context, control.Request) (probes.Report, error)) func(
-	context.Context, map[string]string, func(json.RawMessage) error) (any, error) {
-	return func(ctx context.Context, words map[string]string, _ func(json.RawMessage) error) (any, error) {
-		return do(ctx, control.Request{Worker: words["worker"]})
-	}
-}
-
-// The change of a key goes on when the page is closed, as half of it may be done.
-
-func (t *Table) revoke(ctx context.Context, words map[string]string, _ func(json.RawMessage) error) (any, error) {
-	return t.settings.RevokeKey(context.WithoutCancel(ctx), words["key"])
-}
-
-func (t *Table) add(ctx context.Context, words map[string]string, _ func(json.RawMessage) error) (any, error) {
-	limits := maps.Clone(words)
-	delete(limits, "key")
-	made, err := t.settings.AddKey(context.WithoutCancel(ctx), words["key"], limits)
-	if made.Key == "" {
-		return nil, err
-	}
-	if err != nil { // nobody could show the key again
-		made.Outcome = err.Error()
-	}
-	return made, nil
 }

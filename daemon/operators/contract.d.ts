@@ -107,6 +107,7 @@ export interface Request {
   thread_id?: string;
   trace_id?: string;
   stream?: boolean;
+  outside?: boolean;
   attempts?: number;
   duration_ms: number;
   queued_ms?: number;

@@ -28,7 +28,7 @@ func (r *Recent) Leave(pass func(kind handoff.Kind, body any, fds ...int) error)
 	r.sample()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	text, err := json.Marshal(left{Requests: r.last(), Points: r.points})
+	text, err := json.Marshal(left{Requests: r.requests.since(0), Points: r.points})
 	if err != nil {
 		return err
 	}
@@ -93,8 +93,8 @@ func (r *Recent) Adopt(m handoff.Message) error {
 func (r *Recent) adopt(l left) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	own, ours := slices.Clone(r.last()), r.points
-	r.requests, r.points, r.number = nil, nil, 0
+	own, ours := r.requests.since(0), r.points
+	r.requests, r.points, r.number = newRings(), nil, 0
 	r.epoch++
 	for _, p := range l.Points {
 		*r.point(p.At) = p
@@ -105,7 +105,6 @@ func (r *Recent) adopt(l left) {
 	for _, req := range slices.Concat(l.Requests, own) {
 		r.number++
 		req.Number = r.number
-		r.requests = append(r.requests, req)
+		r.requests.add(req)
 	}
-	r.requests = slices.Clone(r.last())
 }

@@ -1,9 +1,6 @@
 package recent
 
-import (
-	"slices"
-	"time"
-)
+import "time"
 
 // Cursor is the place up to which a reader has read. The zero value is before all.
 type Cursor struct {
@@ -22,7 +19,7 @@ type Requests struct {
 func (r *Recent) Requests() Requests {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return Requests{slices.Clone(r.last())}
+	return Requests{r.requests.since(0)}
 }
 
 // History returns the last half hour.
@@ -48,9 +45,7 @@ func (r *Recent) Since(c *Cursor) (requests []Request, history History, whole bo
 	if whole = c.epoch != r.epoch || !c.read; whole {
 		*c = Cursor{read: true, epoch: r.epoch}
 	}
-	all := r.last()
-	unread := min(uint64(len(all)), r.number-c.request)
-	requests = slices.Clone(all[uint64(len(all))-unread:])
+	requests = r.requests.since(c.request)
 	points := r.points
 	for len(points) > 0 && points[0].At.Before(c.point) {
 		points = points[1:]

@@ -17,6 +17,8 @@ const (
 	maxPoints = 180
 	// maxRequests are about 200 KiB.
 	maxRequests = 500
+	// maxOutside bounds the requests that were not let in.
+	maxOutside = 50
 	// lookPause bounds how often the end of a request has the workers looked at.
 	lookPause = 100 * time.Millisecond
 )
@@ -55,8 +57,8 @@ type Recent struct {
 
 	mu       sync.Mutex // guards the rest
 	number   uint64     // of the last request
-	requests []Request  // oldest first; up to maxRequests more than there are to read
-	points   []sample   // oldest first
+	requests rings
+	points   []sample // oldest first
 	looked   time.Time
 	restarts uint64 // at the last look at them
 	epoch    uint64 // changes when requests or points of another process were taken over
@@ -64,7 +66,7 @@ type Recent struct {
 }
 
 // New returns a Recent that has nothing yet.
-func New(s Settings) *Recent { return &Recent{settings: s} }
+func New(s Settings) *Recent { return &Recent{settings: s, requests: newRings()} }
 
 // Add takes over a request that has ended.
 func (r *Recent) Add(req Request) {
@@ -89,15 +91,9 @@ func (r *Recent) Add(req Request) {
 func (r *Recent) add(req Request) {
 	r.number++
 	req.Number = r.number
-	if len(r.requests) == 2*maxRequests {
-		r.requests = append(r.requests[:0], r.last()...)
-	}
-	r.requests = append(r.requests, req)
+	r.requests.add(req)
 	r.point(req.At).add(req)
 }
-
-// last is called under the lock.
-func (r *Recent) last() []Request { return r.requests[max(0, len(r.requests)-maxRequests):] }
 
 // point is the point of a time, or the last one if the clock was set back. It is called under the lock.
 func (r *Recent) point(at time.Time) *sample {

@@ -89,6 +89,36 @@ func TestBounds(t *testing.T) {
 	assert.Equal(t, "other", long.Method)
 }
 
+// A program without a key pushes no request of a key out, and its own requests are bounded, over reloads, too.
+func TestRequestsWithoutAKey(t *testing.T) {
+	old, fresh := idle(), idle()
+	now := time.Now()
+	alice := RequestOf("POST", &proxy.Exchange{Key: auth.Key{Name: "alice"}, Record: proxy.Record{Status: 404}})
+	old.Add(alice)
+	var c Cursor
+	_, _, _ = old.Since(&c)
+	for range 3 * maxRequests {
+		r := RequestOf("POST", &proxy.Exchange{Record: proxy.Record{Status: 401, Outcome: "invalid_api_key"}})
+		r.At = now
+		old.Add(r)
+	}
+	old.Add(ended(now, "ok", 1))
+	requests, _, _ := old.Since(&c)
+	require.Len(t, requests, maxOutside+1, "a reader gets the newest")
+	assert.False(t, requests[maxOutside].Outside, "in their order")
+	require.NoError(t, old.Leave(pass(t, fresh)))
+	all := fresh.Requests().Requests
+	require.Len(t, all, maxOutside+2)
+	assert.Equal(t, "alice", all[0].Key)
+	errors := 0
+	for _, p := range fresh.History().Points {
+		errors += p.Errors["invalid_api_key"]
+	}
+	assert.Equal(t, 3*maxRequests, errors, "all of them count")
+	open := RequestOf("POST", &proxy.Exchange{Record: proxy.Record{Status: 200, Outcome: "ok"}})
+	assert.False(t, open.Outside, "without keys, programs of this machine are let in")
+}
+
 func TestRequestOf(t *testing.T) {
 	began := time.Now().Add(-time.Second)
 	x := &proxy.Exchange{Key: auth.Key{Name: "alice"}, Record: proxy.Record{

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"strconv"
@@ -18,6 +19,14 @@ func (s *Server) document(w http.ResponseWriter, _ *http.Request, _ caller) erro
 }
 
 func (s *Server) status(w http.ResponseWriter, r *http.Request, _ caller) error {
+	v, err := s.statusNow(r.Context())
+	if err == nil {
+		answer(w, http.StatusOK, v)
+	}
+	return err
+}
+
+func (s *Server) statusNow(ctx context.Context) (wire.Status, error) {
 	v := wire.Status{
 		Version: s.Version, Since: s.since, Ready: true,
 		MaxSessions: s.Runner.MaxSessions, MaxQueued: s.Runner.MaxQueued,
@@ -26,9 +35,9 @@ func (s *Server) status(w http.ResponseWriter, r *http.Request, _ caller) error 
 		v.Ready, v.Reason = false, err.Error()
 	}
 	v.Running, v.Queued = s.Runner.Queue.Load()
-	tally, err := s.Runner.Store.Tally(r.Context())
+	tally, err := s.Runner.Store.Tally(ctx)
 	if err != nil {
-		return err
+		return v, err
 	}
 	v.Sessions, v.Workspaces, v.Leased = tally.AllSessions(), tally.Workspaces, tally.Leased
 	v.Environments, v.EnvironmentBytes = tally.Environments, tally.EnvironmentBytes
@@ -36,12 +45,8 @@ func (s *Server) status(w http.ResponseWriter, r *http.Request, _ caller) error 
 	v.SnapshotHits, v.SnapshotMisses, v.SnapshotsRemoved = s.Runner.Snapshots()
 	v.Repositories, v.RepositoryBytes = tally.Repositories, tally.RepositoryBytes
 	disk, err := disk.SpaceOf(s.Runner.StateDir)
-	if err != nil {
-		return err
-	}
 	v.DiskSize, v.DiskFree = int64(disk.Size), int64(disk.Free)
-	answer(w, http.StatusOK, v)
-	return nil
+	return v, err
 }
 
 func (s *Server) createSession(w http.ResponseWriter, r *http.Request, c caller) error {
@@ -71,30 +76,39 @@ const (
 	defaultListed = 100
 )
 
-func (s *Server) listSessions(w http.ResponseWriter, r *http.Request, c caller) error {
+// pageOf is the page of sessions that a request asks for.
+func pageOf(r *http.Request, c caller) (page store.Page, err error) {
 	query := r.URL.Query()
-	page := store.Page{
+	page = store.Page{
 		Viewer: store.Viewer{UID: c.UID}, Limit: defaultListed, Before: query.Get("before"),
 		State: wire.SessionState(query.Get("state")),
 	}
 	all, err := boolean(r, "all")
 	if err != nil {
-		return err
+		return page, err
 	}
 	if page.All = all; all && !c.admin {
-		return &wire.Error{Code: wire.Forbidden, Message: "only administrators see the sessions of all users",
+		return page, &wire.Error{Code: wire.Forbidden, Message: "only administrators see the sessions of all users",
 			Remedy: "leave out all, or have root add your name to admins in runner.toml"}
 	}
 	switch page.State {
 	case "", wire.SessionActive, wire.SessionIdle, wire.SessionClosed:
 	default:
-		return invalid("state", "use active, idle or closed")
+		return page, invalid("state", "use active, idle or closed")
 	}
 	if text := query.Get("limit"); text != "" {
 		page.Limit, err = strconv.Atoi(text)
 		if err != nil || page.Limit < 1 || page.Limit > mostListed {
-			return invalid("limit", "use 1 to "+strconv.Itoa(mostListed))
+			return page, invalid("limit", "use 1 to "+strconv.Itoa(mostListed))
 		}
+	}
+	return page, nil
+}
+
+func (s *Server) listSessions(w http.ResponseWriter, r *http.Request, c caller) error {
+	page, err := pageOf(r, c)
+	if err != nil {
+		return err
 	}
 	sessions, err := s.Runner.Store.Sessions.List(r.Context(), page)
 	if errors.Is(err, store.ErrNotFound) {

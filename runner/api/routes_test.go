@@ -83,7 +83,7 @@ func TestEveryOperation(t *testing.T) {
 	}
 	octets := map[string]bool{"PUT /v1/sessions/{id}/commands/{n}/stdin": true, "PUT /v1/repositories/{key}/bundle": true}
 	own := map[string]bool{ // what everybody has, or may make
-		"GET /v1/openapi.yaml": true, "GET /v1/status": true, "POST /v1/sessions": true, "GET /v1/sessions": true,
+		"GET /v1/openapi.yaml": true, "GET /v1/status": true, "GET /v1/watch": true, "POST /v1/sessions": true, "GET /v1/sessions": true,
 		"POST /v1/prune": true, "GET /v1/repositories": true, "POST /v1/repositories": true,
 	}
 	for _, operation := range operations(t) {

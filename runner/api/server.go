@@ -36,10 +36,11 @@ type Settings struct {
 type Server struct {
 	Settings
 
-	since time.Time
-	http  http.Server
-	stop  context.CancelFunc // ends the requests that follow a log
-	done  context.Context    //nolint:containedctx // of stop: it bounds the server, not a call
+	since    time.Time
+	watchers places
+	http     http.Server
+	stop     context.CancelFunc // ends the requests that follow a log
+	done     context.Context    //nolint:containedctx // of stop: it bounds the server, not a call
 }
 
 const (
@@ -50,7 +51,8 @@ const (
 // New returns a server, which serves nothing until Serve.
 func New(s Settings) *Server {
 	done, stop := context.WithCancel(context.Background())
-	v := &Server{Settings: s, since: time.Now().UTC(), stop: stop, done: done}
+	v := &Server{Settings: s, since: time.Now().UTC(), watchers: places{taken: map[uint32]int{}},
+		stop: stop, done: done}
 	v.http = http.Server{
 		Handler: v.Handler(), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout,
 		ConnContext: WithPeer, ErrorLog: slog.NewLogLogger(s.Logger.Handler(), slog.LevelDebug),
@@ -84,6 +86,7 @@ func (s *Server) Handler() http.Handler {
 	for pattern, serve := range map[string]route{
 		"GET /v1/openapi.yaml":                         s.document,
 		"GET /v1/status":                               s.status,
+		"GET /v1/watch":                                s.watch,
 		"GET /metrics":                                 s.metrics,
 		"POST /v1/sessions":                            s.createSession,
 		"GET /v1/sessions":                             s.listSessions,

@@ -17,7 +17,8 @@ import (
 const (
 	// answerTimeout bounds a call that has nothing to wait for.
 	answerTimeout = 5 * time.Second
-	maxReport     = 4 << 20
+	// maxReport bounds an answer, and a line of a stream. Usage by hour and key of many keys is the longest.
+	maxReport = 32 << 20
 )
 
 // ErrNotRunning means that no daemon listens.
@@ -66,8 +67,12 @@ func (c *Client) ask(ctx context.Context, method, path string, body []byte, answ
 		return nil, err
 	}
 	defer res.Body.Close()
-	raw, err = io.ReadAll(io.LimitReader(res.Body, maxReport))
-	if err == nil {
+	raw, err = io.ReadAll(io.LimitReader(res.Body, maxReport+1))
+	switch {
+	case err == nil && len(raw) > maxReport:
+		return nil, fmt.Errorf("the answer of codex-proxy has more than %d MiB; ask for less, such as a shorter time",
+			maxReport>>20)
+	case err == nil:
 		err = json.Unmarshal(raw, answer)
 	}
 	if err != nil {

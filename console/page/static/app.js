@@ -1,104 +1,72 @@
-// The frame: the session, the stream of changes, and the orders.
+// The frame: the streams, the orders, and what is drawn.
 import { t } from "./texts.js";
 import { el, morph } from "./dom.js";
-import { pages } from "./pages.js";
+import { pagesOf } from "./pages.js";
+import { state, take, takeTalk } from "./state.js";
 
-/** @typedef {import("../../../daemon/operators/contract.js").Event} Event */
-
+const host = await import(globalThis.cockpit ? "./cockpit.js" : "./http.js");
+const maxLog = 65536;
 const $ = id => document.getElementById(id);
-const state = { show: "all", find: "", usageBy: "hour", readOnly: false };
-const maxRequests = 500, maxPoints = 180;
 
-// The session. A link is valid once; what it gives stays in this tab alone.
-async function begin() {
-  const token = location.hash.slice(1);
-  if (token.length > 20) {
-    history.replaceState(null, "", "#overview");
-    sessionStorage.removeItem("session");
-    const given = await call("/api/session", { token });
-    sessionStorage.setItem("session", given.session);
-    sessionStorage.setItem("read-only", given.read_only ? "yes" : "");
-  }
-  state.readOnly = sessionStorage.getItem("read-only") === "yes";
-  if (!sessionStorage.getItem("session")) throw new Error(t.open);
-}
-
-const headers = () => ({ Authorization: `Bearer ${sessionStorage.getItem("session") || ""}` });
-
-async function call(path, body) {
-  const r = await fetch(path, { method: "POST", headers: { ...headers(), "Content-Type": "application/json" }, body: JSON.stringify(body) });
-  const answer = await r.json();
-  if (!r.ok) throw new Error(answer.error);
-  return answer;
-}
-
-const order = (verb, words) => call("/api/do", { verb, words });
-
-/** @param {Event} event */
-function take(event) {
-  for (const part of ["status", "accounts", "keys", "remotes", "dependencies"]) if (event[part] !== undefined) state[part] = event[part];
-  if (event.whole) Object.assign(state, { requests: [], history: undefined }); // of another process
-  if (event.requests) state.requests = (state.requests || []).concat(event.requests).slice(-maxRequests);
-  if (event.history) {
-    const points = new Map((!state.history ? [] : state.history.points).map(p => [p.at, p]));
-    for (const p of event.history.points) points.set(p.at, p);
-    state.history = { period_s: event.history.period_s, points: [...points.values()].slice(-maxPoints) };
-  }
-}
-
-async function follow() {
-  const r = await fetch("/api/watch", { headers: headers() });
-  if (!r.ok) throw Object.assign(new Error((await r.json()).error), { lost: r.status === 401 });
-  notice(state.readOnly ? t.readOnly : "");
-  const reader = r.body.pipeThrough(new TextDecoderStream()).getReader();
-  for (let rest = ""; ;) {
-    const { value, done } = await reader.read();
-    if (done) return;
-    const lines = (rest + value).split("\n");
-    rest = lines.pop();
-    for (const line of lines) if (line) take(JSON.parse(line));
-    draw();
-  }
-}
-
+// The stream of everything.
 async function followAlways() {
   for (let fails = 0; ;) {
     try {
-      await follow();
-      fails = 0;
+      await host.watch(events => {
+        fails = 0;
+        Object.assign(state, { lost: "", seen: Date.now() });
+        events.forEach(take);
+        draw();
+      });
+      state.lost = t.gone;
     } catch (e) {
-      if (e.lost) return notice(t.open);
-      notice(++fails > 20 ? t.ended : t.gone + e.message);
+      // Nobody listens at the console's port; other errors have the reason, such as a service that is down.
+      state.lost = e.final ? e.message : e instanceof TypeError && fails > 20 ? t.ended(state.service) : `${t.gone} ${e.message || ""}`;
+      if (e.final) return draw();
     }
-    await new Promise(again => setTimeout(again, Math.min(200 * 2 ** fails, 5000)));
+    draw();
+    await new Promise(again => setTimeout(again, Math.min(200 * 2 ** fails++, 5000)));
   }
 }
 
-function notice(text) {
-  if ($("notice").textContent !== text) $("notice").textContent = text;
-}
-
 // What is shown.
-const current = () => Object.hasOwn(pages, location.hash.slice(1)) ? location.hash.slice(1) : "overview";
-let drawn = false;
+const pages = () => pagesOf(state);
+const current = () => {
+  const all = Object.keys(pages()), named = location.hash.slice(1);
+  return all.includes(named) ? named : all[0];
+};
+let drawn = false, arrived = false;
 
 function draw() {
   if (drawn) return;
   drawn = true;
   requestAnimationFrame(() => {
     drawn = false;
-    const page = current();
-    document.title = `${t.pages[page]} – codex-proxy`;
-    morph($("nav"), Object.keys(pages).map(p => el("a", { href: `#${p}`, "aria-current": p === page ? "page" : null, "data-key": p }, t.pages[p])));
-    const content = state.status ? pages[page](state) : [el("p", null, t.loading)];
-    morph($("main"), [el("h1", null, t.pages[page]), ...content.filter(Boolean).map((c, i) => { c.dataset.key = `${page}${i}`; return c; })]);
+    show();
   });
 }
 
+function show() {
+  const page = current();
+  state.off = state.readOnly || Boolean(state.lost);
+  document.title = `${t.pages[page]} – ${state.service || "codex"}`;
+  $("name").textContent = state.service;
+  for (const [id, text] of [["lost", state.lost], ["notice", state.notice || state.reason]]) if ($(id).textContent !== text) $(id).textContent = text;
+  morph($("nav"), Object.keys(pages()).map(p => el("a", { href: `#${p}`, "aria-current": p === page ? "page" : null, "data-key": p }, t.pages[p])));
+  const scroll = $("talk") || $("log"), atEnd = !scroll || scroll.scrollTop + scroll.clientHeight >= scroll.scrollHeight - 8;
+  const known = state.status || state.units || page === "sessions" && state.runner;
+  const content = known ? pages()[page](state) : [el("p", null, t.loading)];
+  morph($("main"), [el("h1", { tabindex: -1 }, t.pages[page]), ...content.filter(Boolean).map((c, i) => { c.dataset.key = `${page}${i}`; return c; })]);
+  const shown = $("talk") || $("log");
+  if (shown && atEnd) shown.scrollTop = shown.scrollHeight;
+  if (arrived) $("main").querySelector("h1").focus(); // so that the change of the page is read out
+  arrived = false;
+}
+
 async function loadUsage() {
-  if (current() !== "keys" || !sessionStorage.getItem("session")) return;
+  if (current() !== "keys" || state.lost || !state.status) return;
   const by = state.usageBy;
-  const usage = await order("usage", { since: by === "hour" ? "7d" : "30d", by: `${by},key` }).catch(e => ({ error: e.message }));
+  const usage = await host.order("usage", { since: by === "hour" ? "7d" : "30d", by: `${by},key` }).catch(e => ({ error: e.message }));
   if (by === state.usageBy) state.usage = usage;
   draw();
 }
@@ -107,7 +75,7 @@ async function examine() {
   if (state.report === "running") return;
   state.report = "running";
   draw();
-  state.report = await order("doctor", {}).catch(e => ({ error: e.message }));
+  state.report = await host.order("doctor", {}).catch(e => ({ error: e.message }));
   draw();
 }
 
@@ -117,15 +85,52 @@ function arrive() {
   if (current() === "doctor" && !state.report) examine();
 }
 
+// One stream more: the thread of a remote, or the output of a command.
+let reading;
+
+async function open(kind, verb, words, begin, each) {
+  if (reading) reading.abort();
+  const mine = reading = new AbortController();
+  const shown = state[kind] = { ...words, ...begin };
+  draw();
+  const still = () => reading === mine;
+  try {
+    await host.follow(verb, words, values => {
+      if (!still()) return;
+      values.forEach(v => each(shown, v));
+      draw();
+    }, mine.signal);
+    if (still()) shown.ended = true;
+  } catch (e) {
+    if (still()) shown.error = e.message;
+  }
+  draw();
+}
+
+function close() {
+  if (reading) reading.abort();
+  reading = state.talk = state.log = undefined;
+  draw();
+}
+
+const openTalk = remote => open("talk", "transcript", { remote }, { items: [], questions: [] }, takeTalk);
+const openLog = words => open("log", "log", words, { text: "" }, (log, v) => {
+  if (v.cut) log.text = "…\n";
+  if (v.text) log.text = (log.text + v.text).slice(-maxLog);
+  if (v.end) log.end = v.end;
+});
+
 // Orders.
 async function carryOut(verb, words, what) {
   try {
-    const answer = await order(verb, words);
-    notice(answer.outcome ? `${what}: ${answer.outcome}` : t.done(what));
+    const answer = await host.order(verb, words);
+    state.notice = answer.outcome ? `${what}: ${answer.outcome}` : t.done(what);
     return answer;
   } catch (e) {
-    notice(`${what}: ${e.message}`);
+    state.notice = `${what}: ${e.message}`;
     return null;
+  } finally {
+    draw();
   }
 }
 
@@ -146,30 +151,44 @@ async function addKey(form) {
   $("dialog").querySelector("input").select();
 }
 
+async function send(form) {
+  const text = form.elements.text.value, { remote, thread } = state.talk;
+  if (!text.trim()) return;
+  const sent = await carryOut("send", { remote, text, ...thread && { thread } }, t.verb(t.send, remote));
+  if (!sent) return;
+  form.reset();
+  if (!thread || state.talk && (state.talk.error || state.talk.ended)) openTalk(remote);
+}
+
 addEventListener("click", async event => {
   const b = event.target.closest("button");
-  if (!b) return;
+  if (!b || b.getAttribute("aria-disabled") === "true") return;
   if (b.dataset.close !== undefined) {
     $("dialog").close();
     $("dialog").replaceChildren(); // a new key must not stay on the page
   }
   if (b.id === "examine") examine();
+  if (b.id === "close") close();
+  if (b.dataset.talk) openTalk(b.dataset.talk);
+  if (b.dataset.log) openLog(JSON.parse(b.dataset.log));
   if (b.dataset.find) {
     state.find = state.find === b.dataset.find ? "" : b.dataset.find;
+    $("find").elements.id.value = state.find;
     draw();
   }
   if (!b.dataset.verb) return;
   const verb = b.dataset.verb, words = JSON.parse(b.dataset.words), sure = b.dataset.sure;
-  if (verb === "revoke" && !sure) {
-    const yes = el("button", { type: "button", "data-verb": verb, "data-words": b.dataset.words, "data-sure": "yes", "data-close": true }, t.revoke);
-    return ask(t.revokeAsk(words.key), t.revokeText, yes, closer(t.cancel));
+  if (["revoke", "cancel"].includes(verb) && !sure) {
+    const yes = el("button", { type: "button", "data-verb": verb, "data-words": b.dataset.words, "data-sure": "yes", "data-close": true }, t[verb]);
+    return ask(t[`${verb}Ask`](words.key || words.session), t[`${verb}Text`], yes, closer(t.back));
   }
-  await carryOut(verb, words, t.verb(t[verb], words.worker || words.account || words.key));
+  await carryOut(verb, words, b.dataset.sure ? t.verb(t[verb], words.key || words.session) : b.getAttribute("aria-label"));
 });
 
 addEventListener("submit", event => {
   event.preventDefault();
   if (event.target.id === "add") addKey(event.target);
+  if (event.target.id === "send") send(event.target);
   if (event.target.id === "find") {
     state.find = event.target.elements.id.value.trim();
     draw();
@@ -188,10 +207,22 @@ addEventListener("change", event => {
 
 $("dialog").addEventListener("close", () => $("dialog").replaceChildren());
 $("skip").textContent = t.skip;
+$("nav").setAttribute("aria-label", t.nav);
 $("skip").addEventListener("click", event => { event.preventDefault(); $("main").focus(); });
-addEventListener("hashchange", () => location.hash.length > 21 ? location.reload() : arrive());
+addEventListener("hashchange", () => {
+  if (location.hash.length > 21 && !globalThis.cockpit) return location.reload(); // another link
+  arrived = true;
+  arrive();
+});
 setInterval(draw, 10_000); // times go on
 setInterval(loadUsage, 60_000);
 
 draw();
-begin().then(() => { arrive(); return followAlways(); }).catch(e => notice(e.message));
+host.begin().then(given => {
+  Object.assign(state, given);
+  arrive();
+  return followAlways();
+}).catch(e => {
+  state.lost = e.message;
+  draw();
+});

@@ -11,17 +11,44 @@ export function el(name, attributes, ...children) {
 
 const same = (a, b) => a.nodeType === b.nodeType && a.nodeName === b.nodeName && a.dataset?.key === b.dataset?.key;
 
+// kept has the element of an object that does not change, and entries the same by their elements.
+const kept = new WeakMap(), entries = new WeakMap();
+
+// keep makes the element of an object once, and again for another variant.
+export function keep(object, variant, make) {
+  const known = kept.get(object);
+  if (known && known.variant === variant) return known.node;
+  const entry = { variant, node: make() };
+  kept.set(object, entry);
+  entries.set(entry.node, entry);
+  return entry.node;
+}
+
 function change(old, next) {
+  if (old === next) return;
+  if (entries.has(next)) { // old shows the object from now on
+    const entry = entries.get(next);
+    entry.node = old;
+    entries.set(old, entry);
+  }
   if (old.nodeType === Node.TEXT_NODE) {
     if (old.data !== next.data) old.data = next.data;
     return;
   }
   for (const { name } of [...old.attributes]) if (!next.hasAttribute(name) && name !== "open") old.removeAttribute(name);
   for (const { name, value } of next.attributes) if (old.getAttribute(name) !== value) old.setAttribute(name, value);
-  if (old.nodeName !== "SELECT") morph(old, [...next.childNodes]);
+  if (old.nodeName !== "SELECT") morph(old, next.list || [...next.childNodes]);
+}
+
+// fill puts the rows of tables into a new element. Until then they are where they were, in the page that is shown.
+function fill(node) {
+  if (node.nodeType !== Node.ELEMENT_NODE) return;
+  for (const body of node.querySelectorAll("tbody")) if (body.list) body.append(...body.list);
 }
 
 export function morph(parent, nodes) {
+  const wanted = new Set(nodes.map(n => n.dataset?.key).filter(Boolean));
+  for (const c of [...parent.children]) if (c.dataset.key && !wanted.has(c.dataset.key)) c.remove(); // so that the others stay in place, with the focus
   const keyed = new Map([...parent.children].filter(c => c.dataset.key).map(c => [c.dataset.key, c]));
   let at = parent.firstChild;
   for (const node of nodes) {
@@ -32,6 +59,7 @@ export function morph(parent, nodes) {
       else parent.insertBefore(old, at);
       change(old, node);
     } else {
+      fill(node);
       parent.insertBefore(node, at);
     }
   }
@@ -43,8 +71,10 @@ export function morph(parent, nodes) {
 }
 
 export function table(label, heads, rows) {
+  const body = el("tbody");
+  body.list = rows.flat(Infinity);
   return el("div", { class: "scroll", role: "region", "aria-label": label, tabindex: 0 },
-    el("table", null, el("thead", null, el("tr", null, heads.map(h => el("th", { scope: "col" }, h)))), el("tbody", null, rows)));
+    el("table", null, el("thead", null, el("tr", null, heads.map(h => el("th", { scope: "col" }, h)))), body));
 }
 
 // row has a key, its first cell as its head, and cells: texts, elements, or { wide }.

@@ -20,3 +20,5 @@ export const clock = at => new Date(at).toLocaleTimeString();
 
 export const exit = e => !e ? "–" : `${e.result} (${e.code} ${e.status}), ${since(e.at)}`;
 export const unit = u => u.active_state ? `${u.active_state} (${u.sub_state})` : t.unknown;
+
+export const size = n => n >= 2 ** 30 ? `${(n / 2 ** 30).toFixed(1)} GiB` : `${Math.round(n / 2 ** 20)} MiB`;

@@ -15,6 +15,7 @@ import (
 func (d *Daemon) routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/status", d.status)
+	mux.HandleFunc("GET /v1/watch", d.watch)
 	mux.HandleFunc("POST /v1/prune", d.prune)
 	mux.HandleFunc("POST /v1/sessions", d.create)
 	mux.HandleFunc("GET /v1/sessions", d.list)

@@ -87,3 +87,12 @@ type Status struct {
 	DiskSize int64 `json:"disk_size"`
 	DiskFree int64 `json:"disk_free"`
 }
+
+// Watched is one line of GET /v1/watch: what has changed since the line before.
+type Watched struct {
+	// Whole means that the line has everything; lines before it are of no use then.
+	Whole    bool      `json:"whole,omitempty"`
+	Status   *Status   `json:"status,omitempty"`
+	Sessions []Session `json:"sessions,omitempty"` // new or changed, the newest first
+	Removed  []string  `json:"removed,omitempty"`  // IDs
+}

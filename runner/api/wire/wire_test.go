@@ -49,7 +49,7 @@ func TestTypesAreThoseOfTheDocument(t *testing.T) {
 		"Outcome": outcome.Outcome{}, "Usage": Usage{}, "Cancel": Cancel{}, "Line": Line{}, "LogEnd": LogEnd{},
 		"Artifact": Artifact{}, "Artifacts": Artifacts{}, "NewRepository": NewRepository{}, "Repository": Repository{},
 		"Repositories": Repositories{}, "Prune": Prune{}, "Pruned": Pruned{}, "Status": Status{},
-		"TTY": TTY{},
+		"TTY": TTY{}, "Watched": Watched{},
 	}
 	for name, schema := range schemas(t) {
 		if schema["type"] != "object" {

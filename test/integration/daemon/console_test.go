@@ -17,31 +17,36 @@ import (
 	"codex-proxy/daemon/operators"
 	"codex-proxy/test/await"
 	"codex-proxy/test/bed"
-	"codex-proxy/test/machine"
 )
 
 // page is a console in the machine, used as its page uses it.
 type page struct {
 	*bed.Bed
-	link, session string
+	link, session, url string
 }
 
 const consoleURL = "http://127.0.0.1:8788"
 
 // startConsole starts the console in the machine and returns its link.
 func startConsole(b *bed.Bed, options string) (link string) {
+	return startConsoleOf(b, "codex-proxy", options)
+}
+
+func startConsoleOf(b *bed.Bed, program, options string) (link string) {
 	b.T.Helper()
 	return bed.Trim(b.MustRun(b.T, "sh", "-ec", "rm -f /run/link; mkfifo /run/link; "+
-		"setsid codex-proxy console "+options+" >/run/link 2>/run/console.log </dev/null & head -n 1 /run/link"))
+		"setsid "+program+" console "+options+" >/run/link 2>/run/console.log </dev/null & head -n 1 /run/link"))
 }
 
 // openConsole starts the console, and opens its link.
-func openConsole(b *bed.Bed, options string) *page {
+func openConsole(b *bed.Bed, options string) *page { return openConsoleAt(b, options, consoleURL) }
+
+func openConsoleAt(b *bed.Bed, options, url string) *page {
 	b.T.Helper()
-	p := &page{Bed: b, link: startConsole(b, options)}
+	p := &page{Bed: b, link: startConsole(b, options), url: url}
 	address, token, found := strings.Cut(p.link, "/#")
 	require.True(b.T, found, p.link)
-	require.Equal(b.T, consoleURL, address)
+	require.Equal(b.T, url, address)
 	status, answer := p.post("/api/session", map[string]any{"token": token})
 	require.Equal(b.T, http.StatusOK, status, answer)
 	p.session = answer["session"].(string)
@@ -60,7 +65,7 @@ func (p *page) post(path string, body any) (status int, answer map[string]any) {
 
 func (p *page) do(method, path string, body io.Reader) *http.Response {
 	p.T.Helper()
-	req, err := http.NewRequestWithContext(p.T.Context(), method, consoleURL+path, body)
+	req, err := http.NewRequestWithContext(p.T.Context(), method, p.url+path, body)
 	require.NoError(p.T, err)
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Authorization", "Bearer "+p.session)
@@ -197,18 +202,19 @@ func TestConsoleReadOnly(t *testing.T) {
 	})
 }
 
-// The page in Debian's browser: it paints, shows the death of a worker, drains by a click and by the keyboard, and fits a
-// phone.
+// The page in Debian's browser: it paints, shows the death of a worker, drains by a click and by the keyboard, has a
+// person work with a remote, fits a phone, and is fit for screen readers.
 func TestConsoleInABrowser(t *testing.T) {
 	t.Parallel()
-	b := bed.NewOn(t, machine.Debian("trixie", "chromium", "chromium-driver", "fonts-dejavu-core"), bed.RealWorker, "")
+	b := bed.NewOn(t, browserRoot("trixie"), bed.RealWorker, "")
 	b.Start()
+	bed.NewRemote(b, "build", "", "")
 	d := startDriver(b)
 	began := time.Now()
 	d.open(startConsole(b, ""))
 	d.until(`document.querySelector("#ready.ready")`)
 	t.Logf("the page is there %s after the command", time.Since(began).Round(time.Millisecond))
-	assert.Equal(t, consoleURL+"/#overview", d.script("return location.href"), "the token does not stay in the address")
+	assert.Equal(t, consoleURL+"/#", d.script("return location.href"), "the token does not stay in the address")
 	down := make(chan time.Duration, 1)
 	killed := time.Now()
 	go func() {
@@ -230,119 +236,8 @@ func TestConsoleInABrowser(t *testing.T) {
 	d.keys("button[data-verb=undrain]", "\ue007") // Enter
 	d.until(`document.querySelector("button[data-verb=drain]")`)
 
-	d.call(http.MethodPost, "/window/rect", map[string]int{"width": 500, "height": 800}, nil)
-	for _, name := range []string{"overview", "workers", "keys", "requests", "remotes", "dependencies", "doctor"} {
-		d.click(`nav a[href="#` + name + `"]`)
-		d.until(`document.querySelector('nav a[aria-current]').hash === "#` + name + `" && document.querySelector("h1")`)
-		assert.Equal(t, true, d.script("return document.documentElement.scrollWidth <= innerWidth"), "%s fits a phone", name)
-	}
-	d.until(`document.querySelector("tbody tr")`) // of doctor
-	logs := ""
-	d.call(http.MethodPost, "/se/log", map[string]string{"type": "browser"}, &logs)
-	assert.NotContains(t, logs, "SEVERE", "no error, and nothing against the policy of the page")
-}
-
-// driver drives the browser, by WebDriver (https://www.w3.org/TR/webdriver2/).
-type driver struct {
-	b    *bed.Bed
-	path string
-}
-
-func startDriver(b *bed.Bed) *driver {
-	b.T.Helper()
-	b.MustRun(b.T, "sh", "-ec", "HOME=/root setsid chromedriver --port=9515 --verbose >/run/driver.log 2>&1 </dev/null &")
-	d := &driver{b: b}
-	b.T.Cleanup(func() {
-		if b.T.Failed() {
-			log, _, _ := b.Run(context.Background(), "tail", "-c", "6000", "/run/driver.log")
-			b.T.Log(log)
-		}
-	})
-	await.True(b.T, func() bool {
-		res, err := b.HTTPClient().Get("http://127.0.0.1:9515/status")
-		return err == nil && res.Body.Close() == nil
-	}, bed.Bound, "chromedriver does not listen")
-	var session struct {
-		ID string `json:"sessionId"`
-	}
-	d.call(http.MethodPost, "", map[string]any{"capabilities": map[string]any{"alwaysMatch": map[string]any{
-		"browserName": "chrome", "goog:loggingPrefs": map[string]string{"browser": "ALL"},
-		"goog:chromeOptions": map[string]any{"binary": "/usr/bin/chromium", "args": []string{"--headless=new", "--no-sandbox",
-			"--remote-debugging-pipe", "--disable-gpu", "--disable-dev-shm-usage", "--window-size=1280,900"}},
-	}}}, &session)
-	d.path = "/" + session.ID
-	d.call(http.MethodPost, "/timeouts", map[string]int{"script": int(bed.Bound.Milliseconds())}, nil)
-	b.T.Cleanup(func() { d.call(http.MethodDelete, "", nil, nil) })
-	return d
-}
-
-// call makes one call of the session; value takes its value, as text where that is wanted.
-func (d *driver) call(method, path string, body, value any) {
-	d.b.T.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(d.b.T.Context()), bed.Bound)
-	defer cancel()
-	var text io.Reader
-	if method == http.MethodPost {
-		raw, err := json.Marshal(body)
-		require.NoError(d.b.T, err)
-		text = bytes.NewReader(raw)
-	}
-	req, err := http.NewRequestWithContext(ctx, method, "http://127.0.0.1:9515/session"+d.path+path, text)
-	require.NoError(d.b.T, err)
-	res, err := d.b.HTTPClient().Do(req)
-	require.NoError(d.b.T, err)
-	defer res.Body.Close()
-	var answer struct {
-		Value json.RawMessage `json:"value"`
-	}
-	require.NoError(d.b.T, json.NewDecoder(res.Body).Decode(&answer))
-	require.Equal(d.b.T, http.StatusOK, res.StatusCode, "%s %s: %s", method, path, answer.Value)
-	switch value := value.(type) {
-	case nil:
-	case *string:
-		*value = string(answer.Value)
-	default:
-		require.NoError(d.b.T, json.Unmarshal(answer.Value, value))
-	}
-}
-
-func (d *driver) open(url string) {
-	d.b.T.Helper()
-	d.call(http.MethodPost, "/url", map[string]string{"url": url}, nil)
-}
-
-func (d *driver) script(text string) (value any) {
-	d.b.T.Helper()
-	d.call(http.MethodPost, "/execute/sync", map[string]any{"script": text, "args": []any{}}, &value)
-	return value
-}
-
-// until waits for a change of the page after which an expression holds.
-func (d *driver) until(expression string) {
-	d.b.T.Helper()
-	d.call(http.MethodPost, "/execute/async", map[string]any{"args": []any{}, "script": `
-const done = arguments[0], holds = () => Boolean(` + expression + `);
-const look = new MutationObserver(() => { if (holds()) { look.disconnect(); done(true); } });
-look.observe(document, { subtree: true, childList: true, attributes: true, characterData: true });
-if (holds()) { look.disconnect(); done(true); }`}, nil)
-}
-
-func (d *driver) element(selector string) string {
-	d.b.T.Helper()
-	var found map[string]string
-	d.call(http.MethodPost, "/element", map[string]string{"using": "css selector", "value": selector}, &found)
-	for _, id := range found {
-		return id
-	}
-	return ""
-}
-
-func (d *driver) click(selector string) {
-	d.b.T.Helper()
-	d.call(http.MethodPost, "/element/"+d.element(selector)+"/click", map[string]any{}, nil)
-}
-
-func (d *driver) keys(selector, text string) {
-	d.b.T.Helper()
-	d.call(http.MethodPost, "/element/"+d.element(selector)+"/value", map[string]string{"text": text}, nil)
+	d.remote()
+	d.judge("overview", "workers", "keys", "requests", "remotes", "dependencies", "doctor")
+	d.crowd()
+	d.noFaults()
 }

@@ -1,0 +1,49 @@
+// The host of the page: the server of the console, which is of no use without its link.
+import { t } from "./texts.js";
+
+const headers = () => ({ Authorization: `Bearer ${sessionStorage.getItem("session") || ""}`, "Content-Type": "application/json" });
+
+// begin uses the link. It is valid once; the session that it gives stays in this tab alone.
+export async function begin() {
+  const token = location.hash.slice(1);
+  if (token.length > 20) {
+    history.replaceState(null, "", "#");
+    sessionStorage.removeItem("session");
+    const given = await call("/api/session", { token });
+    for (const [name, value] of Object.entries({ session: given.session, "read-only": given.read_only ? "yes" : "", service: given.service }))
+      sessionStorage.setItem(name, value);
+  }
+  if (!sessionStorage.getItem("session")) throw Object.assign(new Error(t.open), { final: true });
+  const readOnly = sessionStorage.getItem("read-only") === "yes";
+  return { service: sessionStorage.getItem("service"), readOnly, reason: readOnly ? t.readOnly : "" };
+}
+
+async function call(path, body) {
+  const r = await fetch(path, { method: "POST", headers: headers(), body: JSON.stringify(body) });
+  const answer = await r.json();
+  if (!r.ok) throw new Error(answer.error);
+  return answer;
+}
+
+export const order = (verb, words) => call("/api/do", { verb, words });
+
+async function lines(path, options, each) {
+  const r = await fetch(path, { headers: headers(), ...options });
+  if (!r.ok) throw Object.assign(new Error((await r.json()).error), { final: r.status === 401 });
+  const reader = r.body.pipeThrough(new TextDecoderStream()).getReader();
+  for (let rest = ""; ;) {
+    const { value, done } = await reader.read();
+    if (done) return;
+    const whole = (rest + value).split("\n");
+    rest = whole.pop();
+    const values = whole.filter(Boolean).map(line => JSON.parse(line));
+    if (values.length) each(values);
+  }
+}
+
+// watch calls each with the values of the stream of everything, until it ends.
+export const watch = each => lines("/api/watch", {}, each);
+
+// follow calls each with the values of an order, until it ends or signal does.
+export const follow = (verb, words, each, signal) =>
+  lines("/api/follow", { method: "POST", body: JSON.stringify({ verb, words }), signal }, each);

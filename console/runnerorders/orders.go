@@ -1,0 +1,67 @@
+// Package runnerorders has the orders of the page of `codex-runner console`: six verbs.
+package runnerorders
+
+import (
+	"context"
+	"strconv"
+
+	"codex-proxy/console/verbs"
+	"codex-proxy/runner/api/wire"
+	"codex-proxy/runner/client"
+)
+
+// Settings configure the orders.
+type Settings struct {
+	Client *client.Client
+	All    bool // the sessions of all users, for administrators
+	// Doctor examines the installation, and returns the object of `codex-runner doctor --json`.
+	Doctor func(context.Context) (any, error)
+}
+
+// maxSessions bounds the sessions that a page shows.
+const maxSessions = 1000
+
+// The words.
+var (
+	id     = verbs.Match(`[a-z2-7]{16}`)
+	number = verbs.Match(`[1-9][0-9]{0,5}`)
+)
+
+type words = map[string]verbs.Form
+
+// All returns all verbs.
+func All(s Settings) map[string]verbs.Verb {
+	session := words{"session": id}
+	return map[string]verbs.Verb{
+		"watch":  {Run: s.watch},
+		"doctor": {Run: func(ctx context.Context, _ verbs.Words, _ verbs.Send) (any, error) { return s.Doctor(ctx) }},
+		"show": {Words: session, Needs: []string{"session"},
+			Run: func(ctx context.Context, w verbs.Words, _ verbs.Send) (any, error) {
+				return s.Client.Session(ctx, w["session"])
+			}},
+		"log": {Words: words{"session": id, "command": number}, Needs: []string{"session", "command"}, Run: s.log},
+		"cancel": {Changes: true, Words: words{"session": id, "command": number}, Needs: []string{"session"},
+			Run: func(ctx context.Context, w verbs.Words, _ verbs.Send) (any, error) {
+				n, _ := strconv.Atoi(w["command"]) // without one all of them, and the session
+				return s.Client.Cancel(ctx, w["session"], n)
+			}},
+		"release": {Changes: true, Words: session, Needs: []string{"session"},
+			Run: func(ctx context.Context, w verbs.Words, _ verbs.Send) (any, error) {
+				return s.Client.Release(ctx, w["session"])
+			}},
+	}
+}
+
+// changes is a line of the stream for the page.
+type changes struct {
+	Whole   bool           `json:"sessions_whole,omitempty"`
+	Runner  *wire.Status   `json:"runner,omitempty"`
+	Changed []wire.Session `json:"changed,omitempty"`
+	Removed []string       `json:"removed,omitempty"`
+}
+
+func (s Settings) watch(ctx context.Context, _ verbs.Words, send verbs.Send) (any, error) {
+	return nil, client.Watch(ctx, s.Client, client.Filter{All: s.All, Limit: maxSessions}, func(w wire.Watched) error {
+		return send(changes{w.Whole, w.Status, w.Sessions, w.Removed})
+	})
+}

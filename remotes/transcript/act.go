@@ -1,0 +1,135 @@
+package transcript
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"codex-proxy/codex/wire"
+	"codex-proxy/remotes/remoteapi"
+)
+
+const (
+	// actBound bounds an order; a remote that is asleep starts meanwhile.
+	actBound = 2 * time.Minute
+	// askedBound is how long a remote may take to repeat its questions to a new client.
+	askedBound = 10 * time.Second
+)
+
+// Send sends a message to a thread, or to the last one, and returns the thread.
+func (r Remote) Send(ctx context.Context, thread, text string) (threadID string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, actBound)
+	defer cancel()
+	return remoteapi.SendTo(ctx, r.Owners, thread, text)
+}
+
+// asked is a request of codex.
+type asked struct {
+	id json.RawMessage
+	Question
+}
+
+// errOver is the error of an answer that nobody waits for any more.
+var errOver = errors.New("the turn does not wait for this any more: it was answered, or has ended")
+
+// Approve answers a question of a thread.
+func (r Remote) Approve(ctx context.Context, thread, question, decision string) error {
+	ctx, cancel := context.WithTimeout(ctx, actBound)
+	defer cancel()
+	thread, err := r.last(ctx, thread)
+	if err != nil {
+		return err
+	}
+	found, resolved := make(chan asked, 1), make(chan string, maxItems)
+	s, err := r.open(ctx, r.Owners, handlers{
+		asked: func(method string, id, params json.RawMessage) {
+			if q, of := questionOf(method, params); q.ID == question && of == thread {
+				select {
+				case found <- asked{id, q}:
+				default: // codex repeats itself
+				}
+			}
+		},
+		notified: func(method string, params json.RawMessage) {
+			if id, of := resolvedBy(method, params); id != "" && of == thread {
+				select {
+				case resolved <- id:
+				default: // far more than a turn asks
+				}
+			}
+		},
+	})
+	if err != nil {
+		return err
+	}
+	defer s.end()
+	at, err := s.resume(ctx, thread, 1)
+	if err != nil {
+		return err
+	}
+	if !at.Thread.Status.Waiting() {
+		return errOver
+	}
+	late := time.NewTimer(askedBound)
+	defer late.Stop()
+	select {
+	case a := <-found:
+		return s.answer(ctx, a, decision, resolved)
+	case <-late.C:
+		return errOver
+	case <-s.Done():
+		return s.Err()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// answer returns when codex has taken the answer.
+func (s *session) answer(ctx context.Context, a asked, decision string, resolved <-chan string) error {
+	if !slices.Contains(a.Decisions, decision) {
+		return fmt.Errorf("%s is no answer to this here; a terminal has all of them: codex-proxy attach", decision)
+	}
+	if err := s.Reply(a.id, map[string]string{"decision": decision}); err != nil {
+		return err
+	}
+	for {
+		select {
+		case id := <-resolved:
+			if id == string(a.id) {
+				return nil
+			}
+		case <-s.Done():
+			return s.Err()
+		case <-ctx.Done():
+			return fmt.Errorf("codex has not taken the answer: %w", ctx.Err())
+		}
+	}
+}
+
+// Interrupt ends the turn of a thread, as Esc does in a terminal.
+func (r Remote) Interrupt(ctx context.Context, thread string) error {
+	ctx, cancel := context.WithTimeout(ctx, actBound)
+	defer cancel()
+	thread, err := r.last(ctx, thread)
+	if err != nil {
+		return err
+	}
+	s, err := r.open(ctx, r.Owners, handlers{})
+	if err != nil {
+		return err
+	}
+	defer s.end()
+	at, err := s.resume(ctx, thread, 1)
+	if err != nil {
+		return err
+	}
+	turn := at.running()
+	if turn == "" {
+		return errors.New("no turn of the thread runs")
+	}
+	var result json.RawMessage
+	return s.Call(ctx, "turn/interrupt", wire.TurnInterrupt{ThreadID: thread, TurnID: turn}, &result)
+}

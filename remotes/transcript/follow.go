@@ -1,0 +1,88 @@
+package transcript
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// pause is the least time between two updates.
+const pause = 100 * time.Millisecond
+
+// Follow calls each with the thread, and again at each change, until ctx ends or the remote does. Without a thread it
+// follows the last one. It is attached as a viewer, so that others are still called if nobody is there; only while the
+// turn waits for a person it is attached as an owner, too, whom codex asks.
+func (r Remote) Follow(ctx context.Context, thread string, each func(Update) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	thread, err := r.last(ctx, thread)
+	if err != nil {
+		return err
+	}
+	if thread == "" {
+		return each(Update{Questions: []Question{}})
+	}
+	v := newView(thread)
+	s, err := r.open(ctx, r.Viewers, handlers{notified: v.notified})
+	if err != nil {
+		return err
+	}
+	defer s.end()
+	at, err := s.resume(ctx, thread, maxTurns)
+	if err != nil {
+		return err
+	}
+	v.begin(at)
+	a := asking{Remote: r, view: v, thread: thread}
+	defer a.end()
+	for {
+		select {
+		case <-v.changed:
+		case <-s.Done():
+			return errors.New("the remote has ended the connection, as for a restart")
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if err := a.follow(ctx); err != nil {
+			return err
+		}
+		if err := each(v.take()); err != nil {
+			return err
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// asking is the connection of an owner, while a turn waits for a person.
+type asking struct {
+	Remote
+	view    *view
+	thread  string
+	session *session
+}
+
+// follow attaches or leaves, as the turn waits or goes on.
+func (a *asking) follow(ctx context.Context) (err error) {
+	waits := a.view.waits() && !a.ReadOnly
+	switch {
+	case !waits:
+		a.end()
+	case a.session == nil:
+		if a.session, err = a.open(ctx, a.Owners, handlers{asked: a.view.ask}); err == nil {
+			_, err = a.session.resume(ctx, a.thread, 1)
+		}
+	}
+	return err
+}
+
+func (a *asking) end() {
+	if a.session == nil {
+		return
+	}
+	a.session.end()
+	a.session = nil
+	a.view.forget()
+}
