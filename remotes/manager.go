@@ -58,8 +58,8 @@ type Hands interface {
 	Commands() int
 	// Changes has the changes of the workspace printed; begin includes those that it began with.
 	Changes(ctx context.Context, begin bool) (stdout, stderr []byte, err error)
-	// Tell has a thread that codex has loaded learn of a new checkout before its next turn.
-	Tell(ctx context.Context, thread string, inject func(ctx context.Context, thread string, items []any) error)
+	// Announce has the model of a thread that codex has loaded learn of a new checkout before its next turn.
+	Announce(ctx context.Context, thread string, inject func(ctx context.Context, thread string, items []any) error)
 }
 
 func (o Options) withDefaults() Options {

@@ -286,7 +286,7 @@ func (l recovery) proceed(ctx context.Context, thread string, v verdict) error {
 	if _, err := l.resume(ctx, thread); err != nil {
 		return err
 	}
-	l.tell(ctx, thread)
+	l.announceCheckout(ctx, thread)
 	var started wire.TurnStarted
 	if err := l.c.Call(ctx, "turn/start", continuation(thread, lost), &started); err != nil {
 		return err

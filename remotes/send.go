@@ -91,7 +91,7 @@ func (l *codexConn) send(ctx context.Context, msg Message) (threadID string, err
 	i := turnjournal.Input{ClientID: p.ClientID, Content: content, At: now, Request: p.ClientID}
 	l.record(func(s *state) { s.asked(thread, i, now) })
 	l.while(renewal, renewing)
-	l.tell(ctx, thread)
+	l.announceCheckout(ctx, thread)
 	var started wire.TurnStarted
 	if err := l.c.Call(ctx, "turn/start", p, &started); err != nil {
 		if _, no := refused(err); no {

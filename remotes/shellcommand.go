@@ -35,15 +35,16 @@ func (l *codexConn) inject(ctx context.Context, thread string, items []any) erro
 	return l.c.Call(ctx, "thread/inject_items", injectParams{thread, items}, nil)
 }
 
-// tell has the model of a thread learn of a new checkout.
-func (l *codexConn) tell(ctx context.Context, thread string) {
+// announceCheckout has the model of a thread learn of a new checkout.
+func (l *codexConn) announceCheckout(ctx context.Context, thread string) {
 	if l.opts.Hands != nil {
-		l.opts.Hands.Tell(ctx, thread, l.inject)
+		l.opts.Hands.Announce(ctx, thread, l.inject)
 	}
 }
 
-// TellRunning has the models of all threads that run learn of a new checkout. The others do before their next turns.
-func TellRunning(ctx context.Context, m *Manager) {
+// AnnounceCheckout has the models of all threads that run learn of a new checkout. The others do before their next
+// turns.
+func AnnounceCheckout(ctx context.Context, m *Manager) {
 	l, err := m.linked()
 	if err != nil {
 		return
@@ -57,7 +58,7 @@ func TellRunning(ctx context.Context, m *Manager) {
 		}
 	})
 	for _, id := range threads {
-		l.tell(ctx, id)
+		l.announceCheckout(ctx, id)
 	}
 }
 

@@ -18,8 +18,8 @@ const (
 	Aborted = "aborted"
 )
 
-// Created returns when a thread was created: its id is a UUIDv7, which begins with its time in milliseconds. It is false
-// for an id of another form.
+// Created returns when a thread was created: its id is a UUIDv7, which begins with its time in milliseconds. It is
+// false for an id of another form.
 func Created(thread string) (at time.Time, is bool) {
 	const digits, dash = 12, 8
 	if len(thread) <= digits || thread[dash] != '-' {

@@ -11,8 +11,8 @@ const (
 	cutMark = "\n… the rest is left out …"
 )
 
-// fitted is a text that takes at most so many bytes as JSON: an output of escape sequences or of a binary takes six times
-// its own.
+// fitted is a text that takes at most so many bytes as JSON: an output of escape sequences or of a binary takes six
+// times its own.
 func fitted(text string, room int) string {
 	size, last := 0, 0
 	for at, r := range text {

@@ -22,7 +22,7 @@ type Gate struct {
 	mu       sync.Mutex
 	commands map[string]context.CancelFunc // of command/exec with an ID, by client and ID
 	searches map[string]*search            // by client and ID
-	shells   map[*personsTurn]struct{}     // that run
+	turns    map[*personsTurn]struct{}     // that run
 	resumed  map[string]string             // the thread that a client has just resumed, by client
 }
 
@@ -41,7 +41,7 @@ func (g *Gate) served() map[string]func(ctx context.Context, of Client, params [
 	return map[string]func(context.Context, Client, []byte) error{
 		"command/exec": g.execute, "command/exec/terminate": g.terminate,
 		"command/exec/write": noInput, "command/exec/resize": noInput,
-		"thread/shellCommand": g.shellCommand, interruptMethod: g.interrupt,
+		"thread/shellCommand": g.shellCommand, interruptMethod: shells{g}.interrupt,
 		"fs/readFile": g.readFile, "fs/getMetadata": g.file("fs/getMetadata"),
 		"fs/readDirectory": g.file("fs/readDirectory"),
 		"fs/watch":         noWatch, "fs/unwatch": noWatch,
@@ -53,7 +53,7 @@ func (g *Gate) served() map[string]func(ctx context.Context, of Client, params [
 // Serves reports whether Gate serves a request in place of codex.
 func (g *Gate) Serves(method string, params []byte) bool {
 	if method == interruptMethod {
-		return g.isOfShell(params)
+		return shells{g}.isOfShell(params)
 	}
 	_, is := g.served()[method]
 	return is
@@ -94,8 +94,8 @@ func noWatch(context.Context, Client, []byte) error {
 }
 
 // errSilent means that the exec-server is stopped or blocked.
-var errSilent = errors.New("the hands of the remote do not answer in time: codex-proxy remotes stop ends them, and the " +
-	"next attach starts them again")
+var errSilent = errors.New("the hands of the remote do not answer in time: codex-proxy remotes stop ends them, and " +
+	"the next attach starts them again")
 
 // decode reads parameters.
 func decode[T any](params []byte) (v T, err error) {

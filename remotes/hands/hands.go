@@ -45,8 +45,8 @@ type Source struct {
 type Hands struct {
 	Options
 
-	commands commands
-	telling  sync.Mutex // a thread is told once
+	commands   commands
+	announcing sync.Mutex // a thread gets each item once
 
 	mu     sync.Mutex
 	record record
@@ -83,7 +83,7 @@ func (h *Hands) Open(ctx context.Context) error {
 	h.Status("Starting: the hands: codex-runner is asked for the session")
 	gone := ""
 	for {
-		if err := h.start(ctx, gone); err != nil {
+		if err := (lifecycle{h}).start(ctx, gone); err != nil {
 			return fmt.Errorf("the hands of the remote: %w", explained(err))
 		}
 		h.Status("Starting: the hands: the session is made ready")
@@ -92,7 +92,7 @@ func (h *Hands) Open(ctx context.Context) error {
 		case err != nil:
 			return err
 		case ended == nil:
-			h.served()
+			memory{h}.served()
 			return nil
 		}
 		if gone = h.lacksWorkspace(ended); gone == "" {
@@ -125,7 +125,7 @@ func (h *Hands) await(ctx context.Context) (*outcome.Outcome, error) {
 }
 
 // served records that codex can work in the session.
-func (h *Hands) served() {
+func (h memory) served() {
 	h.mu.Lock()
 	known := h.record.Served
 	h.mu.Unlock()
@@ -159,7 +159,7 @@ func (h *Hands) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		began := time.Now()
 		id, n := h.running()
-		ended, words := h.follow(ctx, id, n)
+		ended, words := probes{h}.follow(ctx, id, n)
 		if ctx.Err() != nil {
 			return
 		}
@@ -171,28 +171,31 @@ func (h *Hands) Run(ctx context.Context) {
 		for gone := h.lacksWorkspace(ended); ; {
 			wait(ctx, pause)
 			pause = min(2*pause, lastPause)
-			err := h.start(ctx, gone)
+			err := lifecycle{h}.start(ctx, gone)
 			if err == nil || ctx.Err() != nil {
 				break
 			}
 			h.Logger.Error("the hands of a remote do not start", "remote", h.Remote, "session", id, "error", err)
 		}
 		if h.Session() != id {
-			h.served()
+			memory{h}.served()
 			h.Renewed()
 		}
 	}
 }
 
-// follow waits for the end of an exec-server, and ends one that does not answer. It returns how it has ended, if that is
-// known, in words for people.
-func (h *Hands) follow(ctx context.Context, id string, number int) (ended *outcome.Outcome, words string) {
-	probing, stop := context.WithCancel(ctx)
-	var probes sync.WaitGroup
-	probes.Go(func() { h.probe(probing, id, number) })
+// probes ask an exec-server whether it answers.
+type probes struct{ *Hands }
+
+// follow waits for the end of an exec-server, and ends one that does not answer. It returns how it has ended, if that
+// is known, in words for people.
+func (h probes) follow(ctx context.Context, id string, number int) (ended *outcome.Outcome, words string) {
+	during, stop := context.WithCancel(ctx)
+	var probing sync.WaitGroup
+	probing.Go(func() { h.probe(during, id, number) })
 	end, err := h.Client.Wait(ctx, id, number)
 	stop()
-	probes.Wait()
+	probing.Wait()
 	switch {
 	case err != nil:
 		return nil, err.Error()
@@ -211,7 +214,7 @@ const (
 )
 
 // probe ends an exec-server that does not answer, until ctx ends.
-func (h *Hands) probe(ctx context.Context, id string, number int) {
+func (h probes) probe(ctx context.Context, id string, number int) {
 	pause := probeEvery
 	for silent := 0; ; {
 		if wait(ctx, pause); ctx.Err() != nil {
@@ -240,7 +243,7 @@ func (h *Hands) probe(ctx context.Context, id string, number int) {
 }
 
 // answers asks the exec-server for a handshake.
-func (h *Hands) answers(ctx context.Context) error {
+func (h probes) answers(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, probeBound, errSilent)
 	defer cancel()
 	c, err := h.connect(ctx)
@@ -280,7 +283,7 @@ func (h *Hands) Close(ctx context.Context) error {
 	}
 	s, err := h.Client.Cancel(ctx, id, n)
 	if err == nil {
-		_, err = h.Client.AddCommand(ctx, id, h.diff(s))
+		_, err = h.Client.AddCommand(ctx, id, lifecycle{h}.diff(s))
 	}
 	return err
 }

@@ -15,7 +15,7 @@ type renewal struct {
 	Session string    `json:"session"` // the one before, whose last changes codex-runner keeps
 	At      time.Time `json:"at"`
 	Reason  string    `json:"reason"`
-	// Told are the threads whose model knows, and Shown those that a person has seen it in.
+	// Told are the threads with a model that knows, and Shown those in which a person has seen it.
 	Told  []string `json:"told,omitempty"`
 	Shown []string `json:"shown,omitempty"`
 }
@@ -54,15 +54,18 @@ func (r record) news(thread string, who func(*renewal) *[]string) (list []renewa
 func told(r *renewal) *[]string   { return &r.Told }
 func showed(r *renewal) *[]string { return &r.Shown }
 
+// memory is the record of Hands.
+type memory struct{ *Hands }
+
 // news are the renewals that a thread does not know of.
-func (h *Hands) news(thread string, who func(*renewal) *[]string) []renewal {
+func (h memory) news(thread string, who func(*renewal) *[]string) []renewal {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.record.news(thread, who)
 }
 
 // know records that a thread knows of all renewals.
-func (h *Hands) know(thread string, who func(*renewal) *[]string) {
+func (h memory) know(thread string, who func(*renewal) *[]string) {
 	h.update(func(r *record) {
 		r.Renewals = slices.Clone(r.Renewals)
 		for i := range r.Renewals {
@@ -75,7 +78,7 @@ func (h *Hands) know(thread string, who func(*renewal) *[]string) {
 }
 
 // update changes the record, and writes it.
-func (h *Hands) update(change func(*record)) {
+func (h memory) update(change func(*record)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	change(&h.record)
@@ -87,13 +90,13 @@ func (h *Hands) update(change func(*record)) {
 // injectBound bounds the time in which codex takes an item into a thread.
 const injectBound = 5 * time.Second
 
-// Tell has the model of a thread read, before its next turn, that the workspace is a new checkout since the thread was
-// created. It does so once.
-func (h *Hands) Tell(ctx context.Context, thread string,
+// Announce has the model of a thread read, before its next turn, that the workspace is a new checkout since the thread
+// was created. It does so once.
+func (h *Hands) Announce(ctx context.Context, thread string,
 	inject func(ctx context.Context, thread string, items []any) error) {
-	h.telling.Lock()
-	defer h.telling.Unlock()
-	list := h.news(thread, told)
+	h.announcing.Lock()
+	defer h.announcing.Unlock()
+	list := memory{h}.news(thread, told)
 	if len(list) == 0 {
 		return
 	}
@@ -104,7 +107,7 @@ func (h *Hands) Tell(ctx context.Context, thread string,
 			err)
 		return
 	}
-	h.know(thread, told)
+	memory{h}.know(thread, told)
 }
 
 // item is what the model reads.
@@ -128,14 +131,14 @@ func diffs(list []renewal) string {
 }
 
 // show has a person read the same in a thread, once.
-func (g *Gate) show(of Client, thread string) {
-	list := g.Hands.news(thread, showed)
+func (g notices) show(of Client, thread string) {
+	list := memory{g.Hands}.news(thread, showed)
 	if len(list) == 0 {
 		return
 	}
 	words := fmt.Sprintf("The workspace is a new checkout: %s. What was changed before: %s", list[len(list)-1].Reason,
 		diffs(list))
 	if of.Notify("warning", map[string]any{"threadId": thread, "message": words}) == nil {
-		g.Hands.know(thread, showed)
+		memory{g.Hands}.know(thread, showed)
 	}
 }

@@ -48,14 +48,14 @@ func newHands(t *testing.T) *Hands {
 	return h
 }
 
-// A new checkout is told once in each thread that is older, to the model and to a person, also after a restart.
+// A new checkout is announced once in each thread that is older, to the model and to a person, also after a restart.
 func TestRenewal(t *testing.T) {
 	h := newHands(t)
 	now := time.Now()
 	before, after := newTurnID(now.Add(-time.Hour)), newTurnID(now.Add(time.Hour))
 	unused := record{Session: "aaaaaaaaaaaaaaaa"}.renewed("it was closed", now)
 	assert.Empty(t, unused.Renewals, "nothing was changed there")
-	h.update(func(r *record) {
+	memory{h}.update(func(r *record) {
 		*r = record{Session: "aaaaaaaaaaaaaaaa", Served: true}.renewed("it was closed", now)
 		r.Session = "bbbbbbbbbbbbbbbb"
 	})
@@ -65,11 +65,11 @@ func TestRenewal(t *testing.T) {
 		told = append(told, thread+" "+string(text))
 		return err
 	}
-	h.Tell(t.Context(), before, func(context.Context, string, []any) error { return errors.New("codex has ended") })
-	h.Tell(t.Context(), before, inject)
-	h.Tell(t.Context(), before, inject)
-	h.Tell(t.Context(), after, inject)
-	h.Tell(t.Context(), "no id of codex", inject)
+	h.Announce(t.Context(), before, func(context.Context, string, []any) error { return errors.New("codex has ended") })
+	h.Announce(t.Context(), before, inject)
+	h.Announce(t.Context(), before, inject)
+	h.Announce(t.Context(), after, inject)
+	h.Announce(t.Context(), "no id of codex", inject)
 	require.Len(t, told, 1)
 	for _, part := range []string{before, "it was closed", "codex-runner diff aaaaaaaaaaaaaaaa", `"role":"user"`} {
 		assert.Contains(t, told[0], part)
@@ -117,7 +117,7 @@ func TestRenewalsAreBounded(t *testing.T) {
 	for n := range mostTold + 5 {
 		h.record.Renewals[0].Told = append(h.record.Renewals[0].Told, newTurnID(time.UnixMilli(int64(n))))
 	}
-	h.know("the last", told)
+	memory{h}.know("the last", told)
 	assert.Len(t, h.record.Renewals[0].Told, mostTold)
 	assert.Contains(t, h.record.Renewals[0].Told, "the last")
 }

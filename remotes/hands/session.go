@@ -33,9 +33,12 @@ func (h *Hands) command(token string) wire.NewCommand {
 	return c
 }
 
+// lifecycle begins and ends sessions and their exec-servers.
+type lifecycle struct{ *Hands }
+
 // start makes an exec-server the next command of the session, or of a new one. gone is why the session has no workspace
 // any more; empty: it has one.
-func (h *Hands) start(ctx context.Context, gone string) error {
+func (h lifecycle) start(ctx context.Context, gone string) error {
 	token := rand.Text() + rand.Text()
 	made, number, err := h.next(ctx, h.command(token), gone)
 	if err != nil {
@@ -48,7 +51,9 @@ func (h *Hands) start(ctx context.Context, gone string) error {
 }
 
 // next queues the command, in the session that is there if it has the same source.
-func (h *Hands) next(ctx context.Context, command wire.NewCommand, gone string) (made record, number int, err error) {
+func (h lifecycle) next(
+	ctx context.Context, command wire.NewCommand, gone string,
+) (made record, number int, err error) {
 	h.mu.Lock()
 	made = h.record
 	h.mu.Unlock()
@@ -85,7 +90,7 @@ func (h *Hands) next(ctx context.Context, command wire.NewCommand, gone string) 
 }
 
 // again ends the processes of the session, and queues the command.
-func (h *Hands) again(ctx context.Context, id string, command wire.NewCommand) (number int, err error) {
+func (h lifecycle) again(ctx context.Context, id string, command wire.NewCommand) (number int, err error) {
 	if err := h.settle(ctx, id, func(wire.Command) bool { return true }); err != nil {
 		return 0, err
 	}
@@ -95,7 +100,7 @@ func (h *Hands) again(ctx context.Context, id string, command wire.NewCommand) (
 }
 
 // settle waits until all commands of a session have ended, of which it cancels some.
-func (h *Hands) settle(ctx context.Context, id string, cancels func(wire.Command) bool) error {
+func (h lifecycle) settle(ctx context.Context, id string, cancels func(wire.Command) bool) error {
 	s, err := h.Client.Session(ctx, id)
 	if err != nil {
 		return err
@@ -117,7 +122,7 @@ func (h *Hands) settle(ctx context.Context, id string, cancels func(wire.Command
 }
 
 // retire has codex-runner keep the changes of a session, and closes it.
-func (h *Hands) retire(ctx context.Context, id string) error {
+func (h lifecycle) retire(ctx context.Context, id string) error {
 	bounded, cancel := context.WithTimeout(ctx, diffBound)
 	defer cancel()
 	isDiff := func(c wire.Command) bool { return session.IsDiff(c.Args) }
@@ -141,19 +146,19 @@ func (h *Hands) retire(ctx context.Context, id string) error {
 	return h.close(ctx, id)
 }
 
-func (h *Hands) diff(s wire.Session) wire.NewCommand {
+func (h lifecycle) diff(s wire.Session) wire.NewCommand {
 	return wire.NewCommand{Args: session.DiffOrder{Commit: s.Commit}.Args()}
 }
 
 // close closes a session.
-func (h *Hands) close(ctx context.Context, id string) error {
+func (h lifecycle) close(ctx context.Context, id string) error {
 	if _, err := h.Client.Cancel(ctx, id, 0); err != nil && !refusedAs(err, wire.NotFound, wire.Conflict) {
 		return err
 	}
 	return nil
 }
 
-func (h *Hands) create(ctx context.Context, command wire.NewCommand) (id string, err error) {
+func (h lifecycle) create(ctx context.Context, command wire.NewCommand) (id string, err error) {
 	if err := h.sweep(ctx); err != nil {
 		return "", err
 	}
@@ -169,7 +174,7 @@ func (h *Hands) create(ctx context.Context, command wire.NewCommand) (id string,
 }
 
 // sweep closes the sessions that a main process has made and not recorded, as it was killed.
-func (h *Hands) sweep(ctx context.Context) error {
+func (h lifecycle) sweep(ctx context.Context) error {
 	open, err := h.Client.Sessions(ctx, client.Filter{State: wire.SessionActive, Limit: mostOpen})
 	if err != nil {
 		return err

@@ -27,11 +27,14 @@ var placed = []string{"thread/start", "thread/resume", "thread/fork", "turn/star
 // Settle returns the parameters of a request as codex gets them. The error is the refusal of the request. Before a new
 // turn, the model and the person learn of a new checkout, and the person as soon as a thread is shown.
 func (g *Gate) Settle(ctx context.Context, of Client, method string, params []byte) ([]byte, error) {
-	g.announce(ctx, of, method, params)
+	notices{g}.announce(ctx, of, method, params)
 	return settledParams(method, params)
 }
 
-func (g *Gate) announce(ctx context.Context, of Client, method string, params []byte) {
+// notices are for the people and the models of threads.
+type notices struct{ *Gate }
+
+func (g notices) announce(ctx context.Context, of Client, method string, params []byte) {
 	var p struct {
 		Thread string `json:"threadId"`
 	}
@@ -40,7 +43,7 @@ func (g *Gate) announce(ctx context.Context, of Client, method string, params []
 	}
 	switch method {
 	case interruptMethod:
-		g.interruptShells(params)
+		shells{g.Gate}.interruptShells(params)
 	case "thread/resume":
 		if jsonscan.Unmarshal(params, &p) == nil {
 			g.setResumed(of.Name(), p.Thread)
@@ -49,14 +52,14 @@ func (g *Gate) announce(ctx context.Context, of Client, method string, params []
 		if jsonscan.Unmarshal(params, &p) == nil {
 			g.show(of, p.Thread)
 			if g.Inject != nil {
-				g.Hands.Tell(ctx, p.Thread, g.Inject)
+				g.Hands.Announce(ctx, p.Thread, g.Inject)
 			}
 		}
 	}
 }
 
 // setResumed keeps a thread until the next request of a client.
-func (g *Gate) setResumed(client, thread string) {
+func (g notices) setResumed(client, thread string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.resumed == nil {
@@ -65,7 +68,7 @@ func (g *Gate) setResumed(client, thread string) {
 	g.resumed[client] = thread
 }
 
-func (g *Gate) takeResumed(client string) (thread string) {
+func (g notices) takeResumed(client string) (thread string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	thread = g.resumed[client]

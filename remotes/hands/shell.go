@@ -35,8 +35,8 @@ func (g *Gate) shellCommand(ctx context.Context, of Client, params []byte) error
 	defer cancel()
 	ctx, interrupt := context.WithCancelCause(ctx)
 	defer interrupt(nil)
-	turn := g.newTurn(of, p, interrupt)
-	defer g.forget(turn)
+	turn := shells{g}.newTurn(of, p, interrupt)
+	defer shells{g}.forget(turn)
 	turn.start()
 	argv := []string{"/bin/sh", "-c", p.Command}
 	ended, err := g.Hands.Execute(ctx, Process{Cap: mostOutput,
@@ -59,6 +59,9 @@ func (g *Gate) shellCommand(ctx context.Context, of Client, params []byte) error
 	return nil
 }
 
+// shells are the commands of people that run.
+type shells struct{ *Gate }
+
 // personsTurn is the turn of a person's command, as one client sees it.
 type personsTurn struct {
 	of        Client
@@ -73,7 +76,7 @@ type personsTurn struct {
 func (t *personsTurn) turnID() string { return cmp.Or(t.within, t.id) }
 
 // newTurn is a command that runs. As in codex, it ends with the turn that it is in.
-func (g *Gate) newTurn(of Client, p shellParams, interrupt context.CancelCauseFunc) *personsTurn {
+func (g shells) newTurn(of Client, p shellParams, interrupt context.CancelCauseFunc) *personsTurn {
 	now := time.Now()
 	t := &personsTurn{of: of, params: p, id: newTurnID(now), began: now, interrupt: interrupt}
 	if g.Turn != nil {
@@ -81,17 +84,17 @@ func (g *Gate) newTurn(of Client, p shellParams, interrupt context.CancelCauseFu
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.shells == nil {
-		g.shells = map[*personsTurn]struct{}{}
+	if g.turns == nil {
+		g.turns = map[*personsTurn]struct{}{}
 	}
-	g.shells[t] = struct{}{}
+	g.turns[t] = struct{}{}
 	return t
 }
 
-func (g *Gate) forget(t *personsTurn) {
+func (g shells) forget(t *personsTurn) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	delete(g.shells, t)
+	delete(g.turns, t)
 }
 
 const interruptMethod = "turn/interrupt"
@@ -106,14 +109,14 @@ type interruptParams struct {
 }
 
 // shellsOf are the commands that run in a turn.
-func (g *Gate) shellsOf(params []byte) (list []*personsTurn) {
+func (g shells) shellsOf(params []byte) (list []*personsTurn) {
 	var p interruptParams
 	if jsonscan.Unmarshal(params, &p) != nil || p.Turn == "" {
 		return nil
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for t := range g.shells {
+	for t := range g.turns {
 		if t.params.Thread == p.Thread && t.turnID() == p.Turn {
 			list = append(list, t)
 		}
@@ -122,19 +125,19 @@ func (g *Gate) shellsOf(params []byte) (list []*personsTurn) {
 }
 
 // isOfShell reports whether turn/interrupt is about a turn that codex does not know.
-func (g *Gate) isOfShell(params []byte) bool {
+func (g shells) isOfShell(params []byte) bool {
 	list := g.shellsOf(params)
 	return len(list) > 0 && list[0].within == ""
 }
 
 // interrupt is turn/interrupt of such a turn.
-func (g *Gate) interrupt(_ context.Context, of Client, params []byte) error {
+func (g shells) interrupt(_ context.Context, of Client, params []byte) error {
 	g.interruptShells(params)
 	return of.Answer(struct{}{})
 }
 
 // interruptShells ends the commands in a turn.
-func (g *Gate) interruptShells(params []byte) {
+func (g shells) interruptShells(params []byte) {
 	for _, t := range g.shellsOf(params) {
 		t.interrupt(errInterrupted)
 	}

@@ -35,7 +35,7 @@ func TestInterrupt(t *testing.T) {
 	}}
 	begin := func() (*personsTurn, context.Context) {
 		ctx, interrupt := context.WithCancelCause(t.Context())
-		return g.newTurn(&person{}, shellParams{Thread: "t", Command: "ls"}, interrupt), ctx
+		return shells{g}.newTurn(&person{}, shellParams{Thread: "t", Command: "ls"}, interrupt), ctx
 	}
 	params := func(thread, turn string) []byte {
 		text, err := json.Marshal(map[string]string{"threadId": thread, "turnId": turn})
@@ -51,7 +51,7 @@ func TestInterrupt(t *testing.T) {
 	require.NoError(t, g.Serve(t.Context(), p, interruptMethod, params("t", own.id)))
 	assert.Len(t, p.answers, 1)
 	assert.ErrorIs(t, context.Cause(ended), errInterrupted)
-	g.forget(own)
+	shells{g}.forget(own)
 	assert.False(t, g.Serves(interruptMethod, params("t", own.id)), "it has ended")
 
 	running = "turn of the model"
@@ -75,7 +75,7 @@ func TestInterrupt(t *testing.T) {
 	assert.Contains(t, p.sent[3], `"status":"interrupted"`)
 }
 
-// A text fits as JSON, whatever is in it, and says that it was cut.
+// A text fits as JSON, whatever is in it, and ends with a mark if it was cut.
 func TestFitted(t *testing.T) {
 	for _, text := range []string{strings.Repeat("<&>", 1000), strings.Repeat("\x1b[1m", 1000), strings.Repeat("\xff", 3000),
 		strings.Repeat("é\u2028\"\\\n", 1000), strings.Repeat("日本", 1000)} {

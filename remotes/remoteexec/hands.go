@@ -113,7 +113,7 @@ func (u *Unit) closeHands(ctx context.Context, of *hands.Hands) {
 
 // serveHands relays between codex and the hands, and keeps these.
 func (u *Unit) serveHands(ctx context.Context, of *hands.Hands, l net.Listener, manager *remotes.Manager) {
-	of.Renewed = func() { remotes.TellRunning(ctx, manager) }
+	of.Renewed = func() { remotes.AnnounceCheckout(ctx, manager) }
 	u.tasks.Go(func() { of.Run(ctx) })
 	u.tasks.Go(func() {
 		if err := (&hands.Relay{Hands: of, Token: u.handsToken}).Serve(ctx, l); err != nil {

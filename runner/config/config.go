@@ -146,7 +146,8 @@ type limits struct {
 func defaults() raw {
 	return raw{
 		MaxSessions: 8, MaxQueued: 1000, Workspaces: 32,
-		IdleTimeout: duration{30 * time.Minute}, MaxIdle: duration{30 * 24 * time.Hour}, Retention: duration{7 * 24 * time.Hour}, Admins: []string{},
+		IdleTimeout: duration{30 * time.Minute}, MaxIdle: duration{30 * 24 * time.Hour},
+		Retention: duration{7 * 24 * time.Hour}, Admins: []string{},
 		Network: true,
 		User:    user{MaxConnections: 256, StdinBytes: size{4 << 30}},
 		Default: limits{

@@ -149,7 +149,7 @@ func (f Files) Ended(id string, number int) (*session.Ended, error) {
 	return Read(f.Path(id, number, paths.Ended), session.ReadEnded)
 }
 
-// Workspace is what the files of a session tell about its workspace.
+// Workspace is what the files of a session show of its workspace.
 type Workspace int
 
 // What is known of a workspace.

@@ -276,24 +276,36 @@ func (c *handsTurn) account() {
 	assert.Equal(t, c.session, c.handsBed.session(), "%s: the workspace", what)
 	_, _, err := c.Run(t.Context(), "pgrep", "-f", c.process)
 	require.Error(t, err, "%s: a process is left", what)
-	var r struct {
-		Data []struct {
-			Items []struct {
-				Type    string `json:"type"`
-				Content []struct {
-					Text string `json:"text"`
-				} `json:"content"`
-			} `json:"items"`
-		} `json:"data"`
-	}
-	c.p.call("thread/turns/list", map[string]any{"threadId": c.thread, "limit": 1000, "sortDirection": "asc", "itemsView": "full"}, &r)
-	var asked []string
-	for _, turn := range r.Data {
-		for _, item := range turn.Items {
-			if item.Type == "userMessage" && strings.HasPrefix(item.Content[0].Text, "ask-") {
-				asked = append(asked, item.Content[0].Text)
+	assert.Equal(t, c.asked, c.messages(), "%s: the messages", what)
+}
+
+// messages are those of the person in the thread, as codex lists them, a page at a time.
+func (c *handsTurn) messages() (asked []string) {
+	c.T.Helper()
+	for cursor := any(nil); ; {
+		var r struct {
+			Data []struct {
+				Items []struct {
+					Type    string `json:"type"`
+					Content []struct {
+						Text string `json:"text"`
+					} `json:"content"`
+				} `json:"items"`
+			} `json:"data"`
+			Next string `json:"nextCursor"`
+		}
+		c.p.call("thread/turns/list", map[string]any{"threadId": c.thread, "limit": 100, "sortDirection": "asc", "itemsView": "full",
+			"cursor": cursor}, &r)
+		for _, turn := range r.Data {
+			for _, item := range turn.Items {
+				if item.Type == "userMessage" && strings.HasPrefix(item.Content[0].Text, "ask-") {
+					asked = append(asked, item.Content[0].Text)
+				}
 			}
 		}
+		if r.Next == "" {
+			return asked
+		}
+		cursor = r.Next
 	}
-	assert.Equal(t, c.asked, asked, "%s: the messages", what)
 }

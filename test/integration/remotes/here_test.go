@@ -298,7 +298,7 @@ func testHereFigures(t *testing.T, suite string) {
 	term := bareCodex(b, "one", "codex", "one")
 	term.Until("Ask Codex")
 	var back bed.Sample
-	for n := range 10 {
+	for n := range 5 {
 		mark := fmt.Sprintf("kill-%d", n)
 		require.NoError(t, b.Models.Add(modelserver.Script{Word: mark, Times: -1,
 			Steps: []string{"text begins-" + mark, "gate " + mark, "text ends-" + mark}}))
