@@ -46,11 +46,19 @@ func TestBrokered(t *testing.T) {
 	for text, want := range map[string]string{
 		"network = \"none\"\nmode = \"plain\"\n":                                           `w.toml:1: unknown network "none": choose "model" or "host"`,
 		"network = \"model\"\nmode = \"plain\"\n[codex.model_providers.x]\nname = \"x\"\n": `model_providers.x needs a network`,
+		"connections = 8\nmode = \"plain\"\n":                                              `w.toml:1: connections bounds what a broker does, and this worker has none`,
+		"connections = -1\n" + withProvider:                                                `w.toml:1: connections = -1 is no bound: give a number from 1 to 1024`,
 		withProvider + "[codex]\nnotify = [\"/x\"]\n":                                      `w.toml:10: notify needs a network, and network = "model" leaves none`,
 	} {
 		_, err := parse("w.toml", []byte(text))
 		assert.ErrorContains(t, err, want)
 	}
+}
+
+func TestConnections(t *testing.T) {
+	w, err := parse("w.toml", []byte("connections = 8\n"+withProvider))
+	require.NoError(t, err)
+	assert.Equal(t, 8, w.Connections)
 }
 
 // Lines in the path of ca_file would be lines of a unit that root starts.
