@@ -12,7 +12,7 @@ import (
 
 // renewal is the change to a new checkout of a workspace in which codex has worked.
 type renewal struct {
-	Session string    `json:"session"` // the one before, whose last changes codex-runner keeps
+	Session string    `json:"session"` // the one before: codex-runner keeps its last changes
 	At      time.Time `json:"at"`
 	Reason  string    `json:"reason"`
 	// Told are the threads with a model that knows, and Shown those in which a person has seen it.
@@ -37,14 +37,14 @@ func (r record) renewed(reason string, now time.Time) record {
 	return r
 }
 
-// news are the renewals since a thread was created of which who, one of the two lists, does not have it.
-func (r record) news(thread string, who func(*renewal) *[]string) (list []renewal) {
+// news are the renewals since a thread was created that a list, Told or Shown, does not have it in.
+func (r record) news(thread string, in func(*renewal) *[]string) (list []renewal) {
 	created, is := codexthread.Created(thread)
 	if !is {
 		return nil
 	}
 	for i := range r.Renewals {
-		if one := &r.Renewals[i]; one.At.After(created) && !slices.Contains(*who(one), thread) {
+		if one := &r.Renewals[i]; one.At.After(created) && !slices.Contains(*in(one), thread) {
 			list = append(list, *one)
 		}
 	}
@@ -58,18 +58,18 @@ func showed(r *renewal) *[]string { return &r.Shown }
 type memory struct{ *Hands }
 
 // news are the renewals that a thread does not know of.
-func (h memory) news(thread string, who func(*renewal) *[]string) []renewal {
+func (h memory) news(thread string, in func(*renewal) *[]string) []renewal {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.record.news(thread, who)
+	return h.record.news(thread, in)
 }
 
 // know records that a thread knows of all renewals.
-func (h memory) know(thread string, who func(*renewal) *[]string) {
+func (h memory) know(thread string, in func(*renewal) *[]string) {
 	h.update(func(r *record) {
 		r.Renewals = slices.Clone(r.Renewals)
 		for i := range r.Renewals {
-			if list := who(&r.Renewals[i]); !slices.Contains(*list, thread) {
+			if list := in(&r.Renewals[i]); !slices.Contains(*list, thread) {
 				*list = append(slices.Clone(*list), thread)
 				*list = (*list)[max(0, len(*list)-mostTold):]
 			}

@@ -125,7 +125,8 @@ func TestRenewalsAreBounded(t *testing.T) {
 // Only a session that has lost its files is given up: another fault may pass.
 func TestLacksWorkspace(t *testing.T) {
 	h := newHands(t)
-	lost := outcome.Decide(outcome.Facts{Ended: &session.Ended{Refusal: "cannot give slot 1 to the session: " + session.NoWorkspace + ": …"}})
+	refusal := "cannot give slot 1 to the session: " + session.NoWorkspace + ": …"
+	lost := outcome.Decide(outcome.Facts{Ended: &session.Ended{Refusal: refusal}})
 	failed := outcome.Decide(outcome.Facts{Ended: &session.Ended{ServiceResult: "resources"}})
 	h.number = 1
 	assert.Empty(t, h.lacksWorkspace(&lost), "the first command makes it")
