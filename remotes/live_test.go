@@ -275,7 +275,7 @@ func TestContinueNever(t *testing.T) {
 	assert.Len(t, u.models.Turns(), 1)
 }
 
-// After three cuts the manager says so in the thread, and no more.
+// After three cuts the thread shows that, and no more.
 func TestContinueLimit(t *testing.T) {
 	u := startUnit(t)
 	c := u.attach()

@@ -44,8 +44,8 @@ type Options struct {
 	// LateFiles has codex write the file of a new thread before its first turn, and not at once: a client that is
 	// closed without a message then leaves no file.
 	LateFiles bool
-	// Loaded returns the settings by which a client has loaded a thread, which are sent again when its turn goes on after
-	// a cut; may be nil.
+	// Loaded returns the settings by which a client has loaded a thread, which are sent again when its turn goes on
+	// after a cut; may be nil.
 	Loaded func(thread string) map[string]json.RawMessage
 	// Hands execute the commands of codex; nil: codex executes them itself.
 	Hands  Hands

@@ -65,7 +65,8 @@ func AnnounceCheckout(ctx context.Context, m *Manager) {
 // RunningTurn is the turn of the model that runs in a thread; empty: none.
 func RunningTurn(m *Manager, thread string) (turn string) {
 	m.update(func(s *state) {
-		if r, t := s.journal.Threads[thread], s.threads[thread]; r != nil && t != nil && t.status.Active() && r.Kind == "" {
+		r, t := s.journal.Threads[thread], s.threads[thread]
+		if r != nil && t != nil && t.status.Active() && r.Kind == "" {
 			turn = r.Turn
 		}
 	})

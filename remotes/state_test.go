@@ -78,7 +78,8 @@ func TestTurnState(t *testing.T) {
 			s.asked("T", said("n", "y"), now)
 			s.loaded("T", map[string]json.RawMessage{"a": json.RawMessage("2")})
 			s.ended("T", "t1", now)
-		}, &turnjournal.Record{After: "t1", Inputs: []turnjournal.Input{said("n", "y")}, Config: map[string]json.RawMessage{"a": json.RawMessage("1")}}},
+		}, &turnjournal.Record{After: "t1", Inputs: []turnjournal.Input{said("n", "y")},
+			Config: map[string]json.RawMessage{"a": json.RawMessage("1")}}},
 		"a shell command":           {func(s *state) { s.other("T", "shell", now); s.started("T", "t1", now) }, &turnjournal.Record{Turn: "t1", Kind: "shell"}},
 		"a shell command in a turn": {func(s *state) { s.started("T", "t1", now); s.other("T", "shell", now) }, &turnjournal.Record{Turn: "t1"}},
 		"a turn after a shell command": {func(s *state) {

@@ -123,7 +123,8 @@ func TestIdleTime(t *testing.T) {
 	})
 	ids := map[string]string{}
 	for name, asked := range map[string]time.Duration{"setting": 0, "half": 30 * time.Minute, "long": 48 * time.Hour} {
-		s, err := b.Create(t.Context(), alice, wire.NewSession{IdleTimeout: wire.Duration(asked), Commands: []wire.NewCommand{{Args: []string{"a"}}}})
+		s, err := b.Create(t.Context(), alice, wire.NewSession{IdleTimeout: wire.Duration(asked),
+			Commands: []wire.NewCommand{{Args: []string{"a"}}}})
 		require.NoError(t, err)
 		b.started().End(exit(0))
 		ids[name] = s.ID
@@ -145,7 +146,8 @@ func TestIdleTime(t *testing.T) {
 			}
 		}
 	}
-	_, err := b.Create(t.Context(), alice, wire.NewSession{IdleTimeout: -1, Commands: []wire.NewCommand{{Args: []string{"a"}}}})
+	_, err := b.Create(t.Context(), alice, wire.NewSession{IdleTimeout: -1,
+		Commands: []wire.NewCommand{{Args: []string{"a"}}}})
 	assert.ErrorContains(t, err, "idle_timeout is out of range")
 }
 

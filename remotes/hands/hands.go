@@ -96,7 +96,8 @@ func (h *Hands) Open(ctx context.Context) error {
 			return nil
 		}
 		if gone = h.lacksWorkspace(ended); gone == "" {
-			return fmt.Errorf("the hands of the remote do not start: %s (codex-runner logs %s)", ended.Text, h.Session())
+			return fmt.Errorf("the hands of the remote do not start: %s (codex-runner logs %s)", ended.Text,
+				h.Session())
 		}
 	}
 }

@@ -12,17 +12,17 @@ import (
 
 // renewal is the change to a new checkout of a workspace in which codex has worked.
 type renewal struct {
-	Session string    `json:"session"` // the one before, whose last changes codex-runner keeps
+	Session string    `json:"session"` // the one before: codex-runner keeps its last changes
 	At      time.Time `json:"at"`
 	Reason  string    `json:"reason"`
-	// Told are the threads with a model that knows, and Shown those in which a person has seen it.
-	Told  []string `json:"told,omitempty"`
-	Shown []string `json:"shown,omitempty"`
+	// Informed are the threads with a model that knows, and Shown those in which a person has seen it.
+	Informed []string `json:"informed,omitempty"`
+	Shown    []string `json:"shown,omitempty"`
 }
 
 const (
-	// mostRenewals bounds the renewals of the record, and mostTold the threads of one that know.
-	mostRenewals, mostTold = 8, 512
+	// mostRenewals bounds the renewals of the record, and mostInformed the threads of one that know.
+	mostRenewals, mostInformed = 8, 512
 	// mostReason bounds the text of a reason, in bytes.
 	mostReason = 500
 )
@@ -32,46 +32,47 @@ func (r record) renewed(reason string, now time.Time) record {
 	if !r.Served || r.Session == "" {
 		return r
 	}
-	r.Renewals = append(slices.Clone(r.Renewals), renewal{Session: r.Session, At: now, Reason: shown(reason, mostReason)})
+	one := renewal{Session: r.Session, At: now, Reason: shown(reason, mostReason)}
+	r.Renewals = append(slices.Clone(r.Renewals), one)
 	r.Renewals = r.Renewals[max(0, len(r.Renewals)-mostRenewals):]
 	return r
 }
 
-// news are the renewals since a thread was created of which who, one of the two lists, does not have it.
-func (r record) news(thread string, who func(*renewal) *[]string) (list []renewal) {
+// news are the renewals since a thread was created that a list, Informed or Shown, does not have it in.
+func (r record) news(thread string, in func(*renewal) *[]string) (list []renewal) {
 	created, is := codexthread.Created(thread)
 	if !is {
 		return nil
 	}
 	for i := range r.Renewals {
-		if one := &r.Renewals[i]; one.At.After(created) && !slices.Contains(*who(one), thread) {
+		if one := &r.Renewals[i]; one.At.After(created) && !slices.Contains(*in(one), thread) {
 			list = append(list, *one)
 		}
 	}
 	return list
 }
 
-func told(r *renewal) *[]string   { return &r.Told }
-func showed(r *renewal) *[]string { return &r.Shown }
+func informed(r *renewal) *[]string { return &r.Informed }
+func showed(r *renewal) *[]string   { return &r.Shown }
 
 // memory is the record of Hands.
 type memory struct{ *Hands }
 
 // news are the renewals that a thread does not know of.
-func (h memory) news(thread string, who func(*renewal) *[]string) []renewal {
+func (h memory) news(thread string, in func(*renewal) *[]string) []renewal {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.record.news(thread, who)
+	return h.record.news(thread, in)
 }
 
 // know records that a thread knows of all renewals.
-func (h memory) know(thread string, who func(*renewal) *[]string) {
+func (h memory) know(thread string, in func(*renewal) *[]string) {
 	h.update(func(r *record) {
 		r.Renewals = slices.Clone(r.Renewals)
 		for i := range r.Renewals {
-			if list := who(&r.Renewals[i]); !slices.Contains(*list, thread) {
+			if list := in(&r.Renewals[i]); !slices.Contains(*list, thread) {
 				*list = append(slices.Clone(*list), thread)
-				*list = (*list)[max(0, len(*list)-mostTold):]
+				*list = (*list)[max(0, len(*list)-mostInformed):]
 			}
 		}
 	})
@@ -96,7 +97,7 @@ func (h *Hands) Announce(ctx context.Context, thread string,
 	inject func(ctx context.Context, thread string, items []any) error) {
 	h.announcing.Lock()
 	defer h.announcing.Unlock()
-	list := memory{h}.news(thread, told)
+	list := memory{h}.news(thread, informed)
 	if len(list) == 0 {
 		return
 	}
@@ -107,15 +108,15 @@ func (h *Hands) Announce(ctx context.Context, thread string,
 			err)
 		return
 	}
-	memory{h}.know(thread, told)
+	memory{h}.know(thread, informed)
 }
 
 // item is what the model reads.
 func item(list []renewal) any {
 	last := list[len(list)-1]
-	words := fmt.Sprintf("<workspace_renewed>\n%s is a new checkout of the repository since %s, and all processes have "+
-		"ended: %s. What this conversation had changed in files before is not there. Look at the files before you go on. "+
-		"The person can print what was changed with: %s\n</workspace_renewed>",
+	words := fmt.Sprintf("<workspace_renewed>\n%s is a new checkout of the repository since %s, and all processes "+
+		"have ended: %s. What this conversation had changed in files before is not there. Look at the files before you "+
+		"go on. The person can print what was changed with: %s\n</workspace_renewed>",
 		Directory, last.At.UTC().Format(time.RFC3339), last.Reason, diffs(list))
 	return map[string]any{"type": "message", "role": "user",
 		"content": []any{map[string]any{"type": "input_text", "text": words}}}

@@ -114,18 +114,19 @@ func TestRenewalsAreBounded(t *testing.T) {
 	h := newHands(t)
 	h.record = r
 	h.record.Renewals = h.record.Renewals[:1]
-	for n := range mostTold + 5 {
-		h.record.Renewals[0].Told = append(h.record.Renewals[0].Told, newTurnID(time.UnixMilli(int64(n))))
+	for n := range mostInformed + 5 {
+		h.record.Renewals[0].Informed = append(h.record.Renewals[0].Informed, newTurnID(time.UnixMilli(int64(n))))
 	}
-	memory{h}.know("the last", told)
-	assert.Len(t, h.record.Renewals[0].Told, mostTold)
-	assert.Contains(t, h.record.Renewals[0].Told, "the last")
+	memory{h}.know("the last", informed)
+	assert.Len(t, h.record.Renewals[0].Informed, mostInformed)
+	assert.Contains(t, h.record.Renewals[0].Informed, "the last")
 }
 
 // Only a session that has lost its files is given up: another fault may pass.
 func TestLacksWorkspace(t *testing.T) {
 	h := newHands(t)
-	lost := outcome.Decide(outcome.Facts{Ended: &session.Ended{Refusal: "cannot give slot 1 to the session: " + session.NoWorkspace + ": …"}})
+	refusal := "cannot give slot 1 to the session: " + session.NoWorkspace + ": …"
+	lost := outcome.Decide(outcome.Facts{Ended: &session.Ended{Refusal: refusal}})
 	failed := outcome.Decide(outcome.Facts{Ended: &session.Ended{ServiceResult: "resources"}})
 	h.number = 1
 	assert.Empty(t, h.lacksWorkspace(&lost), "the first command makes it")

@@ -43,7 +43,7 @@ func (g notices) announce(ctx context.Context, of Client, method string, params 
 	}
 	switch method {
 	case interruptMethod:
-		shells{g.Gate}.interruptShells(params)
+		shells(g).interruptShells(params)
 	case "thread/resume":
 		if jsonscan.Unmarshal(params, &p) == nil {
 			g.setResumed(of.Name(), p.Thread)

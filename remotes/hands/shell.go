@@ -67,7 +67,7 @@ type personsTurn struct {
 	of        Client
 	params    shellParams
 	id        string
-	within    string // the turn of the model that runs, in which the command is an item; empty: it has a turn of its own
+	within    string // the turn of the model that runs, in which the command is an item; empty: it has its own
 	began     time.Time
 	interrupt context.CancelCauseFunc
 }

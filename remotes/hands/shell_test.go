@@ -77,8 +77,10 @@ func TestInterrupt(t *testing.T) {
 
 // A text fits as JSON, whatever is in it, and ends with a mark if it was cut.
 func TestFitted(t *testing.T) {
-	for _, text := range []string{strings.Repeat("<&>", 1000), strings.Repeat("\x1b[1m", 1000), strings.Repeat("\xff", 3000),
-		strings.Repeat("é\u2028\"\\\n", 1000), strings.Repeat("日本", 1000)} {
+	for _, text := range []string{
+		strings.Repeat("<&>", 1000), strings.Repeat("\x1b[1m", 1000), strings.Repeat("\xff", 3000),
+		strings.Repeat("é\u2028\"\\\n", 1000), strings.Repeat("日本", 1000),
+	} {
 		var whole, cut strings.Builder
 		encode := func(to *strings.Builder, text string) int {
 			e := json.NewEncoder(to)
@@ -113,10 +115,14 @@ func TestCap(t *testing.T) {
 	r := running{process: Process{Cap: 5, Output: func(stream string, data []byte, last bool) {
 		got = append(got, piece{stream, string(data), last})
 	}}}
-	for _, m := range []struct{ stream, data string }{{"stdout", "abc"}, {"stderr", "12345"}, {"stdout", "defg"}, {"stdout", "h"}, {"stderr", ""}} {
+	for _, m := range []struct{ stream, data string }{
+		{"stdout", "abc"}, {"stderr", "12345"}, {"stdout", "defg"}, {"stdout", "h"}, {"stderr", ""},
+	} {
 		r.take(message(m.stream, m.data))
 	}
-	assert.Equal(t, []piece{{"stdout", "abc", false}, {"stderr", "12345", false}, {"stdout", "de", true}, {"stderr", "", false}}, got)
+	assert.Equal(t, []piece{
+		{"stdout", "abc", false}, {"stderr", "12345", false}, {"stdout", "de", true}, {"stderr", "", false},
+	}, got)
 	assert.True(t, r.ended.Cut)
 	r = running{process: Process{Cap: 5}}
 	for range 3 {

@@ -83,7 +83,8 @@ func Run(ctx context.Context, s Settings) error {
 		Sandbox: s.Config.Sandbox, Limits: s.Config.Limits, MaxSessions: s.Config.MaxSessions, MaxQueued: s.Config.MaxQueued,
 		Share: s.Config.Share, LeastFree: runner.LeastFree,
 		Repositories: s.Config.Repositories, WorkspaceDisk: s.Config.WorkspaceDisk,
-		Workspaces: s.Config.Workspaces, IdleTimeout: s.Config.IdleTimeout, MaxIdleTimeout: s.Config.MaxIdle, Retention: s.Config.Retention,
+		Workspaces: s.Config.Workspaces, IdleTimeout: s.Config.IdleTimeout,
+		MaxIdleTimeout: s.Config.MaxIdle, Retention: s.Config.Retention,
 	}))
 }
 

@@ -22,7 +22,8 @@ func TestWorkspace(t *testing.T) {
 		want     Workspace
 	}{
 		{nil, NotMade}, {[]any{"queued"}, NotMade}, {[]any{"lost"}, Unknown}, {[]any{made}, Made}, {[]any{failed}, NotMade},
-		{[]any{killed}, Made}, {[]any{made, "lost"}, Made}, {[]any{failed, "lost"}, NotMade}, {[]any{"lost", "lost"}, Unknown},
+		{[]any{killed}, Made}, {[]any{made, "lost"}, Made}, {[]any{failed, "lost"}, NotMade},
+		{[]any{"lost", "lost"}, Unknown},
 		{[]any{"lost", made}, Made},
 	} {
 		f := Files{StateDir: t.TempDir()}

@@ -256,8 +256,8 @@ func occupy(slot, id string, anew bool) (*os.File, error) {
 	if !anew {
 		last, err := os.ReadFile(tenant)
 		if err == nil && string(last) != id+paths.Settled || errors.Is(err, fs.ErrNotExist) {
-			err = errors.New(session.NoWorkspace + ": its first command needs one, also if a command before it failed to " +
-				"make one")
+			err = errors.New(session.NoWorkspace + ": its first command needs one, also if a command before it failed " +
+				"to make one")
 		}
 		return nil, err
 	}

@@ -108,8 +108,8 @@ type Artifacts struct {
 type Workspace struct {
 	URL    string `json:"url,omitempty"`    // of Spec.Repository: relative URLs of submodules begin here
 	Commit string `json:"commit,omitempty"` // 40 or 64 hexadecimal digits; "" empties the workspace
-	// Keep has the command take the workspace as it is if the session has made one: the host may have stopped since. Root
-	// decides by its note in the slot, and passes the file of that note only if the workspace is to be made.
+	// Keep has the command take the workspace as it is if the session has made one: the host may have stopped since.
+	// Root decides by its note in the slot, and passes the file of that note only if the workspace is to be made.
 	Keep bool `json:"keep,omitempty"`
 }
 

@@ -29,7 +29,7 @@ const (
 // loading are the requests that load a thread, with settings of its own.
 var loading = []string{"thread/start", "thread/resume", "thread/fork"}
 
-// mostThreads bounds the threads whose variables are known.
+// mostThreads bounds the threads with variables that are known.
 const mostThreads = 256
 
 // environments adds to requests that load a thread the variables of the process that has sent them.

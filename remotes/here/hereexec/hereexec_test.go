@@ -72,7 +72,9 @@ func TestRequestsThatStay(t *testing.T) {
 func TestVariablesOfAThread(t *testing.T) {
 	settings, err := here.Load()
 	require.NoError(t, err)
-	e := &environments{settings: settings, read: func(pid int) ([]byte, error) { return fmt.Appendf(nil, "PATH=/of/%d\x00", pid), nil }}
+	e := &environments{settings: settings, read: func(pid int) ([]byte, error) {
+		return fmt.Appendf(nil, "PATH=/of/%d\x00", pid), nil
+	}}
 	client := func(id uint64) authz.Session { return authz.Session{ID: id, Peer: authz.Peer{PID: int(id)}} }
 	send := func(id uint64, method, thread, params string) {
 		e.edit(client(id), authz.Request{ID: "1", Method: method, ThreadID: thread, Params: json.RawMessage(params)})

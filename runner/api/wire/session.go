@@ -40,7 +40,8 @@ type NewCommand struct {
 	// TTY gives the command a terminal in place of its three streams: its output is one stream, stdout. Its input is
 	// from POST …/terminal, and excludes Stdin.
 	TTY *TTY `json:"tty,omitempty"`
-	// Kept has the command end as workspace_failed if the session has no workspace any more, in place of making it anew.
+	// Kept has the command end as workspace_failed if the session has no workspace any more, in place of making it
+	// anew.
 	Kept bool `json:"kept,omitempty"`
 }
 

@@ -31,8 +31,10 @@ func newHands(t *testing.T, suite string, packages ...string) handsBed {
 // bootHands boots a machine with both packages and a repository.
 func bootHands(t *testing.T, suite string, o machine.Options, packages ...string) *bed.Bed {
 	t.Helper()
-	root := machine.Installed(machine.Installed(machine.Debian(suite, append([]string{"git"}, packages...)...), os.Getenv("CODEX_PROXY_TEST_DEB")),
-		os.Getenv("CODEX_PROXY_TEST_RUNNER_DEB"))
+	root := machine.Debian(suite, append([]string{"git"}, packages...)...)
+	for _, deb := range []string{"CODEX_PROXY_TEST_DEB", "CODEX_PROXY_TEST_RUNNER_DEB"} {
+		root = machine.Installed(root, os.Getenv(deb))
+	}
 	b := bed.BootWith(t, root, o)
 	b.MustRun(t, "systemctl", "enable", "--now", "codex-runner.socket")
 	b.MustRun(t, "sh", "-ec", `git init -q -b main /srv/app; cd /srv/app; git config user.name a; git config user.email a@example.org
@@ -210,8 +212,9 @@ func testTerminalOfHands(t *testing.T, suite string) {
 	}
 	runs := func(process string, is bool) {
 		h.T.Helper()
-		h.MustRun(h.T, "timeout", "180", "sh", "-c", fmt.Sprintf("while pgrep -f '%s' >/dev/null; [ $? -eq %d ]; do sleep 0.05; done",
-			process, map[bool]int{true: 1, false: 0}[is]))
+		look := fmt.Sprintf("while pgrep -f '%s' >/dev/null; [ $? -eq %d ]; do sleep 0.05; done", process,
+			map[bool]int{true: 1, false: 0}[is])
+		h.MustRun(h.T, "timeout", "180", "sh", "-c", look)
 	}
 	shell("sleep 4321; echo was slept")
 	runs("sleep 432[1]", true)
@@ -279,10 +282,10 @@ echo looked`, hidden(token), hidden(bed.ModelAddr), strings.Replace(bed.ModelAdd
 	assert.NotEmpty(t, h.MustRun(t, "sh", "-c", "ls -A "+root+h.Home+"/sessions"), "the view is the right one")
 	assert.Equal(t, "lo", bed.Trim(h.MustRun(t, "nsenter", "-t", pid, "-n", "sh", "-c", "sed -n 's/^ *\\([a-z0-9]*\\):.*/\\1/p' /proc/self/net/dev")))
 	h.MustRun(t, "codex-proxy", "remotes", "remove", "--purge", "other")
-	h.MustRun(t, "timeout", "180", "sh", "-c", "until codex-runner show "+session+" | grep -q ', closed, '; do sleep 0.05; done")
+	untilClosed(h.Bed, session)
 }
 
-// renewed takes the session away while the remote does not run: the next start has a new checkout, and says so.
+// renewed takes the session away while the remote does not run: the next start has a new checkout, with a note.
 func (h handsBed) renewed(p *person, thread string) {
 	t := h.T
 	assert.Equal(t, "by the brain", p.turn(h, thread, "cat patched"), "the workspace is the same")
@@ -290,8 +293,7 @@ func (h handsBed) renewed(p *person, thread string) {
 	h.MustRun(t, "timeout", "180", "sh", "-c", "while systemctl is-active --quiet "+h.unit()+"; do sleep 0.05; done")
 	assert.Contains(t, h.MustRun(t, "codex-proxy", "remotes", "diff", "build"), "+++ b/patched\n", "without an exec-server")
 	old := h.session()
-	h.MustRun(t, "codex-runner", "cancel", old)
-	h.MustRun(t, "timeout", "180", "sh", "-c", "until codex-runner show "+old+" | grep -q ', closed, '; do sleep 0.05; done")
+	h.closeSession()
 	p = attach(h.Remote)
 	p.call("thread/resume", map[string]any{"threadId": thread}, nil)
 	assert.NotEqual(t, old, h.session())

@@ -42,7 +42,8 @@ func testHandsFigures(t *testing.T, suite string) {
 		return
 	}
 	b := bootHands(t, suite, machine.Options{})
-	b.MustRun(t, "sh", "-ec", `git clone -q /srv/app /srv/warm; cd /srv/warm; git config user.name a; git config user.email a@example.org
+	b.MustRun(t, "sh", "-ec", `git clone -q /srv/app /srv/warm; cd /srv/warm
+		git config user.name a; git config user.email a@example.org
 		printf 'run = "touch made-by-the-set-up"\n' >.codex-runner.toml; git add .; git commit -qm second`)
 	f := &handsFigures{Bed: b, suite: suite, took: map[string]bed.Sample{}}
 	local := bed.NewRemote(b, "local", "", "")
@@ -65,7 +66,13 @@ func testHandsFigures(t *testing.T, suite string) {
 func (h handsBed) closeSession() {
 	old := h.session()
 	h.MustRun(h.T, "codex-runner", "cancel", old)
-	h.MustRun(h.T, "timeout", "180", "sh", "-c", "until codex-runner show "+old+" | grep -q ', closed, '; do sleep 0.05; done")
+	untilClosed(h.Bed, old)
+}
+
+func untilClosed(b *bed.Bed, session string) {
+	b.T.Helper()
+	const look = "until codex-runner show $1 | grep -q ', closed, '; do sleep 0.05; done"
+	b.MustRun(b.T, "timeout", "180", "sh", "-c", look, "sh", session)
 }
 
 // call is a step by which the model runs a command.
@@ -83,7 +90,8 @@ func (f *handsFigures) turn(p *person, commands ...string) time.Duration {
 	word := fmt.Sprintf("turn-%d", f.turns)
 	for n, command := range commands {
 		next := fmt.Sprintf("%s-%d", word, n)
-		require.NoError(f.T, f.Models.Add(modelserver.Script{Word: word, Times: -1, Steps: []string{call(f.T, command+"; : "+next+".")}}))
+		step := call(f.T, command+"; : "+next+".")
+		require.NoError(f.T, f.Models.Add(modelserver.Script{Word: word, Times: -1, Steps: []string{step}}))
 		word = next + "."
 	}
 	require.NoError(f.T, f.Models.Add(modelserver.Script{Word: word, Times: -1, Steps: []string{"text done"}}))
@@ -133,6 +141,7 @@ func (f *handsFigures) starts(name string, r bed.Remote, before func()) {
 		before()
 		at := time.Now()
 		f.turn(attach(r), "true")
-		f.took["start to the end of the first turn, "+name] = append(f.took["start to the end of the first turn, "+name], time.Since(at))
+		figure := "start to the end of the first turn, " + name
+		f.took[figure] = append(f.took[figure], time.Since(at))
 	}
 }

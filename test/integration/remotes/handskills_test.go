@@ -36,7 +36,8 @@ var handsKillKinds = []handsKill{
 	{name: "kill -9 of the hands", ends: true, one: handsBed.killHands},
 	{name: "kill -9 of the exec-server", ends: true, one: handsBed.killExecServer},
 	{name: "kill -9 of codex", ends: true, cuts: true, one: func(h handsBed) { kill(h.Remote, "codex") }},
-	{name: "kill -9 of the main process", ends: true, cuts: true, one: func(h handsBed) { kill(h.Remote, "main process") }},
+	{name: "kill -9 of the main process", ends: true, cuts: true,
+		one: func(h handsBed) { kill(h.Remote, "main process") }},
 	{name: "kill -9 of the unit's cgroup", ends: true, cuts: true, one: func(h handsBed) { kill(h.Remote, "all") }},
 	{name: "kill -9 of codex-runner", all: func(k *handsKills) { k.killService("codex-runner.service") }},
 	{name: "kill -9 of codex-proxy", all: func(k *handsKills) { k.killService(bed.ProxyUnit) }},
@@ -78,14 +79,15 @@ type handsSession struct {
 	asked   []string // its messages
 }
 
-// In mid-command, whatever ends: the turn goes on, in the same workspace, no command runs twice, no message is lost, and
-// no process is left.
+// In mid-command, whatever ends: the turn goes on, in the same workspace, no command runs twice, no message is lost,
+// and no process is left.
 func TestHandsKills(t *testing.T) { bed.EitherSuite(t, testHandsKills) }
 
 func testHandsKills(t *testing.T, suite string) {
 	times, seed := 0, rand.Uint64()
 	for name, set := range map[string]func(uint64){
-		killsEnv: func(n uint64) { times = int(n+killSessions-1) / killSessions }, killsSeedEnv: func(n uint64) { seed = n }, //nolint:gosec // small
+		killsEnv:     func(n uint64) { times = int(n+killSessions-1) / killSessions }, //nolint:gosec // small
+		killsSeedEnv: func(n uint64) { seed = n },
 	} {
 		if text := os.Getenv(name); text != "" {
 			n, err := strconv.ParseUint(text, 10, 64)
@@ -120,8 +122,8 @@ func newHandsKills(t *testing.T, suite string, seed uint64) *handsKills {
 	return k
 }
 
-// rounds have, for each of the remotes, the kind of its fault: each kind so many times in all of them, or by day, with 0,
-// the kinds of one once in one of them, and two of those of all.
+// rounds have, for each of the remotes, the kind of its fault: each kind so many times in all of them, or by day, with
+// 0, the kinds of one once in one of them, and two kinds of all.
 func (k *handsKills) rounds(times int) (list [][]handsKill) {
 	var ones []handsKill
 	for _, kind := range handsKillKinds {
@@ -204,8 +206,8 @@ type handsTurn struct {
 	at      time.Time
 }
 
-// begin has the model run a command that has a process outside of its own, and then one that counts what was run and what
-// is left.
+// begin has the model run a command that has a process outside of its own, and then one that counts what was run and
+// what is left.
 func (s *handsSession) begin(kind handsKill) *handsTurn {
 	t := s.T
 	t.Helper()
@@ -213,7 +215,8 @@ func (s *handsSession) begin(kind handsKill) *handsTurn {
 	c := &handsTurn{handsSession: s, kind: kind, mark: s.Name + "-" + number, process: "sleep 5432[1]" + number[5:]}
 	first := fmt.Sprintf("echo x >>first-%[1]s; (setsid sleep %[2]s >/dev/null 2>&1 &); sleep %[2]s", c.mark, number)
 	if !kind.ends {
-		first = fmt.Sprintf("echo x >>first-%[1]s; sleep %[2]s & until [ -e end-%[1]s ]; do sleep 0.1; done; kill $!", c.mark, number)
+		first = fmt.Sprintf("echo x >>first-%[1]s; sleep %[2]s & until [ -e end-%[1]s ]; do sleep 0.1; done; kill $!",
+			c.mark, number)
 	}
 	second := fmt.Sprintf(`echo "second-%[1]s ran $(wc -l <first-%[1]s) left $(pgrep -c -f '%[2]s')"`, c.mark, c.process)
 	call := func(script string) string {
@@ -272,7 +275,8 @@ func (c *handsTurn) account() {
 	t := c.T
 	t.Helper()
 	what := c.mark + ": " + c.kind.name
-	assert.Equal(t, []string{"1", "0"}, c.counted(c.Models.Turns()), "%s: how often the command ran, and what is left of it", what)
+	assert.Equal(t, []string{"1", "0"}, c.counted(c.Models.Turns()),
+		"%s: how often the command ran, and what is left of it", what)
 	assert.Equal(t, c.session, c.handsBed.session(), "%s: the workspace", what)
 	_, _, err := c.Run(t.Context(), "pgrep", "-f", c.process)
 	require.Error(t, err, "%s: a process is left", what)
@@ -294,8 +298,8 @@ func (c *handsTurn) messages() (asked []string) {
 			} `json:"data"`
 			Next string `json:"nextCursor"`
 		}
-		c.p.call("thread/turns/list", map[string]any{"threadId": c.thread, "limit": 100, "sortDirection": "asc", "itemsView": "full",
-			"cursor": cursor}, &r)
+		c.p.call("thread/turns/list", map[string]any{"threadId": c.thread, "limit": 100, "sortDirection": "asc",
+			"itemsView": "full", "cursor": cursor}, &r)
 		for _, turn := range r.Data {
 			for _, item := range turn.Items {
 				if item.Type == "userMessage" && strings.HasPrefix(item.Content[0].Text, "ask-") {
