@@ -26,26 +26,34 @@ const (
 	relayLimit = 128
 )
 
-// Exec runs codex by notify.Exec until it ends: the manager decides whether it is ready and alive, and when it rests.
-// The standard error of codex goes to stderr. After a request to stop, the error is an exit status of 0, whatever the end
-// of codex was.
-func Exec(ctx context.Context, notifier *notify.Notifier, logger *slog.Logger, stderr io.Writer, manager *remotes.Manager,
-	c notify.Command) (syscall.WaitStatus, error) {
+// Codex is what runs codex and decides about it.
+type Codex struct {
+	Notifier *notify.Notifier
+	Logger   *slog.Logger
+	Stderr   io.Writer
+	Manager  *remotes.Manager // decides whether codex is ready and alive, and when it rests
+	// End is the exit status of the main process after the end of codex.
+	End func(syscall.WaitStatus, *remotes.Manager) error
+}
+
+// Exec runs codex by notify.Exec until it ends. After a request to stop it returns nil, whatever the end of codex was.
+func (x Codex) Exec(ctx context.Context, c notify.Command) error {
 	asked := make(chan os.Signal, 1) // to stop; notify.Exec acts on it
 	signal.Notify(asked, unix.SIGTERM)
 	defer signal.Stop(asked)
-	c.Ready, c.Alive, c.Rest, c.StopTimeout = []notify.Probe{manager.Open}, manager.Alive, manager.Resting(), stopTimeout
-	c.Stderr, c.MemoryEvents = journal.NewTracing(stderr, func(string) string { return "" }), notify.MemoryEvents()
-	status, err := notify.Exec(ctx, notifier, logger, c)
+	c.Ready, c.Alive, c.Rest = []notify.Probe{x.Manager.Open}, x.Manager.Alive, x.Manager.Resting()
+	c.StopTimeout, c.MemoryEvents = stopTimeout, notify.MemoryEvents()
+	c.Stderr = journal.NewTracing(x.Stderr, func(string) string { return "" })
+	status, err := notify.Exec(ctx, x.Notifier, x.Logger, c)
 	if err != nil {
-		return status, err
+		return err
 	}
 	select {
 	case <-asked: // then a kill of codex, which drains without a bound, is no failure
-		notifier.Status("Stopped")
-		return status, cli.Exit(0, nil)
+		x.Notifier.Status("Stopped")
+		return nil
 	default:
-		return status, nil
+		return x.End(status, x.Manager)
 	}
 }
 

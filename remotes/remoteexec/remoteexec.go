@@ -119,18 +119,15 @@ func (u *Unit) run(ctx context.Context, notifier *notify.Notifier, s *remoteconf
 	}
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer func() { stop(); u.tasks.Wait() }()
-	status, err := mainprocess.Exec(ctx, notifier, u.logger, u.Stderr, manager, notify.Command{
-		Args: args, Attr: view.Attr(), Files: []*os.File{passage.Theirs},
-		Started: func() error {
-			u.serve(serving, passage, servers{creds, held}, socket, manager)
-			return errors.Join(passage.Theirs.Close(), namespaces.Keep())
-		},
-		Relay: relay,
-	})
-	if err != nil {
-		return err
-	}
-	return end(status, manager)
+	return mainprocess.Codex{Notifier: notifier, Logger: u.logger, Stderr: u.Stderr, Manager: manager, End: end}.
+		Exec(ctx, notify.Command{
+			Args: args, Attr: view.Attr(), Files: []*os.File{passage.Theirs},
+			Started: func() error {
+				u.serve(serving, passage, servers{creds, held}, socket, manager)
+				return errors.Join(passage.Theirs.Close(), namespaces.Keep())
+			},
+			Relay: relay,
+		})
 }
 
 // servers serve codex in its namespaces.

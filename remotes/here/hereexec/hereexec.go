@@ -127,15 +127,12 @@ func (u *Unit) run(ctx context.Context, notifier *notify.Notifier) error {
 	relay.Early = true
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer func() { stop(); u.tasks.Wait() }()
-	status, err := mainprocess.Exec(ctx, notifier, u.logger, u.Stderr, manager, notify.Command{
-		Args:    []string{program, "app-server", "--listen", "unix://" + u.codexSocket()},
-		Started: func() error { u.serve(serving, settings, socket, manager); return nil },
-		Relay:   relay,
-	})
-	if err != nil {
-		return err
-	}
-	return mainprocess.End(status, manager)
+	return mainprocess.Codex{Notifier: notifier, Logger: u.logger, Stderr: u.Stderr, Manager: manager, End: mainprocess.End}.
+		Exec(ctx, notify.Command{
+			Args:    []string{program, "app-server", "--listen", "unix://" + u.codexSocket()},
+			Started: func() error { u.serve(serving, settings, socket, manager); return nil },
+			Relay:   relay,
+		})
 }
 
 // codexSocket is where codex listens, until this process has opened it.
