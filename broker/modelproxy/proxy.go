@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"codex-proxy/broker/brokerstate"
 	"codex-proxy/internal/nudge"
 )
 
@@ -34,7 +35,7 @@ type Proxy struct {
 
 func newProxy(logger *slog.Logger) *Proxy {
 	return &Proxy{Token: rand.Text(), guard: newGuard(), logger: logger,
-		seen: observation{requests: map[string]uint64{}, changed: nudge.New()}}
+		seen: observation{requests: map[string]uint64{}, limits: map[string]brokerstate.Limits{}, changed: nudge.New()}}
 }
 
 // Run serves on l until ctx is done.
