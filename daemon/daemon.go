@@ -38,6 +38,7 @@ import (
 	"codex-proxy/units/restarts"
 	"codex-proxy/workers"
 	"codex-proxy/workers/accounts"
+	"codex-proxy/workers/sharing"
 )
 
 // Settings are the initial settings of a Daemon.
@@ -84,6 +85,7 @@ type Daemon struct {
 	dependencyStates *dependencyStates
 	remotes          *remotewatch.Watch
 	brokers          *brokerwatch.Watch
+	hosts            sharing.Hosts // by the units at the start of this process
 	follower         *follow.Follower
 	pool             *workers.Pool
 	accountStore     *accounts.Store

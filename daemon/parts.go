@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"encoding/json"
 	"os"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -24,6 +25,7 @@ import (
 	"codex-proxy/units/restarts"
 	"codex-proxy/units/survey"
 	"codex-proxy/units/watch"
+	"codex-proxy/workers/sharing"
 )
 
 // connect connects this process to the processes before and after it. The counter and the pool need each other: a turn
@@ -37,6 +39,7 @@ func (d *Daemon) connect(process *handoff.Predecessor) {
 	})
 	d.accounts = accountstate.NewKeeper(d.cfg.Accounts, d.cfg.Workers, d.started, d.successor, d.logger)
 	d.accountStore = d.accounts.Store()
+	d.hosts = sharing.Generated(survey.Generated, d.cfg.Workers)
 	d.pool = d.newPool()
 	d.loads.Connect(d.counter, d.pool)
 }
@@ -61,7 +64,12 @@ func (d *Daemon) observe(registry prometheus.Registerer) {
 	d.dependencyStates = newDependencyStates(d.cfg, d.pool, resets, d.changes.reportChanged, d.logger)
 	d.remotes = newRemotes(resets, d.changes.reportChanged, d.logger)
 	d.brokers = brokerwatch.New(brokerwatch.Settings{Workers: d.cfg.Workers, Generated: survey.Generated,
-		States: paths.BrokerStates, OnChange: d.changes.reportChanged, Logger: d.logger})
+		States: paths.BrokerStates, OnChange: d.changes.reportChanged, Logger: d.logger,
+		OnLimits: func(worker, account string, limits json.RawMessage) {
+			if d.hosts.Of(account) == worker { // no broker reports of an account that another one serves
+				d.pool.Reported(account, limits)
+			}
+		}})
 	d.health = health.New(health.Settings{
 		Pool: d.pool, Dependencies: d.dependencyStates.watch.Report, Remotes: d.remotes.Report, Brokers: d.brokers.Report,
 		Changed: d.changes.reportChanged, Watchdog: d.notifier.WatchdogInterval(), Registry: registry, Logger: d.logger,

@@ -29,11 +29,16 @@ func (d *Daemon) newPool() *workers.Pool {
 		},
 		AccountStore: d.accountStore, LoginSocket: loginSocket,
 		Runs: units.WorkerRuns, ResetFailed: d.systemd.ResetFailed, OnChange: d.changes.reportChanged,
-		OnTurnEnd: d.changes.turnEnded, Claim: d.counter.Claim, Logger: d.logger,
+		OnTurnEnd: func() {
+			if d.changes.turnEnded(); len(d.hosts) > 0 {
+				d.brokers.TurnEnded()
+			}
+		}, Serving: served, Claim: d.counter.Claim, Logger: d.logger,
 	}
 	all := make([]*workers.Worker, 0, len(d.cfg.Workers))
 	for _, name := range d.cfg.Workers {
-		all = append(all, workers.New(name, d.cfg.Socket(name), settings))
+		host := d.hosts.Of(name)
+		all = append(all, workers.Served(name, host, d.cfg.Socket(host), settings))
 	}
 	queue := dispatch.Queue{Limit: d.cfg.QueueLimit, Timeout: d.cfg.QueueTimeout, ReadyTimeout: d.cfg.ReadyTimeout}
 	return workers.NewPool(all, queue, d.changes.reportChanged)

@@ -32,7 +32,9 @@ func (d *Daemon) offer(registry *prometheus.Registry) {
 		Images:    newImages(cfg, registry, d.logger),
 		BodyLimit: cfg.BodyLimit, RequestMemory: cfg.RequestMemory, QueueTimeout: cfg.QueueTimeout,
 		IdleTimeout: cfg.IdleTimeout, RequestTimeout: cfg.RequestTimeout, Keepalive: cfg.Keepalive,
-		ThreadCache: cfg.ThreadCache, Codexes: d.follower, Brokered: d.brokers.Brokered, Responses: d.responses, Traces: traces,
+		ThreadCache: cfg.ThreadCache, Codexes: codexes{d.follower, d.hosts, d.pool},
+		Brokered:  func(account string) bool { return d.brokers.Brokered(d.hosts.Of(account)) },
+		Responses: d.responses, Traces: traces,
 		Registry: registry, Logger: d.logger,
 	})
 	d.server.Mount((&links.Endpoint{Links: d.links, Answers: d.server.Answers}).Routes()...)

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"time"
 
 	"codex-proxy/codex/appserver"
 	"codex-proxy/probes"
+	"codex-proxy/workers/sharing"
 )
 
 // connector keeps a connection to one worker. Its methods but alive are for the
@@ -18,6 +20,7 @@ type connector struct {
 	worker   *Worker
 	beat     chan struct{}        // a receive by run's loop proves that it is not stuck
 	suspects chan *appserver.Conn // capacity 1: a turn on it had no message for too long
+	unserved bool                 // the last attempt ended with a notServedError
 }
 
 func newConnector(w *Worker) connector {
@@ -28,9 +31,15 @@ func newConnector(w *Worker) connector {
 // until ctx ends.
 func (c *connector) run(ctx context.Context) {
 	for c.awaitDialable(ctx) {
-		if err := c.connect(ctx); err != nil && ctx.Err() == nil {
+		err := c.connect(ctx)
+		var unserved *notServedError
+		switch {
+		case err == nil || ctx.Err() != nil:
+		case errors.As(err, &unserved) && c.unserved: // it is tried again until then
+		default:
 			c.worker.logger.Log(ctx, lossLevel(err), "worker connection ended", "error", err)
 		}
+		c.unserved = unserved != nil
 	}
 }
 
@@ -103,7 +112,7 @@ func (c *connector) awaitDialable(ctx context.Context) bool {
 // worker that was lost since may be ending.
 func (c *connector) unitRuns(s *state) bool {
 	runs := c.worker.settings.Runs
-	return s.neverReported() && runs != nil && runs(c.worker.name)
+	return s.neverReported() && runs != nil && runs(c.worker.host)
 }
 
 // connect runs one connection until it ends.
@@ -136,9 +145,11 @@ func (c *connector) connect(ctx context.Context) error {
 var errSessionEnded = errors.New("the proxy closes the connection")
 
 func (c *connector) dial(ctx context.Context) (conn *appserver.Conn, err error) {
+	options, err := optionsOf(c.worker)
+	if err != nil {
+		return nil, err
+	}
 	err = c.answering(ctx, func() (err error) {
-		options := c.worker.settings.Client
-		options.OnNotification = c.worker.reader.Notified
 		conn, err = appserver.Dial(ctx, c.worker.socket, options)
 		return err
 	})
@@ -195,4 +206,34 @@ func handshake(ctx context.Context, worker string, conn *appserver.Conn) (*probe
 		return nil, nil, fmt.Errorf("worker %s: %w", worker, err)
 	}
 	return &probes.Handshake{At: time.Now(), UserAgent: answer.UserAgent, Models: listed(models)}, models, nil
+}
+
+// leastPrestart is how many threads an account has ready at least that shares its codex.
+const leastPrestart = 2
+
+// notServedError is why an account has no connection: the codex that is to serve it has started before that was known.
+type notServedError struct{ account, unit string }
+
+// Error implements error.
+func (e *notServedError) Error() string {
+	return fmt.Sprintf("%[1]s does not serve the account %[2]s yet: systemctl restart %[1]s", e.unit, e.account)
+}
+
+// optionsOf are those of a connection to the worker's codex. If that serves several accounts, each has a connection, and
+// its broker reports their limits: codex does not know the account of those that it reports.
+func optionsOf(w *Worker) (appserver.Options, error) {
+	o := w.settings.Client
+	o.OnNotification = w.reader.Notified
+	var served []string
+	if w.settings.Serving != nil {
+		served = w.settings.Serving(w.host)
+	}
+	switch {
+	case slices.Contains(served, w.name):
+		o.OnNotification, o.ThreadConfig = nil, sharing.ThreadConfig(w.name)
+		o.Prestart = min(o.Prestart, max(o.Prestart/len(served), leastPrestart))
+	case w.host != w.name:
+		return o, &notServedError{w.name, w.unit}
+	}
+	return o, nil
 }

@@ -46,19 +46,19 @@ func (r roster) Drained(name string) bool {
 	return s.drains.operator
 }
 
+// setDrains changes the drains of all accounts of the worker's codex.
 func setDrains(r roster, name, message string, change func(*drains)) error {
-	w, err := r.find(name)
-	if err != nil {
-		return err
+	all, err := alike(r, name)
+	for _, w := range all {
+		inflight, changed := 0, false
+		w.update(func(s *state) {
+			before := s.drains
+			change(&s.drains)
+			inflight, changed = s.turns(), s.drains != before
+		})
+		if changed {
+			w.logger.Info(message, "inflight", inflight)
+		}
 	}
-	inflight, changed := 0, false
-	w.update(func(s *state) {
-		before := s.drains
-		change(&s.drains)
-		inflight, changed = s.turns(), s.drains != before
-	})
-	if changed {
-		w.logger.Info(message, "inflight", inflight)
-	}
-	return nil
+	return err
 }

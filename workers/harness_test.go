@@ -3,11 +3,13 @@ package workers_test
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -168,7 +170,7 @@ func (b *logBuffer) String() string {
 }
 
 type named struct {
-	name   string
+	name   string // NAME, or NAME@HOST for an account that the codex of another worker serves
 	socket string
 }
 
@@ -198,7 +200,8 @@ func newRigWithQueue(t *testing.T, queue dispatch.Queue, change func(*workers.Se
 	}
 	var all []*workers.Worker
 	for _, w := range ws {
-		all = append(all, workers.New(w.name, w.socket, settings))
+		name, host, _ := strings.Cut(w.name, "@")
+		all = append(all, workers.Served(name, cmp.Or(host, name), w.socket, settings))
 	}
 	r.pool = workers.NewPool(all, queue, settings.OnChange)
 	return r

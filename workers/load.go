@@ -35,6 +35,7 @@ type slots struct {
 	lingering int       // turns without a request, which codex has yet to end
 	decoding  int64     // bytes of images that codex may be decoding
 	peers     Load      // of the other processes of the service
+	beside    Load      // of the other accounts of the codex, at the last look
 	usedAt    time.Time // when the last turn ended
 }
 
@@ -47,7 +48,7 @@ func (s *slots) total() Load { return s.load().Plus(s.peers) }
 
 // full is an error if there is no slot for a turn with that many bytes of images.
 func (s *slots) full(decoding int64, maxInflight int) error {
-	switch l := s.total(); {
+	switch l := s.total().Plus(s.beside); {
 	case l.Turns >= maxInflight:
 		return dispatch.ErrBusy
 	case !l.decodes(decoding):
@@ -90,4 +91,21 @@ func (r roster) SetPeerLoads(loads map[string]Load) {
 		w.state.peers = loads[w.name]
 		w.mu.Unlock()
 	}
+}
+
+// lookBeside takes over the load of the other accounts of the codex. All slots are acquired under the lock of the
+// queue, so it does not grow before the slot is acquired.
+func lookBeside(w *Worker) {
+	if len(w.beside) == 0 {
+		return
+	}
+	var load Load
+	for _, other := range w.beside {
+		other.mu.Lock()
+		load = load.Plus(other.state.total())
+		other.mu.Unlock()
+	}
+	w.mu.Lock()
+	w.state.beside = load
+	w.mu.Unlock()
 }

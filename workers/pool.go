@@ -50,6 +50,7 @@ func NewPool(workers []*Worker, waiting dispatch.Queue, onChange func()) *Pool {
 	for _, w := range workers {
 		w.wake, w.reader = p.Wake, readings.NewReader(w.name, quotas, w.logger)
 	}
+	introduce(p.roster)
 	p.markPaused()
 	return p
 }

@@ -43,12 +43,14 @@ func (r roster) find(name string) (*Worker, error) {
 // get turns again meanwhile.
 func (r roster) AwaitIdle(ctx context.Context, names ...string) error {
 	for _, name := range names {
-		w, err := r.find(name)
+		all, err := alike(r, name)
 		if err != nil {
 			return err
 		}
-		if err := w.awaitIdle(ctx); err != nil {
-			return err
+		for _, w := range all {
+			if err := w.awaitIdle(ctx); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -113,5 +115,28 @@ func (r roster) Reported(name string, limits json.RawMessage) {
 	}
 	if w, err := r.find(name); err == nil {
 		w.reader.Notified(appserver.Notification{Method: "account/rateLimits/updated", Params: params})
+	}
+}
+
+// alike returns the workers with the codex of the named one, itself first.
+func alike(r roster, name string) ([]*Worker, error) {
+	w, err := r.find(name)
+	if err != nil {
+		return nil, err
+	}
+	all := []*Worker{w}
+	for _, other := range r {
+		if other != w && other.host == w.host {
+			all = append(all, other)
+		}
+	}
+	return all, nil
+}
+
+// introduce makes the accounts of one codex known to each other.
+func introduce(r roster) {
+	for _, w := range r {
+		all, _ := alike(r, w.name) // its own name
+		w.beside = all[1:]
 	}
 }

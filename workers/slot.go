@@ -34,6 +34,7 @@ func (s *slot) claim() error {
 
 func (s *slot) acquireAgain() error {
 	w := s.worker
+	lookBeside(w)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.state.release(s.decoding)

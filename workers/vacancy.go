@@ -21,6 +21,7 @@ func (w *Worker) Lease(a dispatch.Ask) (*dispatch.Lease, error) {
 
 // acquire checks and acquires under one lock, so the limit holds.
 func (w *Worker) acquire(a dispatch.Ask) (*slot, error) {
+	lookBeside(w)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err := w.state.vacancy(a, w.settings.MaxInflight); err != nil {
@@ -32,6 +33,7 @@ func (w *Worker) acquire(a dispatch.Ask) (*slot, error) {
 
 // Vacancy is an error if the worker has no place for the request.
 func (w *Worker) Vacancy(a dispatch.Ask) error {
+	lookBeside(w)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.state.vacancy(a, w.settings.MaxInflight)
@@ -40,7 +42,7 @@ func (w *Worker) Vacancy(a dispatch.Ask) error {
 // Slots is how many turns may be in flight while the worker is ready; 0 while it is not.
 func (w *Worker) Slots() int {
 	if s, _ := w.view(); s.reason() == probes.Ready {
-		return w.settings.MaxInflight
+		return max(1, w.settings.MaxInflight/(1+len(w.beside)))
 	}
 	return 0
 }

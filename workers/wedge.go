@@ -38,6 +38,7 @@ func (s *workerConn) examine(ctx context.Context) {
 	silent := errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil && s.conn.Err() == nil &&
 		s.conn.LastReceived().Before(began)
 	found := false
+	lookBeside(w)
 	w.update(func(st *state) { found = st.examined(silent, began, s.conn.LastReceived(), bound) })
 	if !found {
 		return
@@ -56,7 +57,7 @@ func (s *state) examined(silent bool, began, received time.Time, bound time.Dura
 	if received.After(s.wedge.since) { // the silence before has ended
 		s.wedge.strikes, s.wedge.since = 0, began
 	}
-	if !silent || s.total().Decoding > 0 { // codex answers nothing while it decodes images, of any process
+	if !silent || s.total().Plus(s.beside).Decoding > 0 { // codex answers nothing while it decodes images
 		s.wedge.strikes = 0
 		return false
 	}

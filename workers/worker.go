@@ -19,9 +19,11 @@ import (
 // Worker is one codex worker. Its methods are safe for concurrent use.
 type Worker struct {
 	name, unit, socket string
+	host               string // the worker that runs the turns; mostly itself
 	settings           Settings
 	logger             *slog.Logger
-	wake               func() // serves the queue of the pool: a slot may have become free
+	wake               func()    // serves the queue of the pool: a slot may have become free
+	beside             []*Worker // the other accounts of its codex
 
 	mu      sync.Mutex
 	state   state
@@ -34,10 +36,13 @@ type Worker struct {
 }
 
 // New describes the worker name, reached over the unix socket at path socket.
-func New(name, socket string, settings Settings) *Worker {
-	unit := units.Worker(name)
+func New(name, socket string, settings Settings) *Worker { return Served(name, name, socket, settings) }
+
+// Served describes an account with its turns in the codex of the worker host, reached over the socket of that worker.
+func Served(name, host, socket string, settings Settings) *Worker {
+	unit := units.Worker(host)
 	w := &Worker{
-		name: name, unit: unit, socket: socket, settings: settings,
+		name: name, unit: unit, socket: socket, host: host, settings: settings,
 		logger: settings.Logger.With("worker", name, "unit", unit),
 		wake:   func() {}, changed: make(chan struct{}),
 		annotator: annotations.Writer{Bound: annotateBound},
@@ -119,7 +124,7 @@ func timeOrNil(t time.Time) *time.Time {
 
 // Settings are common to all workers of a pool. All durations must be positive.
 type Settings struct {
-	// MaxInflight bounds the turns in flight on one worker.
+	// MaxInflight bounds the turns in flight on one worker, of all accounts that it serves.
 	MaxInflight int
 	// HandshakeTimeout bounds dialling, initialize and model/list together.
 	HandshakeTimeout time.Duration
@@ -134,6 +139,9 @@ type Settings struct {
 	// LoginSocket returns the socket of the unit that keeps the login of the named worker; empty: the worker keeps it.
 	// Nil: all do.
 	LoginSocket func(name string) string
+	// Serving returns the accounts that the running codex of the named worker serves, if it serves several. Nil: none
+	// does.
+	Serving func(worker string) []string
 	// ResetFailed is ResetFailedUnit of org.freedesktop.systemd1.Manager; nil
 	// where there is no systemd.
 	ResetFailed func(ctx context.Context, unit string) error

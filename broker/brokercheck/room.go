@@ -17,6 +17,7 @@ import (
 	"codex-proxy/units"
 	"codex-proxy/units/survey"
 	"codex-proxy/workers/codexhome"
+	"codex-proxy/workers/sharing"
 )
 
 // Probe asks the broker at a socket whether it reaches its endpoint. The reason is empty if it does.
@@ -27,12 +28,16 @@ type room struct {
 	*survey.Facts
 	probe Probe
 	all   []broker
+
+	made, wanted sharing.Hosts // by the units, and by the settings
+	fault        error         // of the settings
 }
 
 // broker is the broker that the file of a worker asks for.
 type broker struct {
-	name string
-	file *codexhome.Worker
+	name   string
+	file   *codexhome.Worker
+	served []string // accounts of other workers
 }
 
 func (b broker) unit() string { return units.Broker(b.name) }
@@ -49,14 +54,18 @@ func (b broker) subject() string { return "broker " + b.name }
 
 // New returns the brokers' part of an installation.
 func New(f *survey.Facts, probe Probe, workers []string) survey.Room {
-	r := &room{Facts: f, probe: probe}
+	r := &room{Facts: f, probe: probe, made: sharing.Generated(f.Path(survey.Generated), workers)}
+	r.wanted, r.fault = sharing.Configured(f.Path(paths.Config), f.Path(paths.WorkerSettings))
 	out := survey.Room{Checks: []checkup.Check{{Name: "brokers", Stage: checkup.Features, Run: r.brokers}}}
+	for name := range r.made {
+		out.Units = append(out.Units, survey.Unit{Name: units.Worker(name)})
+	}
 	for _, name := range workers {
 		w, err := codexhome.Load(f.Path(paths.WorkerSettings, name+".toml"))
-		if err != nil || !w.Brokered { // another check reports the fault
+		if err != nil || !w.Brokered || r.made[name] != "" { // another check reports the fault
 			continue
 		}
-		r.all = append(r.all, broker{name, w})
+		r.all = append(r.all, broker{name, w, r.made.Served(name)})
 		out.Units = append(out.Units, survey.Unit{Name: units.Broker(name)},
 			survey.Unit{Name: units.BrokerSocket(name)})
 	}
@@ -70,7 +79,7 @@ func (r *room) brokers(ctx context.Context) (found []checkup.Finding) {
 		all.Go(func() { findings[i] = r.judge(ctx, b) })
 	}
 	all.Wait()
-	return checkup.OrPassed(findings, "none is configured")
+	return checkup.OrPassed(append(findings, r.sharing()...), "none is configured")
 }
 
 func (r *room) judge(ctx context.Context, b broker) checkup.Finding {
@@ -111,7 +120,7 @@ func (r *room) ask(ctx context.Context, b broker) checkup.Finding {
 		words := fmt.Sprintf("cannot reach %s (%s): %s", endpoint, reason, reason.Words())
 		return checkup.Failure(b.subject(), words, remedy(b, reason))
 	}
-	return checkup.Passed(b.subject(), "reaches "+endpoint)
+	return r.serves(b, "reaches "+endpoint)
 }
 
 // remedy is the way to mend a failure.

@@ -22,6 +22,15 @@ type State struct {
 	Tokens   map[string]Tokens `json:"tokens"`   // by the kind of their request
 	Streams  int               `json:"streams"`  // requests in flight
 	Line     Line              `json:"line"`
+	// Accounts are those with paths of their own, and Limits has their quotas by the last answers.
+	Accounts []string          `json:"accounts,omitempty"`
+	Limits   map[string]Limits `json:"limits,omitempty"`
+}
+
+// Limits are the quota of an account by an answer.
+type Limits struct {
+	At     time.Time       `json:"at"`
+	Limits json.RawMessage `json:"limits"` // as the object rateLimits of codex's account/rateLimits/updated
 }
 
 // Tokens are the tokens of answers, as the endpoint counts them.

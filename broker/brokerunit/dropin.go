@@ -14,6 +14,7 @@ import (
 	"codex-proxy/internal/unitfile"
 	"codex-proxy/units"
 	"codex-proxy/workers/codexhome"
+	"codex-proxy/workers/sharing"
 	"codex-proxy/workers/shim"
 )
 
@@ -29,8 +30,8 @@ const LoginVariable = "CODEX_LOGIN"
 // Generate writes, for each worker of the directory settings that has a broker, the drop-ins of that, of the unit of
 // its login and of the worker's own unit into dir, systemd's directory of generated units. operator are the directories
 // with the drop-ins of the operator, the strongest last. A file with a fault has none: worker-prepare reports the
-// fault.
-func Generate(settings string, operator []string, dir string) error {
+// fault. hosts has the accounts that other workers serve: their own units do not run.
+func Generate(settings string, hosts sharing.Hosts, operator []string, dir string) error {
 	return files.Generate(settings, func(file string) error {
 		w, err := codexhome.Load(file)
 		if err != nil || !w.Brokered {
@@ -45,9 +46,13 @@ func Generate(settings string, operator []string, dir string) error {
 			err = errors.Join(write(dir, units.Login(name), loginDropIn(w, name, own)),
 				want(dir, units.LoginSocket(name)))
 		}
+		if host := hosts[name]; host != "" {
+			return errors.Join(err, writeServed(dir, name, host, w))
+		}
+		served := hosts.Served(name)
 		return errors.Join(err,
-			write(dir, units.Worker(name), workerDropIn(w, name, own)),
-			write(dir, units.Broker(name), brokerDropIn(w, name, own)))
+			write(dir, units.Worker(name), workerDropIn(w, name, own)+servingWorker(served)),
+			write(dir, units.Broker(name), brokerDropIn(w, name, own)+servingBroker(name, served)))
 	})
 }
 

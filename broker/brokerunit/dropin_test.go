@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"codex-proxy/workers/sharing"
 )
 
 const worker = `network = "model"
@@ -32,7 +34,7 @@ func generate(t *testing.T, file string, operator map[string]string) (ofWorker, 
 		require.NoError(t, os.MkdirAll(filepath.Dir(name), 0o700))
 		require.NoError(t, os.WriteFile(name, []byte(text), 0o600))
 	}
-	require.NoError(t, Generate(settings, []string{units, control}, dir))
+	require.NoError(t, Generate(settings, nil, []string{units, control}, dir))
 	read := func(unit string) string {
 		text, err := os.ReadFile(filepath.Join(dir, unit+".d", "zz-broker.conf"))
 		if err != nil {
@@ -133,7 +135,7 @@ func TestLoginApart(t *testing.T) {
 	own := []byte("[Service]\nEnvironment=HTTPS_PROXY=http://p:1\n")
 	require.NoError(t, os.WriteFile(filepath.Join(dropIn, "a.conf"), own, 0o600))
 	for range 2 {
-		require.NoError(t, Generate(settings, []string{operator}, dir))
+		require.NoError(t, Generate(settings, nil, []string{operator}, dir))
 	}
 	read := func(unit string) string {
 		text, err := os.ReadFile(filepath.Join(dir, unit+".d", "zz-broker.conf"))
@@ -153,4 +155,28 @@ func TestLoginApart(t *testing.T) {
 	link, err := os.Readlink(filepath.Join(dir, "codex.target.wants", "codex-login@w.socket"))
 	require.NoError(t, err)
 	assert.Equal(t, "/usr/lib/systemd/system/codex-login@.socket", link)
+}
+
+// A worker with the login of another account has the way to that login; the units of the other one do not run.
+func TestGenerateServed(t *testing.T) {
+	settings, dir := t.TempDir(), t.TempDir()
+	for _, name := range []string{"a", "b", "c"} {
+		file := filepath.Join(settings, name+".toml")
+		require.NoError(t, os.WriteFile(file, []byte("mode = \"plain\"\nnetwork = \"model\"\n"), 0o600))
+	}
+	require.NoError(t, Generate(settings, sharing.Hosts{"b": "a", "c": "a"}, nil, dir))
+	read := func(unit string) string {
+		text, err := os.ReadFile(filepath.Join(dir, unit+".d", "zz-broker.conf"))
+		require.NoError(t, err)
+		return string(text)
+	}
+	assert.Contains(t, read("codex-worker@a.service"), "\nEnvironment=\"CODEX_SERVES=b c\"\n")
+	assert.Contains(t, read("codex-broker@a.service"), "[Unit]\nWants=codex-login@b.socket\n"+
+		"After=codex-login@b.socket\nWants=codex-login@c.socket\nAfter=codex-login@c.socket\n[Service]\nEnvironment=\"CODEX_SERVES=b c\"\n"+
+		"BindReadOnlyPaths=-/run/codex-login/b.sock:/run/codex-broker-run/a/login-b.sock\n")
+	assert.Contains(t, read("codex-worker@b.service"),
+		"[Unit]\nConditionPathIsSymbolicLink=!"+dir+"/codex-worker@b.service.d/serving-worker\n")
+	assert.Contains(t, read("codex-login@b.service"), "User=cl-b")
+	assert.NoDirExists(t, filepath.Join(dir, "codex-broker@b.service.d"))
+	assert.Equal(t, sharing.Hosts{"b": "a", "c": "a"}, sharing.Generated(dir, []string{"a", "b", "c"}))
 }

@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"codex-proxy/broker/brokerstate"
@@ -21,6 +22,7 @@ import (
 	"codex-proxy/workers/broker"
 	"codex-proxy/workers/codexhome"
 	"codex-proxy/workers/login"
+	"codex-proxy/workers/sharing"
 )
 
 // Server serves one worker.
@@ -75,18 +77,29 @@ func Load(name, settings, credentials string, logger *slog.Logger) (s *Server, s
 
 // withLogin is the server of a worker with a login, which another unit keeps.
 func withLogin(name string, connections int, logger *slog.Logger) (*Server, string, error) {
-	socket := os.Getenv(LoginVariable)
-	source := func(ctx context.Context, refused string) (broker.Login, error) {
-		got, err := login.Ask(ctx, socket, refused)
-		return got, namedLogin(name, err)
+	own := sourceAt(os.Getenv(LoginVariable), name)
+	served := map[string]modelproxy.LoginSource{}
+	for _, account := range strings.Fields(os.Getenv(sharing.ServesVariable)) {
+		served[account], served[name] = sourceAt(servedSocket(name, account), account), own
 	}
-	proxy, err := modelproxy.ForLogin(source, modelproxy.Public, connections, logger)
+	proxy, err := modelproxy.ForLogin(own, served, modelproxy.Public, connections, logger)
 	if err != nil {
 		return nil, "", err
 	}
 	s := &Server{Proxy: proxy, endpoint: "OpenAI", status: func(string) {}, logger: logger}
 	s.ready = "Ready: requests go to OpenAI, with the login of " + units.Login(name)
+	if others := len(served) - 1; others > 0 {
+		s.ready += fmt.Sprintf(" and %d more", others)
+	}
 	return s, s.ready, nil
+}
+
+// sourceAt is the login of an account, by the socket of its unit.
+func sourceAt(socket, account string) modelproxy.LoginSource {
+	return func(ctx context.Context, refused string) (broker.Login, error) {
+		got, err := login.Ask(ctx, socket, refused)
+		return got, namedLogin(account, err)
+	}
 }
 
 // namedLogin names the unit of a login that has not answered, and where its reason is.

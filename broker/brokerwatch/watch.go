@@ -4,6 +4,7 @@ package brokerwatch
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io/fs"
 	"log/slog"
@@ -22,6 +23,9 @@ import (
 // once.
 const period = 10 * time.Second
 
+// publication is the longest time in which a broker publishes the limits of an answer.
+const publication = 1200 * time.Millisecond
+
 // Settings configure a Watch.
 type Settings struct {
 	Workers []string // of the configuration
@@ -29,6 +33,8 @@ type Settings struct {
 	Generated, States string
 	// OnChange is called after every change of a unit.
 	OnChange func()
+	// OnLimits is called for each account with limits that its worker's broker reports anew.
+	OnLimits func(worker, account string, limits json.RawMessage)
 	Logger   *slog.Logger
 }
 
@@ -36,6 +42,8 @@ type Settings struct {
 type Watch struct {
 	settings Settings
 	wake     nudge.Nudge
+	ended    nudge.Nudge // a turn has ended
+	began    time.Time
 
 	mu     sync.Mutex // guards the rest
 	states map[string]*state
@@ -50,7 +58,8 @@ type state struct {
 
 // New returns a watch that knows no broker yet.
 func New(settings Settings) *Watch {
-	return &Watch{settings: settings, wake: nudge.New(), states: map[string]*state{}}
+	return &Watch{settings: settings, wake: nudge.New(), ended: nudge.New(), began: time.Now(),
+		states: map[string]*state{}}
 }
 
 // Units are the units of all brokers: those that systemd's units have now, and those that still run.
@@ -110,26 +119,64 @@ func (w *Watch) Run(ctx context.Context) error {
 		if w.read() {
 			w.settings.OnChange()
 		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		case <-w.wake:
+		var soon <-chan time.Time
+		for again := false; !again; {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-tick.C:
+				again = true
+			case <-w.wake:
+				again = true
+			case <-soon:
+				again = true
+			case <-w.ended:
+				if soon == nil {
+					soon = time.After(publication)
+				}
+			}
 		}
 	}
 }
 
+// TurnEnded is for the end of a turn: its broker may have new limits of the account. It does not block.
+func (w *Watch) TurnEnded() { w.ended.Touch() }
+
 // read reads the states of the brokers that run. It reports whether a failure has begun or ended.
 func (w *Watch) read() (changed bool) {
 	w.mu.Lock()
-	defer w.mu.Unlock()
+	var limited []func()
 	for name, s := range w.states {
-		before := failureOf(s.own)
+		old := s.own
 		w.readState(name, s)
-		now := failureOf(s.own)
+		before, now := failureOf(old), failureOf(s.own)
 		changed = changed || before.Reason != now.Reason || before.Over != now.Over
+		for account, limits := range w.newLimits(old, s.own) {
+			limited = append(limited, func() { w.settings.OnLimits(name, account, limits) })
+		}
+	}
+	w.mu.Unlock()
+	for _, report := range limited {
+		report()
 	}
 	return changed
+}
+
+// newLimits are the limits that the old state has not. Older ones than this process may be known better by a reading.
+func (w *Watch) newLimits(old, now *brokerstate.State) map[string]json.RawMessage {
+	if old == nil {
+		old = &brokerstate.State{}
+	}
+	if now == nil {
+		return nil
+	}
+	fresh := map[string]json.RawMessage{}
+	for account, l := range now.Limits {
+		if l.At.After(w.began) && !l.At.Equal(old.Limits[account].At) {
+			fresh[account] = l.Limits
+		}
+	}
+	return fresh
 }
 
 func failureOf(s *brokerstate.State) brokerstate.Failure {

@@ -2,6 +2,7 @@ package brokerwatch
 
 import (
 	"context"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"log/slog"
@@ -162,4 +163,35 @@ func TestMetricsInTheDocs(t *testing.T) {
 		return
 	}
 	assert.Equal(t, want, string(doc), "write it anew: go test ./broker/brokerwatch -run TestMetricsInTheDocs -update")
+}
+
+// The limits of an account are reported once, soon after the end of a turn, and not those of before this process.
+func TestLimits(t *testing.T) {
+	r := newRig(t)
+	reported := make(chan string, 9)
+	r.settings.OnLimits = func(worker, account string, limits json.RawMessage) {
+		reported <- worker + " " + account + " " + string(limits)
+	}
+	limits := func(at time.Time, text string) brokerstate.Limits {
+		return brokerstate.Limits{At: at, Limits: json.RawMessage(text)}
+	}
+	now := time.Now().Add(time.Second)
+	state := &brokerstate.State{Accounts: []string{"a", "b"}, Limits: map[string]brokerstate.Limits{
+		"a": limits(r.began.Add(-time.Second), "0"), "b": limits(now, "1")}}
+	dir := filepath.Join(r.states, "a")
+	require.NoError(t, state.Write(dir))
+	r.Units()
+	r.is("a", "active")
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- r.Run(ctx) }()
+	assert.Equal(t, "a b 1", <-reported)
+	state.Limits["a"] = limits(now, "2")
+	require.NoError(t, state.Write(dir))
+	r.TurnEnded()
+	r.TurnEnded()
+	assert.Equal(t, "a a 2", <-reported)
+	cancel()
+	require.NoError(t, <-ended)
+	assert.Empty(t, reported)
 }

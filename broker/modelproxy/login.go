@@ -36,32 +36,38 @@ const (
 )
 
 // ForLogin makes a model proxy for a worker with a login of its own, with so many connections at most (Endpoint). codex
-// alone reaches its socket.
-func ForLogin(source LoginSource, at OpenAI, connections int, logger *slog.Logger) (*Proxy, error) {
-	s := &signer{source: source, asking: make(chan struct{}, 1)}
+// alone reaches its socket. served has the sources of all accounts that the worker serves, by their names, if it serves
+// several.
+func ForLogin(source LoginSource, served map[string]LoginSource, at OpenAI, connections int, logger *slog.Logger) (*Proxy, error) {
 	transport := upstream.New(nil, connections)
 	conversations := conversation.New(transport, logger)
-	for address, to := range map[string]*place{at.ChatGPT: &s.chatGPT, at.API: &s.api} {
+	var chatGPT, api place
+	for address, to := range map[string]*place{at.ChatGPT: &chatGPT, at.API: &api} {
 		base, err := url.Parse(address)
 		if err != nil {
 			return nil, err
 		}
 		*to = place{base, conversations}
 	}
+	all := signers{"": newSigner(source, chatGPT, api)}
+	for name, of := range served {
+		all[name] = newSigner(of, chatGPT, api)
+	}
 	f := failures{logger}
 	l := newProxy(logger)
 	l.Token, l.guard = "", nil
 	l.seen.of(transport)
-	l.conversations = conversations
-	l.handler = probing(s.chatGPT.base, transport, ofCodex(l.seen.observe(l.retriable(&forward{
-		transport: s, rewrite: func(out *http.Request) { out.URL = queried(out.URL) }, fail: f.answer, buffers: newBuffers(),
+	l.seen.accounts, l.conversations = slices.Sorted(maps.Keys(served)), conversations
+	l.handler = probing(chatGPT.base, transport, all.choose(ofCodex(l.seen.observe(l.retriable(&forward{
+		transport: all, rewrite: func(out *http.Request) { out.URL = queried(out.URL) }, fail: f.answer, buffers: newBuffers(),
 		modify: func(res *http.Response) {
+			l.seen.limited(accountOf(res.Request), res.Header)
 			res.Header.Del("Set-Cookie")
 			answered(res)
 			l.seen.meter(res)
 			bound(res)
 		},
-	}))))
+	})))))
 	return l, nil
 }
 
@@ -86,6 +92,10 @@ type signer struct {
 
 	mu   sync.Mutex
 	held broker.Login
+}
+
+func newSigner(source LoginSource, chatGPT, api place) *signer {
+	return &signer{source: source, chatGPT: chatGPT, api: api, asking: make(chan struct{}, 1)}
 }
 
 // RoundTrip implements http.RoundTripper. A request that the login is refused for goes out once more, with another
@@ -208,16 +218,20 @@ func (f failures) answer(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Context().Err() != nil {
 		return // codex has interrupted the turn
 	}
+	logger := f.logger
+	if account := accountOf(r); account != "" {
+		logger = logger.With("account", account)
+	}
 	var login *loginError
 	switch asLogin := errors.As(err, &login); {
 	case asLogin && final(err):
-		f.logger.Warn("the login of the worker does not hold", "error", err)
+		logger.Warn("the login of the worker does not hold", "error", err)
 		refuse(w, http.StatusUnauthorized, errorOf(err).Message)
 	case asLogin && broker.CodeOf(err) != "":
-		f.logger.Warn("a request has no login now", "error", err)
+		logger.Warn("a request has no login now", "error", err)
 		refuse(w, http.StatusServiceUnavailable, errorOf(err).Message)
 	case asLogin:
-		f.logger.Warn("the login of the worker cannot be read", "error", err)
+		logger.Warn("the login of the worker cannot be read", "error", err)
 		refuse(w, http.StatusServiceUnavailable, "the unit of the login does not answer")
 	default:
 		reason := upstream.ReasonOf(err)

@@ -52,7 +52,7 @@ func (o *openAI) accept(token string) { o.accepts.Store(&token) }
 func loginProxy(t *testing.T, o *openAI, source LoginSource) *httptest.Server {
 	t.Helper()
 	at := OpenAI{ChatGPT: o.URL + "/backend-api/codex", API: o.URL + "/v1"}
-	proxy, err := ForLogin(source, at, 0, slog.New(slog.DiscardHandler))
+	proxy, err := ForLogin(source, nil, at, 0, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	server := httptest.NewServer(proxy)
 	t.Cleanup(server.Close)

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"net/http"
 	"sync"
+	"time"
 
 	"codex-proxy/broker/brokerstate"
 	"codex-proxy/broker/upstream"
@@ -15,6 +16,8 @@ type observation struct {
 	mu       sync.Mutex
 	requests map[string]uint64 // by their kind
 	tokens   map[string]brokerstate.Tokens
+	accounts []string                      // that have paths of their own
+	limits   map[string]brokerstate.Limits // by those accounts
 	line     func() brokerstate.Line
 	changed  nudge.Nudge
 }
@@ -35,12 +38,25 @@ func (o *observation) observe(next http.Handler) http.Handler {
 	})
 }
 
+// limited records the quota of an account that has a path of its own: codex does not know which one it is.
+func (o *observation) limited(account string, h http.Header) {
+	text := limitsOf(h)
+	if account == "" || text == nil {
+		return
+	}
+	o.mu.Lock()
+	o.limits[account] = brokerstate.Limits{At: time.Now(), Limits: text}
+	o.mu.Unlock()
+	o.changed.Touch()
+}
+
 // State returns the state of the proxy, without its endpoint.
 func (l *Proxy) State() *brokerstate.State {
 	l.seen.mu.Lock()
-	requests, tokens := maps.Clone(l.seen.requests), maps.Clone(l.seen.tokens)
+	s := &brokerstate.State{Requests: maps.Clone(l.seen.requests), Tokens: maps.Clone(l.seen.tokens),
+		Accounts: l.seen.accounts, Limits: maps.Clone(l.seen.limits)}
 	l.seen.mu.Unlock()
-	s := &brokerstate.State{Requests: requests, Tokens: tokens, Streams: l.flights.count()}
+	s.Streams = l.flights.count()
 	if l.seen.line != nil {
 		s.Line = l.seen.line()
 	}

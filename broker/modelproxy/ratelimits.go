@@ -29,17 +29,23 @@ type credits struct {
 
 // report passes on the quota of the account in the headers of an answer.
 func (a *accounts) report(with token, h http.Header) {
+	if text := limitsOf(h); text != nil {
+		a.tokens.Service.ReportLimits(with.account, text)
+	}
+}
+
+// limitsOf is the quota in the headers of an answer; nil: they have none.
+func limitsOf(h http.Header) json.RawMessage {
 	l := limits{ID: "codex", Primary: windowOf(h, "Primary"), Secondary: windowOf(h, "Secondary")}
 	if has, err := strconv.ParseBool(h.Get("X-Codex-Credits-Has-Credits")); err == nil {
 		unlimited, _ := strconv.ParseBool(h.Get("X-Codex-Credits-Unlimited"))
 		l.Credits = &credits{has, unlimited, h.Get("X-Codex-Credits-Balance")}
 	}
 	if l.Primary == nil && l.Secondary == nil {
-		return
+		return nil
 	}
-	if text, err := json.Marshal(l); err == nil {
-		a.tokens.Service.ReportLimits(with.account, text)
-	}
+	text, _ := json.Marshal(l) // it has nothing that JSON lacks
+	return text
 }
 
 func windowOf(h http.Header, name string) *window {

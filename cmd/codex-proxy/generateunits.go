@@ -14,6 +14,7 @@ import (
 	"codex-proxy/internal/paths"
 	"codex-proxy/remotes/remoteconfig"
 	"codex-proxy/units/requires"
+	"codex-proxy/workers/sharing"
 )
 
 // operatorUnits are the directories of drop-ins, the strongest last (systemd.unit(5)): `systemctl edit` and
@@ -28,16 +29,18 @@ func generateUnitsCommand() *cobra.Command {
 Writes into DIR, for each valid /etc/codex-proxy/dependencies/NAME.toml, the drop-in
 of codex-dependency@NAME.service; for each valid /etc/codex-proxy/remotes/NAME.toml
 those of codex-remote@NAME.service and its socket; for each worker with network = "model"
-those of codex-broker@NAME.service and of the worker, and without a [provider] that of
+those of codex-broker@NAME.service and of the worker, which does not run if processes
+in config.toml has another worker serve its account, and without a [provider] that of
 codex-login@NAME.service, whose socket codex.target then wants; and the drop-ins of the
 units whose settings require dependencies. systemd runs it at boot and at daemon-reload, by
 /usr/lib/systemd/system-generators/codex-units. It names each file with a
 fault, which changes nothing for the others, on stderr and, if systemd runs it, in
 the kernel's log. The exit status is 0 all the same: the unit of the file fails.`,
 		RunE: func(c *cobra.Command, args []string) error {
-			logFaults(c.ErrOrStderr(), errors.Join(dependencyconfig.Generate(paths.DependencySettings, args[0]),
+			hosts, err := sharing.Configured(paths.Config, paths.WorkerSettings)
+			logFaults(c.ErrOrStderr(), errors.Join(err, dependencyconfig.Generate(paths.DependencySettings, args[0]),
 				remoteconfig.Generate(paths.RemoteSettings, args[0]), requires.Generate(paths.Settings, args[0]),
-				brokerunit.Generate(paths.WorkerSettings, operatorUnits, args[0])))
+				brokerunit.Generate(paths.WorkerSettings, hosts, operatorUnits, args[0])))
 			return nil
 		},
 	}

@@ -42,10 +42,10 @@ Waits, where systemd has no growing restart delays (before 254), for what is lef
 the delay that RestartSteps= and RestartMaxDelaySec= ask for. Then it chooses the copy
 of codex that the worker runs, as codex in config.toml says, and makes a missing one.
 If network in the worker's file has changed, it moves the login to or from the home of
-codex-login@NAME.service.
-It is the first ExecStartPre of codex-worker@NAME.service, and runs as root: root
-alone writes to the copies, and dbus-daemon refuses the worker's user, which is in no
-file of users.`,
+codex-login@NAME.service. It stops the workers of other accounts that this one serves
+(processes in config.toml), and moves their logins in the same way. It is the first
+ExecStartPre of codex-worker@NAME.service, and runs as root: root alone writes to the
+copies, and dbus-daemon refuses the worker's user, which is in no file of users.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			return prepare.Wait(c.Context(), args[0], codexPolicy, c.ErrOrStderr())
 		},
@@ -53,7 +53,8 @@ file of users.`,
 }
 
 func accountLoginCommand() *cobra.Command {
-	idle := time.Minute
+	const pause = 10 * time.Second // a reading has several questions
+	idle := pause
 	c := &cobra.Command{
 		Use: "account-login NAME", Short: "keep a worker's login (codex-login@.service)",
 		Long: `
@@ -66,7 +67,7 @@ question. With a fault in the settings, or without a login, it answers with the 
 			return prepare.Login(c.Context(), args[0], versionString(), idle, c.ErrOrStderr())
 		},
 	}
-	c.Flags().Var(cli.Duration(&idle), "idle", "the time without a question after which it ends, by default 1m")
+	c.Flags().Var(cli.Duration(&idle), "idle", "the time without a question after which it ends, by default 10s")
 	return c
 }
 

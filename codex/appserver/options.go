@@ -24,6 +24,8 @@ type Options struct {
 	// Prestart is how many threads may be started before their turns, for turns that begin like earlier ones. Each
 	// costs codex 0.169 about 2 MiB. Zero means none.
 	Prestart int
+	// ThreadConfig has keys of config.toml for all threads of the connection.
+	ThreadConfig map[string]string
 	// CallTimeout is how long a turn is silent after a call of a client's tool before the call is answered with a
 	// failure: only then does codex report whether the response has failed. To a codex that does not report the end of a
 	// response (versions.MarksResponses) this silence is the end. Zero means 2 s.

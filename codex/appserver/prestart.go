@@ -3,6 +3,7 @@ package appserver
 import (
 	"crypto/sha256"
 	"encoding/json"
+	"maps"
 	"slices"
 	"time"
 
@@ -117,7 +118,8 @@ func (s *threadStart) worthKeeping() bool {
 	return s != nil && s.known && len(s.params) <= maxKeptStart
 }
 
-func newThreadStart(r TurnRequest) *threadStart {
+// newThreadStart has the keys of config.toml of the connection.
+func newThreadStart(r TurnRequest, config map[string]string) *threadStart {
 	params := wire.ThreadStart{
 		Ephemeral:             true,
 		Model:                 r.Model,
@@ -126,8 +128,12 @@ func newThreadStart(r TurnRequest) *threadStart {
 		ServiceTier:           r.ServiceTier,
 		DynamicTools:          wireTools(r.Tools),
 	}
+	if r.Verbosity != "" || len(config) > 0 {
+		params.Config = wire.Config{}
+		maps.Copy(params.Config, config)
+	}
 	if r.Verbosity != "" {
-		params.Config = wire.Config{wire.ModelVerbosity: r.Verbosity}
+		params.Config[wire.ModelVerbosity] = r.Verbosity
 	}
 	start := &threadStart{params: params.AppendJSON(make([]byte, 0, params.Size()))}
 	start.fingerprint = sha256.Sum256(start.params)

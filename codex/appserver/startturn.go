@@ -43,7 +43,8 @@ func (o *outstanding) done() {
 // overloaded StartTurn tries again, as long as ctx lasts. After an error nothing is left running in codex, even when
 // ctx ended between a request and its reply.
 func (c *Conn) StartTurn(ctx context.Context, r TurnRequest) (t *Turn, err error) {
-	s := starting{conn: c, request: r, thread: newThreadStart(r), outstanding: newOutstanding(r.Ended)}
+	s := starting{conn: c, request: r, thread: newThreadStart(r, c.opts.ThreadConfig),
+		outstanding: newOutstanding(r.Ended)}
 	defer s.outstanding.done()
 	prestarted := c.claimPrestarted(s.thread)
 	err = rpc.WhileOverloaded(ctx, c.Conn, func() error {

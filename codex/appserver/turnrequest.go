@@ -55,7 +55,7 @@ func (r TurnRequest) Footprint() (n int64) {
 
 // Fingerprint is a hash of everything in a request but its items.
 func (r TurnRequest) Fingerprint() [sha256.Size]byte {
-	thread := newThreadStart(r).fingerprint
+	thread := newThreadStart(r, nil).fingerprint
 	b := append(make([]byte, 0, wire.Overhead), thread[:]...)
 	for _, s := range []string{r.Effort, r.Summary, string(r.OutputSchema)} {
 		b = history.AppendString(b, s, "")

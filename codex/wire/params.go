@@ -4,6 +4,8 @@ package wire
 
 import (
 	"encoding/json"
+	"maps"
+	"slices"
 	"strconv"
 
 	"codex-proxy/codex/history"
@@ -39,9 +41,7 @@ func (p ThreadStart) AppendJSON(b []byte) []byte {
 	if p.BaseInstructions != nil {
 		b = history.AppendString(append(b, `,"baseInstructions":`...), *p.BaseInstructions, "")
 	}
-	if v := p.Config[ModelVerbosity]; v != "" {
-		b = history.AppendString(history.AppendString(append(b, `,"config":{`...), ModelVerbosity, ":"), v, "}")
-	}
+	b = p.Config.append(b)
 	for i, t := range p.DynamicTools {
 		b = t.append(append(b, separator(i, `,"dynamicTools":[`)...))
 	}
@@ -51,9 +51,24 @@ func (p ThreadStart) AppendJSON(b []byte) []byte {
 	return append(b, '}')
 }
 
+// append appends the member of ThreadStart, in the order of the keys: equal ones are equal texts.
+func (c Config) append(b []byte) []byte {
+	if len(c) == 0 {
+		return b
+	}
+	for i, key := range slices.Sorted(maps.Keys(c)) {
+		b = history.AppendString(append(b, separator(i, `,"config":{`)...), key, ":")
+		b = history.AppendString(b, c[key], "")
+	}
+	return append(b, '}')
+}
+
 // Size implements rpc.Params.
 func (p ThreadStart) Size() (n int) {
 	n = 2 * Overhead
+	for key, value := range p.Config {
+		n += len(key) + len(value)
+	}
 	if p.BaseInstructions != nil {
 		n += len(*p.BaseInstructions) + len(*p.BaseInstructions)/8
 	}

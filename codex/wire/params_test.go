@@ -19,7 +19,7 @@ func TestParametersEncodeThemselves(t *testing.T) {
 		wire.ThreadStart{},
 		wire.ThreadStart{
 			Ephemeral: true, Model: "m", BaseInstructions: &terse, ExperimentalRawEvents: true, ServiceTier: "flex",
-			Config: wire.Config{wire.ModelVerbosity: "low"},
+			Config: wire.Config{wire.ModelVerbosity: "low", "a.b": "http://x"},
 			DynamicTools: []wire.Tool{{"function", "f", "does\tthis", []byte(`{"type":"object"}`)},
 				{"function", "g", "", []byte(`{}`)}},
 		},

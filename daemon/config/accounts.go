@@ -14,6 +14,7 @@ import (
 	"codex-proxy/internal/strict"
 	"codex-proxy/workers/accounts"
 	"codex-proxy/workers/codexhome"
+	"codex-proxy/workers/sharing"
 )
 
 // rawAccounts is the table [accounts].
@@ -21,6 +22,7 @@ type rawAccounts struct {
 	Rotation           string             `toml:"rotation"`
 	Order              []string           `toml:"order"`
 	Warm               count              `toml:"warm"`
+	Processes          count              `toml:"processes"` // for the units, at a daemon-reload: package sharing
 	RotateAt           float64            `toml:"rotate_at"`
 	PrewarmAt          map[string]float64 `toml:"prewarm_at"`
 	IdleStop           duration           `toml:"idle_stop"`
@@ -48,6 +50,7 @@ func (r raw) policy(workers []string, dir string) (accounts.Policy, error) {
 		a.checkRotation, a.checkThresholds, a.checkIdleStop,
 		func() error { return a.checkOrder(workers) },
 		func() error { return a.checkWarm(len(workers)) },
+		func() error { return a.checkProcesses(workers, dir) },
 		func() error { return a.checkLogins(workers, dir) },
 	} {
 		if err := check(); err != nil {
@@ -104,6 +107,23 @@ func (a rawAccounts) checkWarm(workers int) error {
 	if a.Warm.given && (a.Warm.n < 1 || a.Warm.n > workers) {
 		return fault("warm", "accounts.warm = %d: must be between 1 and the number of workers, which is %d, or \"all\"",
 			a.Warm.n, workers)
+	}
+	return nil
+}
+
+func (a rawAccounts) checkProcesses(workers []string, dir string) error {
+	switch {
+	case !a.Processes.given:
+		return nil
+	case a.Processes.n < 1 || a.Processes.n > len(workers):
+		return fault("processes", "accounts.processes = %d: must be between 1 and the number of workers, "+
+			"which is %d, or \"all\"", a.Processes.n, len(workers))
+	case len(sharing.Plan(dir, workers, 1)) == 0:
+		return fault("processes", "accounts.processes = %d: no two accounts can share a codex: their files need "+
+			"network = \"model\", no [provider], and the same settings", a.Processes.n)
+	case a.Warm.given:
+		return fault("processes", "accounts.processes = %d: a codex that serves several accounts is never on "+
+			"standby; set warm = \"all\", or processes = \"all\"", a.Processes.n)
 	}
 	return nil
 }

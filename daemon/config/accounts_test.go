@@ -89,6 +89,16 @@ func TestAccountsNameWhatIsWrong(t *testing.T) {
 		"none warm": {text: "[accounts]\nwarm = 0", want: `config.toml:2: accounts.warm = 0: must be between 1 and`},
 		"warm word": {text: "[accounts]\nwarm = 'some'",
 			want: `config.toml:2: accounts.warm: "some" is not a number, nor "all"`},
+		"many processes": {text: "[accounts]\nprocesses = 3",
+			want: `config.toml:2: accounts.processes = 3: must be between 1 and the number of workers, which is 2, or "all"`},
+		"no processes": {text: "[accounts]\nprocesses = 0", want: `config.toml:2: accounts.processes = 0: must be between 1`},
+		"nothing to share": {text: "[accounts]\nprocesses = 1",
+			want: `config.toml:2: accounts.processes = 1: no two accounts can share a codex: their files need network = ` +
+				`"model", no [provider], and the same settings`},
+		"processes on standby": {text: "[accounts]\nwarm = 1\nprocesses = 1",
+			workers: map[string]string{"a": plain + "\nnetwork = 'model'", "b": plain + "\nnetwork = 'model'"},
+			want: `config.toml:3: accounts.processes = 1: a codex that serves several accounts is never on standby; set ` +
+				`warm = "all", or processes = "all"`},
 		"below 0": {text: "[accounts]\nrotate_at = -1",
 			want: `config.toml:2: accounts.rotate_at = -1: must be between 0 and 100, the percent of a window that ` +
 				`is left`},

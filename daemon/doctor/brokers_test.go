@@ -10,8 +10,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"codex-proxy/broker/brokerstate"
 	"codex-proxy/broker/upstream"
 	"codex-proxy/units"
+	"codex-proxy/workers/sharing"
 )
 
 const (
@@ -87,4 +89,42 @@ func TestBrokersThatAreBroken(t *testing.T) {
 			assert.Contains(t, found[0].Remedy, tc.remedy)
 		})
 	}
+}
+
+// Accounts that share a codex need units that are made so, and a broker that has started since.
+func TestBrokersOfSeveralAccounts(t *testing.T) {
+	b := newBed(t)
+	b.brokered()
+	const file = "mode = \"plain\"\nnetwork = \"model\"\n"
+	b.write(workerFile("default"), file)
+	b.write(workerFile("second"), file)
+	b.write("/etc/codex-proxy/config.toml", "[accounts]\nprocesses = 1\n")
+	findings := func(subject string) (found []Finding) {
+		for _, f := range b.ofBrokers() {
+			if f.Subject == subject {
+				found = append(found, f)
+			}
+		}
+		return found
+	}
+	require.Len(t, findings("processes"), 1)
+	assert.Equal(t, Fail, findings("processes")[0].Level)
+	assert.Contains(t, findings("processes")[0].Remedy, "systemctl daemon-reload")
+
+	_, err := sharing.Mark(b.path(generated), "second", "default")
+	require.NoError(t, err)
+	assert.Empty(t, findings("processes"))
+	assert.Empty(t, findings("broker second"))
+	assert.Contains(t, findings("broker default")[0].Detail, "its state cannot be read")
+	dir := b.path("/run/codex-broker-run/default")
+	require.NoError(t, os.MkdirAll(dir, 0o755))
+	require.NoError(t, (&brokerstate.State{}).Write(dir))
+	assert.Contains(t, findings("broker default")[0].Detail, "does not serve the account second yet")
+	assert.Equal(t, "systemctl restart "+defaultUnit, findings("broker default")[0].Remedy)
+	require.NoError(t, (&brokerstate.State{Accounts: []string{"default", "second"}}).Write(dir))
+	assert.Equal(t, []Finding{{Check: "brokers", Level: OK, Subject: "broker default",
+		Detail: "reaches https://chatgpt.com, for second, too"}}, b.ofBrokers())
+	second := "codex-worker@second.service"
+	b.units[second] = &units.Description{State: units.State{Unit: second, LoadState: "loaded", ActiveState: "active"}}
+	assert.Equal(t, "systemctl stop "+second, findings("account second")[0].Remedy)
 }

@@ -20,7 +20,7 @@ func (f *Follower) next(now time.Time) bool {
 		_, held := f.state.HeldBack(name)
 		switch {
 		case !other || !w.Ready && (!held || w.Reason != probes.Draining):
-		case at < 0, held && !bad, held == bad && w.Inflight < workers[at].Inflight:
+		case at < 0, held && !bad, held == bad && inflight(workers, w.Unit) < inflight(workers, workers[at].Unit):
 			at, bad = i, held
 		}
 	}
@@ -28,7 +28,7 @@ func (f *Follower) next(now time.Time) bool {
 		return false
 	}
 	w := workers[at]
-	if !bad && f.alone(w, workers, now) && w.Inflight > 0 {
+	if !bad && f.alone(w, workers, now) && inflight(workers, w.Unit) > 0 {
 		return true // when its last turn has ended
 	}
 	f.change = &change{name: w.Name, unit: w.Unit, to: f.state.InUse, invocation: w.InvocationID}
@@ -37,9 +37,19 @@ func (f *Follower) next(now time.Time) bool {
 	return true
 }
 
+// inflight is how many turns the codex of a unit has in flight, which may serve several accounts.
+func inflight(workers []probes.Worker, unit string) (n int) {
+	for _, w := range workers {
+		if w.Unit == unit {
+			n += w.Inflight
+		}
+	}
+	return n
+}
+
 // alone reports whether no other worker takes turns. Then it has a standby started, if there is one.
 func (f *Follower) alone(w probes.Worker, workers []probes.Worker, now time.Time) bool {
-	if slices.ContainsFunc(workers, func(o probes.Worker) bool { return o.Name != w.Name && o.Ready && o.Out == "" }) {
+	if slices.ContainsFunc(workers, func(o probes.Worker) bool { return o.Unit != w.Unit && o.Ready && o.Out == "" }) {
 		return false
 	}
 	standby := slices.IndexFunc(workers, func(o probes.Worker) bool {
@@ -65,7 +75,7 @@ func (f *Follower) proceed(ctx context.Context, now time.Time) {
 	switch {
 	case c.ordered.IsZero() && !running: // it has ended by itself
 		c.ordered = now
-	case c.ordered.IsZero() && w.Inflight == 0:
+	case c.ordered.IsZero() && inflight(workers, c.unit) == 0:
 		if err := f.Pool.Renew(c.name, "codex "+c.to+" is in use"); err == nil {
 			c.ordered = now
 		} else if c.tried.IsZero() {

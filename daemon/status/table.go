@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"codex-proxy/probes"
+	"codex-proxy/units"
 )
 
 // writeTable writes the report as people read it at now, with times in
@@ -52,8 +53,12 @@ func statusRow(w probes.Worker, now time.Time) []string {
 	if w.Drained {
 		why += ", drained"
 	}
+	unit := w.Unit
+	if unit != units.Worker(w.Name) { // its codex serves this account, too
+		unit += " for " + w.Name
+	}
 	return []string{
-		w.Unit, unitState(w.ActiveState, w.SubState), yesNo(w.Ready), why, fmt.Sprint(w.RestartsTotal),
+		unit, unitState(w.ActiveState, w.SubState), yesNo(w.Ready), why, fmt.Sprint(w.RestartsTotal),
 		nextStart(w.NextRestartAt, now), fmt.Sprint(w.Inflight), lastExit(w.LastExit, now),
 	}
 }

@@ -1,6 +1,7 @@
 package accountscli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,9 +13,11 @@ import (
 	"codex-proxy/internal/listing"
 	"codex-proxy/internal/paths"
 	"codex-proxy/units"
+	"codex-proxy/units/survey"
 	"codex-proxy/workers/accounts"
 	"codex-proxy/workers/codexhome"
 	"codex-proxy/workers/control"
+	"codex-proxy/workers/sharing"
 )
 
 // The words for the login of a worker, in addition to the words of codexhome.Login.
@@ -81,7 +84,8 @@ func (a *Accounts) collect(ctx context.Context) (accountList, error) {
 	known := a.state(ctx, names)
 	list.Rotation = known.Rotation
 	for _, name := range names {
-		unit, err := a.describe(ctx, units.Worker(name))
+		host := cmp.Or(sharing.Host(survey.Generated, name), name)
+		unit, err := a.describe(ctx, units.Worker(host))
 		if err != nil {
 			return list, err
 		}

@@ -12,9 +12,11 @@ import (
 	"codex-proxy/internal/cli"
 	"codex-proxy/internal/paths"
 	"codex-proxy/units"
+	"codex-proxy/units/survey"
 	"codex-proxy/workers/codexhome"
 	"codex-proxy/workers/homelock"
 	"codex-proxy/workers/prepare"
+	"codex-proxy/workers/sharing"
 )
 
 // Login logs a worker in, and makes it use that login.
@@ -172,6 +174,12 @@ func (a *Accounts) takeUp(ctx context.Context, name string) error {
 		if err := adopt(ctx, name, home); err != nil {
 			return err
 		}
+	}
+	if host := sharing.Host(survey.Generated, name); host != "" {
+		a.print("%[1]s serves the account, and uses the new login when the old one ends or is refused. If the "+
+			"account is new, or had an API key: systemctl restart %[1]s.", units.Worker(host))
+		a.reloadProxy(ctx, func([]string) string { return "" }) // it reads the account anew
+		return nil
 	}
 	if unit.LoadState != "loaded" {
 		a.print("There is no unit %s to start.", unit.Unit)

@@ -123,6 +123,23 @@ func (h homes) setApart(ctx context.Context, name string, stop stopping) error {
 	return err
 }
 
+// placeServed stops the workers of other accounts that this one serves now, and moves the logins out of their homes. An
+// account with a fault has no turns; the others have.
+func (h homes) placeServed(ctx context.Context, accounts []string, stop stopping, note func(string)) {
+	for _, name := range accounts {
+		err := stop(ctx, units.Worker(name))
+		if err == nil {
+			err = MakeHome(filepath.Join(h.workers, name)) // its worker may never have run
+		}
+		if err == nil {
+			err = h.setApart(ctx, name, stop)
+		}
+		if err != nil {
+			note("it does not serve the account " + name + ": " + strings.ReplaceAll(err.Error(), hostRoot, ""))
+		}
+	}
+}
+
 // mark is paths.LoginMark in h.
 func (h homes) mark(name string) string {
 	return filepath.Join(h.logins, filepath.Base(paths.LoginMark(name)))

@@ -1,6 +1,7 @@
 package prepare
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
@@ -187,4 +188,20 @@ func TestTheEnvironmentOfALogin(t *testing.T) {
 	assert.Error(t, ownHome("w", w))
 	t.Setenv("CODEX_HOME", "/var/lib/codex-worker/w")
 	assert.NoError(t, ownHome("w", w))
+}
+
+// The worker of an account that another one serves is stopped, and its login moves; an account without one keeps none
+// of the others from it.
+func TestTheLoginOfAServedAccountMoves(t *testing.T) {
+	h := loginHomes(t)
+	stopped, stop := stops()
+	var journal bytes.Buffer
+	h.placeServed(t.Context(), []string{"none", "w"}, stop, func(line string) { journal.WriteString(line + "\n") })
+	assert.Equal(t, []string{"codex-worker@none.service", "codex-login@none.service", "codex-worker@w.service",
+		"codex-login@w.service"}, *stopped)
+	assert.FileExists(t, filepath.Join(h.logins, "w", "auth.json"))
+	assert.FileExists(t, h.mark("w"))
+	assert.FileExists(t, h.mark("none"))
+	assert.Contains(t, journal.String(), "codex is not logged in: run `codex-proxy accounts login none`")
+	assert.Equal(t, 1, strings.Count(journal.String(), "\n"))
 }

@@ -20,6 +20,7 @@ import (
 	"codex-proxy/units/restartdelay"
 	"codex-proxy/workers/codexhome"
 	"codex-proxy/workers/homelock"
+	"codex-proxy/workers/sharing"
 	"codex-proxy/workers/shim"
 )
 
@@ -32,9 +33,13 @@ func Wait(ctx context.Context, name string, policy Policy, stderr io.Writer) err
 	logger := slog.New(journal.NewHandler(journal.Proxy, stderr, slog.LevelInfo))
 	choose := func(ctx context.Context, n *notify.Notifier) {
 		if w, err := codexhome.Load(workerFile(name)); err == nil { // else worker-prepare reports it
-			placeLogin(ctx, name, w, func(ctx context.Context, names ...string) error {
+			stop := func(ctx context.Context, names ...string) error {
 				n.ExtendTimeout(stopLoginBound + startBound)
 				return stopUnits(ctx, names...)
+			}
+			placeLogin(ctx, name, w, stop)
+			fromUnit.placeServed(ctx, strings.Fields(os.Getenv(sharing.ServesVariable)), stop, func(line string) {
+				fmt.Fprintf(stderr, "codex-worker@%s: %s\n", name, line)
 			})
 			(&Choice{Unit: units.Worker(name), CodexPath: w.CodexPath, None: w.Mode == codexhome.Demo, Policy: policy,
 				Notifier: n, Stderr: stderr}).Make(ctx)

@@ -24,8 +24,9 @@ import (
 	"codex-proxy/workers/login"
 )
 
-// relayLimit is far above the need of the few clients of one socket.
-const relayLimit = 64
+// relayLimit is above the need of the clients of one socket: for each account of a codex (sharing.Most), each of two
+// processes of the proxy has two connections.
+const relayLimit = 256
 
 // ExitResting is the exit status of a worker that the proxy has ended because it has
 // nothing to do. The unit names it in RestartPreventExitStatus= and SuccessExitStatus=.

@@ -3,6 +3,7 @@
 package workerscheck
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"path/filepath"
@@ -16,6 +17,7 @@ import (
 	"codex-proxy/units/survey"
 	"codex-proxy/workers/accounts"
 	"codex-proxy/workers/codexhome"
+	"codex-proxy/workers/sharing"
 )
 
 // Host is the part of the machine that only these checks use.
@@ -39,6 +41,7 @@ type Codex interface {
 // Worker is a worker that is configured, or has a worker file.
 type Worker struct {
 	Name string
+	Host string            // the worker that serves its account; empty: itself
 	file *codexhome.Worker // nil if it is bad
 	Err  error             // of its file
 }
@@ -46,8 +49,8 @@ type Worker struct {
 // File is the path of the worker's settings.
 func (w Worker) File() string { return filepath.Join(paths.WorkerSettings, w.Name+".toml") }
 
-// Unit is the worker's unit.
-func (w Worker) Unit() string { return units.Worker(w.Name) }
+// Unit is the unit with its codex.
+func (w Worker) Unit() string { return units.Worker(cmp.Or(w.Host, w.Name)) }
 
 // Subject is the subject of findings on the worker.
 func (w Worker) Subject() string { return "worker " + w.Name }
@@ -55,13 +58,16 @@ func (w Worker) Subject() string { return "worker " + w.Name }
 func (w Worker) socket() string { return units.WorkerSocket(w.Name) }
 func (w Worker) home() string   { return filepath.Join(paths.WorkerHomes, w.Name) }
 
+// codexHome is the home of its codex.
+func (w Worker) codexHome() string { return filepath.Join(paths.WorkerHomes, cmp.Or(w.Host, w.Name)) }
+
 // keeper is the home of the unit that keeps the worker's login.
 func (w Worker) keeper() string { return filepath.Join(paths.LoginHomes, w.Name) }
 
 // Load reads the files of workers.
 func Load(m survey.Machine, names []string) (all []Worker) {
 	for _, name := range names {
-		w := Worker{Name: name}
+		w := Worker{Name: name, Host: sharing.Host(m.Path(survey.Generated), name)}
 		w.file, w.Err = codexhome.Load(m.Path(w.File()))
 		all = append(all, w)
 	}
@@ -98,9 +104,11 @@ func New(f *survey.Facts, h Host, all []Worker, control, directory string) surve
 		},
 	}
 	for _, w := range all {
-		home, private := w.home(), survey.Rule{Home: w.home(), Unit: w.Unit(), Optional: true}
-		out.Units = append(out.Units, survey.Unit{Name: w.socket(), Needed: true},
-			survey.Unit{Name: w.Unit(), Needed: true, User: units.WorkerUser(w.Name), Watched: true})
+		home, private := w.home(), survey.Rule{Home: w.home(), Unit: units.Worker(w.Name), Optional: true}
+		if w.Host == "" {
+			out.Units = append(out.Units, survey.Unit{Name: w.socket(), Needed: true},
+				survey.Unit{Name: w.Unit(), Needed: true, User: units.WorkerUser(w.Name), Watched: true})
+		}
 		out.Homes = append(out.Homes,
 			survey.Home{Subject: w.Subject(), Path: home, Unit: w.Unit(), TraceLog: codexhome.IsTraceLog})
 		out.Rules = append(out.Rules,

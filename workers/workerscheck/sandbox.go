@@ -56,12 +56,12 @@ func (r *room) sandboxInside(ctx context.Context, w Worker) (problem *codexhome.
 	case !r.Running(w.Unit()): // a connection would start it
 		return nil, errors.New("it does not run")
 	}
-	result, err := r.Command(ctx, r.socketPath(w), codexhome.SandboxTest(w.home()))
+	result, err := r.Command(ctx, r.socketPath(w), codexhome.SandboxTest(w.codexHome()))
 	if err != nil {
 		return nil, err
 	}
 	if result.ExitCode == 0 {
 		return nil, nil
 	}
-	return codexhome.SandboxProblem(w.home(), fmt.Sprintf("exit status %d", result.ExitCode), result.Stderr), nil
+	return codexhome.SandboxProblem(w.codexHome(), fmt.Sprintf("exit status %d", result.ExitCode), result.Stderr), nil
 }

@@ -44,7 +44,7 @@ func (r *room) service(context.Context) []checkup.Finding {
 			"systemctl reload codex-proxy"))
 	}
 	for _, w := range r.workers {
-		if unit := w.Unit(); r.Replaced(r.Units[unit].MainPID) {
+		if unit := w.Unit(); w.Host == "" && r.Replaced(r.Units[unit].MainPID) {
 			found = append(found, checkup.Warning(w.Subject(), "runs a program that has been replaced since",
 				"systemctl restart "+unit))
 		}

@@ -1,6 +1,7 @@
 package workerscheck
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,14 +22,16 @@ import (
 func (r *room) sockets(context.Context) []checkup.Finding {
 	var found []checkup.Finding
 	for _, w := range r.workers {
-		found = append(found, r.workerSocket(w)...)
+		if w.Host == "" {
+			found = append(found, r.workerSocket(w)...)
+		}
 	}
 	found = append(found, r.controlSocket()...)
 	return checkup.OrPassed(found, fmt.Sprintf("%d of workers, and the control socket", len(r.workers)))
 }
 
 func (r *room) socketPath(w Worker) string {
-	return filepath.Join(r.directory, w.Name+".sock")
+	return filepath.Join(r.directory, cmp.Or(w.Host, w.Name)+".sock")
 }
 
 func (r *room) workerSocket(w Worker) []checkup.Finding {

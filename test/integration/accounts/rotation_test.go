@@ -32,7 +32,11 @@ const (
 // no error, not even one that it would try again.
 func TestRotation(t *testing.T) {
 	t.Parallel()
-	b := bed.NewAccounts(t, bed.Newest, rotatingConfig, "a", "b", "c")
+	testRotation(bed.NewAccounts(t, bed.Newest, rotatingConfig, "a", "b", "c"))
+}
+
+func testRotation(b *bed.AccountsBed) {
+	t := b.T
 	b.Server.Account("a").Allow(allowed)
 	b.Server.Account("b").Allow(allowed)
 	b.Start()
@@ -187,10 +191,22 @@ func rotationsOf(a *bed.AccountsBed, t *testing.T) (sum int) {
 // holds it, and without the reasoning that the first account encrypted.
 func TestCarriedOver(t *testing.T) {
 	t.Parallel()
-	b := bed.NewAccounts(t, bed.Newest, rotatingConfig, "a", "b", "c", "d", "e")
+	testCarriedOver(t, bed.NewAccounts(t, bed.Newest, rotatingConfig, "a", "b", "c", "d", "e"))
+}
+
+func testCarriedOver(t *testing.T, b *bed.AccountsBed) {
 	b.Start()
 	b.UntilWorkersReady()
-	for form, next := range map[string]func(*responses.ResponseNewParams, *responses.Response){
+	for form, next := range forms() {
+		for _, how := range []accountserver.Refusals{accountserver.ByStatus, accountserver.InStream} {
+			t.Run(form+string(how), func(t *testing.T) { carriesOver(b, t, "carry-"+form+string(how), how, next) })
+		}
+	}
+}
+
+// forms are the forms in which a client continues a response.
+func forms() map[string]func(*responses.ResponseNewParams, *responses.Response) {
+	return map[string]func(*responses.ResponseNewParams, *responses.Response){
 		"stored": func(p *responses.ResponseNewParams, first *responses.Response) {
 			p.PreviousResponseID = openai.String(first.ID)
 		},
@@ -200,15 +216,11 @@ func TestCarriedOver(t *testing.T) {
 				responses.ResponseInputItemParamOfMessage(p.Input.OfString.Value, responses.EasyInputMessageRoleUser)}
 			for _, made := range first.Output {
 				var item responses.ResponseInputItemUnionParam
-				require.NoError(t, item.UnmarshalJSON([]byte(made.RawJSON())))
+				_ = item.UnmarshalJSON([]byte(made.RawJSON())) // a wrong one has the next request refused
 				input = append(input, item)
 			}
 			p.Input.OfInputItemList = input
 		},
-	} {
-		for _, how := range []accountserver.Refusals{accountserver.ByStatus, accountserver.InStream} {
-			t.Run(form+string(how), func(t *testing.T) { carriesOver(b, t, "carry-"+form+string(how), how, next) })
-		}
 	}
 }
 

@@ -1,0 +1,50 @@
+package brokercheck
+
+import (
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"codex-proxy/broker/brokerstate"
+	"codex-proxy/internal/checkup"
+	"codex-proxy/internal/paths"
+	"codex-proxy/units"
+)
+
+// sharing checks that the units are made of `processes` in the settings of the service.
+func (r *room) sharing() (found []checkup.Finding) {
+	if r.fault == nil && !maps.Equal(r.made, r.wanted) {
+		found = checkup.Failure("processes",
+			"config.toml, or a worker's file, has changed: other accounts are to share a codex",
+			"systemctl daemon-reload; systemctl restart 'codex-worker@*.service'; systemctl start codex.target; "+
+				"systemctl reload codex-proxy").Alone()
+	}
+	for _, account := range slices.Sorted(maps.Keys(r.made)) {
+		if unit := units.Worker(account); r.Running(unit) {
+			found = append(found, checkup.Warning("account "+account, "is served by "+units.Worker(r.made[account])+
+				", and the worker of its own still runs", "systemctl stop "+unit))
+		}
+	}
+	return found
+}
+
+// serves checks that a broker has started with all accounts that its worker serves.
+func (r *room) serves(b broker, passed string) checkup.Finding {
+	if len(b.served) == 0 {
+		return checkup.Passed(b.subject(), passed)
+	}
+	state, err := brokerstate.Read(r.Path(filepath.Join(paths.BrokerStates, b.name)))
+	if err != nil {
+		return checkup.Failure(b.subject(), "its state cannot be read: "+err.Error(),
+			"systemctl restart "+units.Worker(b.name))
+	}
+	for _, account := range b.served {
+		if !slices.Contains(state.Accounts, account) {
+			return checkup.Failure(b.subject(), "does not serve the account "+account+" yet",
+				"systemctl restart "+units.Worker(b.name))
+		}
+	}
+	return checkup.Passed(b.subject(), fmt.Sprintf("%s, for %s, too", passed, strings.Join(b.served, ", ")))
+}

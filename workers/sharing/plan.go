@@ -1,0 +1,123 @@
+// Package sharing decides which accounts share one codex, and reads from the units which ones do: one worker serves the
+// accounts of others, and their units do not run then. An account without a login apart keeps a codex of its own.
+package sharing
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/pelletier/go-toml/v2"
+
+	"codex-proxy/units"
+	"codex-proxy/workers/codexhome"
+)
+
+// Most bounds the accounts of one codex, which has two connections for each.
+const Most = 32
+
+// Hosts has, for each account that the codex of another worker serves, the name of that worker.
+type Hosts map[string]string
+
+// Plan returns the hosts of the accounts with a login apart. Accounts share a codex if their files have the same
+// settings. Of each such set, the first ones by their names serve the others: as many as processes, and more if
+// one would have too many accounts. dir has the files; one with a fault shares nothing.
+func Plan(dir string, names []string, processes int) Hosts {
+	hosts := Hosts{}
+	for _, alike := range alike(dir, names) {
+		serving := max(processes, (len(alike)+Most-1)/Most)
+		for i, name := range alike {
+			if i >= serving {
+				hosts[name] = alike[i%serving]
+			}
+		}
+	}
+	return hosts
+}
+
+// alike has the names of accounts with the same settings, in order.
+func alike(dir string, names []string) map[string][]string {
+	sets := map[string][]string{}
+	for _, name := range slices.Sorted(slices.Values(names)) {
+		file := filepath.Join(dir, name+".toml")
+		w, err := codexhome.Load(file)
+		if err != nil || !w.LoginApart() {
+			continue
+		}
+		if text, err := canonical(file); err == nil {
+			sets[text] = append(sets[text], name)
+		}
+	}
+	return sets
+}
+
+// canonical is the same for files with the same settings.
+func canonical(file string) (string, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "", err
+	}
+	var tree map[string]any
+	if err := toml.Unmarshal(text, &tree); err != nil {
+		return "", err
+	}
+	sorted, err := json.Marshal(tree)
+	return string(sorted), err
+}
+
+// Configured returns the hosts by the settings of the service: the file, and the files of workers in dir.
+func Configured(file, dir string) (Hosts, error) {
+	text, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var settings struct {
+		Workers  []string `toml:"workers"`
+		Accounts struct {
+			Processes any `toml:"processes"`
+		} `toml:"accounts"`
+	}
+	if err := toml.Unmarshal(text, &settings); err != nil {
+		return nil, fmt.Errorf("%s: no accounts share a codex: %w", file, err)
+	}
+	processes, isNumber := settings.Accounts.Processes.(int64)
+	if !isNumber || processes < 1 { // all; another value is a fault of the service's settings
+		return nil, nil
+	}
+	if len(settings.Workers) == 0 {
+		if settings.Workers, err = inDirectory(dir); err != nil {
+			return nil, err
+		}
+	}
+	return Plan(dir, settings.Workers, int(min(processes, Most))), nil
+}
+
+// inDirectory are the workers with a file.
+func inDirectory(dir string) (names []string, err error) {
+	files, err := filepath.Glob(filepath.Join(dir, "*.toml"))
+	for _, file := range files {
+		if name := strings.TrimSuffix(filepath.Base(file), ".toml"); units.ValidName(name) == nil {
+			names = append(names, name)
+		}
+	}
+	return names, err
+}
+
+// Served returns the accounts that the worker serves beside its own, in order.
+func (h Hosts) Served(worker string) (names []string) {
+	for name, host := range h {
+		if host == worker {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
