@@ -14,7 +14,9 @@ const (
 )
 
 // decisions are those that Approve takes, in codex's words.
-var decisions = []string{"accept", "acceptForSession", "decline"}
+var decisions = []string{"accept", "acceptForSession", decline}
+
+const decline = "decline"
 
 // questionOf is a request of codex as a question, and its thread. Calls of tools and of clocks are for terminals.
 func questionOf(method string, params json.RawMessage) (q Question, thread string) {
@@ -36,7 +38,7 @@ func questionOf(method string, params json.RawMessage) (q Question, thread strin
 	case "item/commandExecution/requestApproval":
 		q.Kind, q.Text, q.Decisions = command, head(p.Command, maxText), available(p.Available)
 		if len(p.Command) > maxText { // nobody approves the part that is not shown
-			q.Decisions = []string{"decline"}
+			q.Decisions = []string{decline}
 		}
 	case "item/fileChange/requestApproval":
 		q.Kind, q.Text, q.Decisions = change, head(p.Root, maxText), decisions
@@ -48,7 +50,7 @@ func questionOf(method string, params json.RawMessage) (q Question, thread strin
 	return q, p.Thread
 }
 
-// available are the decisions that codex offers; without an offer all.
+// available are the decisions that codex offers, without an offer all. It takes a decline always.
 func available(offered []json.RawMessage) []string {
 	if offered == nil {
 		return decisions
@@ -56,11 +58,11 @@ func available(offered []json.RawMessage) []string {
 	list := []string{}
 	for _, raw := range offered {
 		var d string
-		if json.Unmarshal(raw, &d) == nil && slices.Contains(decisions, d) {
+		if json.Unmarshal(raw, &d) == nil && slices.Contains(decisions, d) && d != decline {
 			list = append(list, d)
 		}
 	}
-	return list
+	return append(list, decline)
 }
 
 // resolvedBy is the request that a notification reports as answered, and its thread.

@@ -44,7 +44,7 @@ func TestQuestions(t *testing.T) {
 		"availableDecisions":["accept",{"acceptWithExecpolicyAmendment":{}},"cancel"]}`))
 	assert.Equal(t, "t", thread)
 	assert.Equal(t, Question{ID: "i", Kind: command, Text: "touch x", Directory: "/srv", Reason: "why",
-		Decisions: []string{"accept"}}, q)
+		Decisions: []string{"accept", "decline"}}, q)
 	q, _ = questionOf("item/commandExecution/requestApproval",
 		json.RawMessage(`{"threadId":"t","itemId":"i","approvalId":"a"}`))
 	assert.Equal(t, "a", q.ID, "one of several of an item")

@@ -61,7 +61,6 @@ var oneSuite = map[string]string{
 	"TestToolNames":            ofTheAPI,
 
 	"TestConsoleInABrowser": ofItsPrograms,
-	"TestCockpit":           "Cockpit 287 of Debian 12 runs at night",
 	"TestNeighbours":        ofItsPrograms,
 	"TestTextfileDirectory": ofItsPrograms,
 	"TestPrometheus":        ofItsPrograms,

@@ -40,5 +40,5 @@ export function take(event) {
 export function takeTalk(talk, update) {
   const items = new Map(talk.items.map(i => [i.id, i]));
   for (const i of update.items || []) items.set(i.id, i);
-  Object.assign(talk, { ...update, items: [...items.values()].slice(-maxItems), error: "" });
+  Object.assign(talk, { name: "", turn: "", waits: false, ...update, items: [...items.values()].slice(-maxItems), error: "" });
 }

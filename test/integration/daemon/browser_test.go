@@ -19,12 +19,15 @@ func browserRoot(suite string) machine.Root {
 		"cockpit-system", "sudo")
 }
 
-// noFaults asserts that the browser has reported no error, and nothing against the policy of the page.
-func (d *driver) noFaults() {
+// noFaults asserts that the browser has reported no error of files below an address, and nothing against the policy of
+// the page.
+func (d *driver) noFaults(of string) {
 	d.b.T.Helper()
-	logs := ""
+	var logs []struct{ Level, Message string }
 	d.call(http.MethodPost, "/se/log", map[string]string{"type": "browser"}, &logs)
-	assert.NotContains(d.b.T, logs, "SEVERE")
+	for _, l := range logs {
+		assert.False(d.b.T, l.Level == "SEVERE" && strings.Contains(l.Message, of), l.Message)
+	}
 }
 
 // remote has a person work with the remote "build" by the keyboard alone.
@@ -52,7 +55,7 @@ func (d *driver) remote() {
 	answer("long", "text a beginning", "gate never", "text an end")
 	d.keys("#send textarea", "long")
 	d.keys("#send button", "\ue007")
-	d.until(`document.querySelector("button[data-verb=interrupt]:not(:disabled)")`)
+	d.until(`[...document.querySelectorAll("#talk li")].some(li => li.textContent.includes("a beginning"))`)
 	d.keys("button[data-verb=interrupt]", "\ue007")
 	d.until(`document.querySelector("button[data-verb=interrupt]:disabled")`)
 }

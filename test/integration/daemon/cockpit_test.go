@@ -47,7 +47,7 @@ systemctl start cockpit.socket`)
 	d.until(`[...document.querySelectorAll("tbody tr")].some(tr => tr.dataset.key === "codex-worker@default.service" && tr.textContent.includes("inactive"))`)
 	b.MustRun(t, "systemctl", "start", "codex-worker@default")
 	d.judge("overview")
-	d.noFaults()
+	d.noFaults("/codex-proxy/")
 
 	d.frame(false)
 	d.call(http.MethodDelete, "/cookie", nil, nil)

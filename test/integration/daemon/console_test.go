@@ -239,5 +239,5 @@ func TestConsoleInABrowser(t *testing.T) {
 	d.remote()
 	d.judge("overview", "workers", "keys", "requests", "remotes", "dependencies", "doctor")
 	d.crowd()
-	d.noFaults()
+	d.noFaults("")
 }
