@@ -130,7 +130,7 @@ $(PROGRAMS): $(SRC) Makefile $(FLAGS)
 # Man pages and completions, from the programs' own help.
 $(SHARE)/made: $(SRC) $(shell find packaging/manual -type f) $(shell find packaging/etc packaging/dependencies packaging/remotes packaging/runner packaging/systemd -type f) docs/operations.md docs/runner-operations.md docs/configuration.md docs/runner-configuration.md CHANGELOG.md
 	@rm -rf $(SHARE) && mkdir -p build/host
-	GOARCH=$(HOST) go build -trimpath -buildvcs=false -tags netgo,osusergo -ldflags '-s -w' -o build/host/ $(PACKAGES:%=./cmd/%) ./packaging/manual
+	CGO_ENABLED=0 GOARCH=$(HOST) go build -o build/host/ $(PACKAGES:%=./cmd/%) ./packaging/manual
 	for program in $(PACKAGES); do build/host/manual -program build/host/$$program -out $(SHARE)/$$program; done
 	@touch $@
 
