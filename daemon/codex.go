@@ -20,7 +20,7 @@ import (
 // renewBound bounds the question whether a remote starts again.
 const renewBound = 2 * time.Second
 
-// newFollower makes the part that changes workers and remotes to another codex, and what keeps its judgement over a
+// newFollower makes the part that changes workers and remotes to another codex, and keeps its judgement over a
 // restart.
 func (d *Daemon) newFollower(cfg *config.Config) (*follow.Follower, *follow.Keeper) {
 	store := copies.Open()

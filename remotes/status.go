@@ -40,7 +40,7 @@ type Status struct {
 // Ends are turns that have ended, by codex itself or by their own end: not those that a user has interrupted.
 type Ends struct {
 	Turns  int    `json:"turns"`
-	Faults int    `json:"faults,omitempty"` // those of them that codex itself has failed
+	Faults int    `json:"faults,omitempty"` // as many of them has codex itself failed
 	Fault  string `json:"fault,omitempty"`  // the last one, shortened
 }
 

@@ -156,7 +156,7 @@ var ofRequest = map[string]string{
 	"X-Openai-Internal-Codex-Responses-Lite": "ws_request_header_x_openai_internal_codex_responses_lite",
 }
 
-// metadataOf is the metadata of a request with those of its headers; nil: there are none.
+// metadataOf joins the metadata of a request and of its headers; nil: there are none.
 func metadataOf(text []byte, h http.Header) []byte {
 	all := map[string]json.RawMessage{}
 	if text != nil && json.Unmarshal(text, &all) != nil {

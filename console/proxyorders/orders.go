@@ -27,7 +27,7 @@ type Settings struct {
 
 // Remote is how a person follows a remote and takes part.
 type Remote interface {
-	// Follow calls each with each change of a thread; without a thread, with those of the last one.
+	// Follow calls each with each change of a thread; without a thread, of the last one.
 	Follow(ctx context.Context, thread string, each func(any) error) error
 	Send(ctx context.Context, thread, text string) (threadID string, err error)
 	Approve(ctx context.Context, thread, question, decision string) error

@@ -28,7 +28,7 @@ type part struct {
 	End *wire.LogEnd `json:"end,omitempty"`
 }
 
-// log sends the end of an output, and what is written from then on.
+// log sends the end of an output, and all that is written from then on.
 func (s Settings) log(ctx context.Context, w verbs.Words, send verbs.Send) (any, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -33,7 +33,7 @@ const mostEnds = 1000
 
 // seen is the last report of a remote, about the run that it has now.
 type seen struct {
-	known         bool // the counts are those of this run
+	known         bool // the counts are of this run
 	ended, failed int
 	turns         bool // it had turns
 	restarts      uint64

@@ -6,7 +6,7 @@ import (
 	"codex-proxy/codex/copies"
 )
 
-// Saved is what the next process judges the codex in use by.
+// Saved is the ground on which the next process judges the codex in use.
 type Saved struct {
 	Counts map[string]Count `json:"counts,omitempty"` // of the copy in use and of the one before
 	// Last are the last turns on Copy since it is in use, the newest last.
@@ -28,7 +28,7 @@ const earlier = "it failed before the service restarted"
 // maxSaved bounds the copies that are taken over.
 const maxSaved = 16
 
-// save returns what the next process judges by.
+// save returns the ground of the next process's judgement.
 func (p *probation) save() Saved {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -1,4 +1,4 @@
-// Package lazyregexp has regular expressions that are compiled at their first use: a program has those of all its
+// Package lazyregexp has regular expressions that are compiled at their first use: a program has the ones of all its
 // commands as variables, and a run needs few of them.
 package lazyregexp
 
@@ -9,7 +9,7 @@ import (
 	"sync"
 )
 
-// Regexp is a regular expression. Its methods are those of regexp.Regexp, and may be called from any goroutine.
+// Regexp is a regular expression with methods of regexp.Regexp, which may be called from any goroutine.
 type Regexp struct {
 	pattern  string
 	compiled func() *regexp.Regexp

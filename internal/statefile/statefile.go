@@ -1,4 +1,4 @@
-// Package statefile keeps what a service knows over a restart in files of JSON, which its user alone may read.
+// Package statefile keeps the knowledge of a service over a restart in files of JSON, which its user alone may read.
 package statefile
 
 import (

@@ -111,7 +111,7 @@ func (h *Hands) Announce(ctx context.Context, thread string,
 	memory{h}.know(thread, informed)
 }
 
-// item is what the model reads.
+// item has the words that the model reads.
 func item(list []renewal) any {
 	last := list[len(list)-1]
 	words := fmt.Sprintf("<workspace_renewed>\n%s is a new checkout of the repository since %s, and all processes "+

@@ -26,7 +26,7 @@ const (
 	relayLimit = 128
 )
 
-// Codex is what runs codex and decides about it.
+// Codex runs codex and decides about it.
 type Codex struct {
 	Notifier *notify.Notifier
 	Logger   *slog.Logger

@@ -149,10 +149,10 @@ func (f Files) Ended(id string, number int) (*session.Ended, error) {
 	return Read(f.Path(id, number, paths.Ended), session.ReadEnded)
 }
 
-// Workspace is what the files of a session show of its workspace.
+// Workspace is the state of a session's workspace, as its files show it.
 type Workspace int
 
-// What is known of a workspace.
+// The states of a workspace.
 const (
 	NotMade Workspace = iota
 	Unknown           // the host has stopped with the command that makes it: root's note in the slot decides

@@ -88,7 +88,7 @@ type Status struct {
 	DiskFree int64 `json:"disk_free"`
 }
 
-// Watched is one line of GET /v1/watch: what has changed since the line before.
+// Watched is one line of GET /v1/watch: the changes since the line before.
 type Watched struct {
 	// Whole means that the line has everything; lines before it are of no use then.
 	Whole    bool      `json:"whole,omitempty"`

@@ -192,13 +192,13 @@ type event struct {
 // object is one of JSON.
 type object = map[string]any
 
-// memory is what a WebSocket's end has of its last response.
+// memory is the last response, as the end of a WebSocket has it.
 type memory struct {
 	response string
 	items    []json.RawMessage // of the request and of the response
 }
 
-// events are those of an answer, over a WebSocket with the memory; nil: by HTTP. A request that prepares a connection
+// events has the events of an answer, over a WebSocket with the memory; nil: by HTTP. A request that prepares a connection
 // (generate: false) gets no text.
 func (e *Endpoint) events(body []byte, last *memory) (answer []event, has *memory) {
 	var request struct {

@@ -16,7 +16,7 @@ import (
 // codex is one version and its program.
 type codex struct{ version, program string }
 
-// compare prints what the protocol of the second one has and lacks.
+// compare prints the methods that the protocol of the second one has and lacks.
 func compare(ctx context.Context, out io.Writer, before, taken codex) error {
 	var protocols [2]map[string]string
 	for i, c := range []codex{before, taken} {
