@@ -97,13 +97,17 @@ func TestOneProcessRotates(t *testing.T) {
 	if !nightly.Is() {
 		t.Skip("TestOneProcess has a short form")
 	}
+	bed.EitherSuite(t, testOneProcessRotates)
+}
+
+func testOneProcessRotates(t *testing.T, suite string) {
 	config := strings.Replace(rotatingConfig, "[accounts]\n", "[accounts]\nprocesses = 1\n", 1)
 	t.Run("rotation", func(t *testing.T) {
-		b := bed.New(t, bed.Newest, bed.AccountWorker, config)
+		b := bed.New(t, suite, bed.AccountWorker, config)
 		testRotation(bed.WithAccounts(b, apart+bed.AccountWorker, "a", "b", "c"))
 	})
 	t.Run("carried over", func(t *testing.T) {
-		b := bed.New(t, bed.Newest, bed.AccountWorker, config)
+		b := bed.New(t, suite, bed.AccountWorker, config)
 		testCarriedOver(t, bed.WithAccounts(b, apart+bed.AccountWorker, "a", "b", "c", "d", "e"))
 	})
 }

@@ -22,11 +22,15 @@ func TestOneProcessMemory(t *testing.T) {
 	if !nightly.Is() {
 		t.Skip("it starts ten codex")
 	}
+	bed.EitherSuite(t, testOneProcessMemory)
+}
+
+func testOneProcessMemory(t *testing.T, suite string) {
 	var names []string
 	for i := range 10 {
 		names = append(names, fmt.Sprintf("n%d", i))
 	}
-	b := bed.WithAccounts(bed.New(t, bed.Newest, bed.AccountWorker, oneCodex), apart+bed.AccountWorker, names...)
+	b := bed.WithAccounts(bed.New(t, suite, bed.AccountWorker, oneCodex), apart+bed.AccountWorker, names...)
 	b.Start()
 	b.UntilWorkersReady()
 	idle := codexMemory(b)
