@@ -68,12 +68,9 @@ TEST_NEEDS  := $(BUILD_NEEDS) $(RUN_NEEDS) /usr/lib/python3/dist-packages/pip:py
 GO_TEST     = -vet=off -trimpath -ldflags='-s -w'
 # The unit tests of what runs in parts at once have the race detector, those of what reads sources and documents need none.
 # LISTERS have other programs read them, so Go does not see when a result is of the past.
-# The race detector leaves out what others have tested: SQLite's translation from C, all of whose pointers it would follow,
-# and codings of bytes. That takes two thirds of their time from the tests that store.
 LISTERS = $(addprefix codex-proxy/,packaging/etc packaging/manual test/measure test/rooms test/try)
 READERS = $(addprefix codex-proxy/,test/manual test/packages)
 UNIT    = $$(go list ./... | grep -v /test/integration | grep -vxF "$$(printf '%s\n' $(READERS) $(LISTERS))")
-RACE    = -race $(foreach p,modernc.org/... github.com/klauspost/compress/... compress/...,-gcflags='$(p)=-race=false')
 # Unit tests and lint look at a copy of the tree that stays where it is, and at packages in a directory that has their hash
 # in its name: what has not changed since an earlier run, in whichever clone, has its result in the caches. While another
 # run has the copy, or if git does not list the tree, they look at the tree itself. The race detector waits a second at
@@ -210,11 +207,11 @@ test: ## run every check: unit tests, the real thing in booted machines, and lin
 	@# What measures runs beside nothing but the compiler, which takes no processor from it. The other booted machines
 	@# mostly wait, so lint and the unit tests run beside them, and yield to them.
 	@rm -f build/integration-*.json build/unit-*.json; go build -o build/failures ./test/failures; $(MIRRORED); \
-	(cd $$tree && exec chrt --idle 0 go list -test -export -trimpath $(RACE) $(UNIT)) >/dev/null 2>&1 9>&- & compiled=$$!; \
+	(cd $$tree && exec chrt --idle 0 go list -test -export -trimpath -race $(UNIT)) >/dev/null 2>&1 9>&- & compiled=$$!; \
 	status=0; $(call INTEGRATION,alone) -p 1 $$(test/integration/packages.sh "$(ALONE)") -run "$(ALONE)" 9>&- || status=$$?; \
 	nice $(MAKE) --no-print-directory -C $$tree lint >build/lint.log 2>&1 9>&- & lint=$$!; \
 	wait $$compiled || :; \
-	{ failed=0; export $(MADE); cd $$tree; GORACE=atexit_sleep_ms=100 $(call UNITS,race) $(RACE) $(UNIT) || failed=$$?; $(call UNITS,readers) $(READERS) || failed=$$?; \
+	{ failed=0; export $(MADE); cd $$tree; GORACE=atexit_sleep_ms=100 $(call UNITS,race) -race $(UNIT) || failed=$$?; $(call UNITS,readers) $(READERS) || failed=$$?; \
 	cd $(CURDIR); $(call UNITS,listers) -count=1 $(LISTERS) && exit $$failed; } >build/unit.log 2>&1 9>&- & unit=$$!; \
 	$(call INTEGRATION,together) $(TOGETHER) -skip "$(ALONE)" 9>&- || status=$$?; \
 	wait $$unit || status=$$?; cat build/unit.log; \
@@ -342,7 +339,7 @@ nightly-suites:
 nightly-units:
 	@$(MAKE) --no-print-directory needs NEEDS="$(TEST_NEEDS)"
 	@$(MAKE) --no-print-directory $(DEBS) $(RPMS) $(RELEASED)/made $(NPM_CODEX)/codex $(OLDEST_CODEX)/codex $(BETWEEN_CODEX)/made $(CLIENTS)/node $(AXE)/made $(UV)/uv $(MICROMAMBA)/micromamba
-	failed=0; CODEX_PROXY_TEST_NIGHTLY=1 CODEX_PROXY_TEST_REQUIRE=1 go test $(GO_TEST) $(RACE) -count=1 -timeout 2h $(UNIT) || failed=$$?; \
+	failed=0; CODEX_PROXY_TEST_NIGHTLY=1 CODEX_PROXY_TEST_REQUIRE=1 go test $(GO_TEST) -race -count=1 -timeout 2h $(UNIT) || failed=$$?; \
 	CODEX_PROXY_TEST_NIGHTLY=1 CODEX_PROXY_TEST_REQUIRE=1 go test $(GO_TEST) -count=1 -timeout 2h $(READERS) $(LISTERS) && exit $$failed
 
 # Fifty turns for each kind of fault of a remote, with hands and without.

@@ -72,19 +72,7 @@ remove need root.`,
 			r.Control = controlSocket(config.DefaultPath)
 			return r.List(ctx, name)
 		})}
-	list.Flags().BoolVar(&r.JSON, "json", false, `one JSON object:
-  {"remotes":[{"name","unit","active_state","sub_state",
-    "status_text","since","restarts","listening",
-    "at_boot","directory","user","codex",
-    "attached":[{"user","viewer","program",
-      "since"}],
-    "turns":[{"thread","since","waiting_since",
-    "alone_since","continued","cut","quota"}],"last",
-    "words","words_at","continued","given_up",
-    "account","switches","no_account","quota_at",
-    "unknown_requests",
-    "ends":{"turns","faults","fault"},
-    "rests_at","error"}]}`)
+	list.Flags().BoolVar(&r.JSON, "json", false, remotesJSON)
 	list.Flags().BoolVar(&r.Watch, "watch", false, "again after every change, until Ctrl-C")
 	add := &cobra.Command{Use: "add NAME", Short: "make a remote", RunE: do(true, r.Add)}
 	addFlags(add, &r.With)
@@ -102,9 +90,7 @@ remove need root.`,
 		Use: "continue NAME", Short: "have a turn go on that a restart has cut", RunE: do(false, r.Continue),
 	}
 	for _, one := range []*cobra.Command{send, proceed} {
-		one.Flags().Var(cli.Text(&r.Thread, "THREAD"), "thread", `the thread.
-For send its name or id; without it the last one, or a new one.
-For continue its id; not needed if one turn waits`)
+		one.Flags().Var(cli.Text(&r.Thread, "THREAD"), "thread", ofThread)
 	}
 	stop := &cobra.Command{Use: "stop NAME", Short: "stop a remote until the next attach", RunE: do(true, r.Stop)}
 	remove := &cobra.Command{Use: "remove NAME", Short: "stop a remote, and remove it", RunE: do(true, r.Remove)}
@@ -249,13 +235,8 @@ func remotePerson(r *remotescli.Remotes) []*cobra.Command {
 		}
 	}
 	show := &cobra.Command{Use: "transcript NAME", Short: "print the last turns of a thread of a remote"}
-	show.Flags().BoolVar(&r.JSON, "json", false, `JSON objects, one a line:
-  {"thread","name","turn","waits",
-    "questions":[{"id","kind","text","directory",
-      "reason","decisions"}],
-    "items":[{"id","kind","text","output","status",
-      "exit"}]}`)
-	show.Flags().BoolVar(&r.Watch, "watch", false, "go on with every change, until Ctrl-C")
+	show.Flags().BoolVar(&r.JSON, "json", false, remotesJSON)
+	show.Flags().BoolVar(&r.Watch, "watch", false, "again after every change, until Ctrl-C")
 	show.RunE = func(c *cobra.Command, names []string) error {
 		return with(func(of *transcript.Remote) error {
 			of.ReadOnly = !r.Watch // without it nobody could answer in time
@@ -276,10 +257,37 @@ func remotePerson(r *remotescli.Remotes) []*cobra.Command {
 		return with(func(of *transcript.Remote) error { return of.Interrupt(c.Context(), r.Thread) })(c, names)
 	}
 	for _, one := range []*cobra.Command{show, approve, interrupt} {
-		one.Flags().Var(cli.Text(&r.Thread, "THREAD"), "thread", "the id of the thread; without it the last one")
+		one.Flags().Var(cli.Text(&r.Thread, "THREAD"), "thread", ofThread)
 	}
 	return []*cobra.Command{show, approve, interrupt}
 }
+
+// remotesJSON is the text of --json.
+const remotesJSON = `JSON. Of list one object:
+  {"remotes":[{"name","unit","active_state","sub_state",
+    "status_text","since","restarts","listening",
+    "at_boot","directory","user","codex",
+    "attached":[{"user","viewer","program",
+      "since"}],
+    "turns":[{"thread","since","waiting_since",
+    "alone_since","continued","cut","quota"}],"last",
+    "words","words_at","continued","given_up",
+    "account","switches","no_account","quota_at",
+    "unknown_requests",
+    "ends":{"turns","faults","fault"},
+    "rests_at","error"}]}.
+Of transcript an object a line:
+  {"thread","name","turn","waits",
+    "questions":[{"id","kind","text","directory",
+      "reason","decisions"}],
+    "items":[{"id","kind","text","output","status",
+      "exit"}]}`
+
+// ofThread is the text of --thread.
+const ofThread = `the thread.
+For send its name or id; without it the last one, or a new one.
+For continue its id; not needed if one turn waits.
+For transcript, approve and interrupt its id; without it the last one`
 
 // remoteOf is the remote of an order of the page.
 func remoteOf(readOnly bool) func(string) (proxyorders.Remote, error) {

@@ -29,7 +29,7 @@ func TestFiles(t *testing.T) {
 				`^(/etc/codex$|/etc/`+name+`(/workers|/dependencies|/remotes)?$|/usr/lib/`+name+`$|`+
 					`/usr/share/`+name+`(/default.toml|/dependencies)?$|`+
 					`/usr/share/(doc|licenses|zsh/site-functions)/|/usr/lib/systemd/system-preset/|`+
-					`/usr/lib/systemd/system/[^/]*[.]mount[.]d$)`,
+					`/usr/lib/systemd/system/[^/]*[.]mount[.]d$|/usr/share/cockpit(/codex-proxy)?$)`,
 				file, "only in the .rpm")
 		}
 		for _, document := range documents(t, p.documents) {

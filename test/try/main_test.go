@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"codex-proxy/test/await"
 	"codex-proxy/test/machine"
 )
 
@@ -177,6 +178,11 @@ func TestDemo(t *testing.T) {
 	t.Parallel()
 	m := host(t)
 	before := traces(t, m)
+	await.True(t, func() bool { // systemd forks before it executes a program
+		last := before
+		before = traces(t, m)
+		return before == last
+	}, time.Minute)
 	first := startTry(t, m)
 	output := first.until(t, "stop     Ctrl-C")
 	assert.Contains(t, output, "codex-proxy is ready")
@@ -193,7 +199,8 @@ func TestDemo(t *testing.T) {
 	require.NoError(t, unix.Kill(tryPID(t, m), unix.SIGTERM))
 	_, err = first.rest()
 	require.NoError(t, err)
-	assert.Equal(t, before, traces(t, m))
+	after := ""
+	await.True(t, func() bool { after = traces(t, m); return after == before }, time.Minute, &after)
 }
 
 // TestNeverReady gives the worker a file that it refuses.
