@@ -356,8 +356,9 @@ nightly-rounds:
 	CODEX_PROXY_TEST_NIGHTLY=1 CODEX_PROXY_TEST_REQUIRE=1 go test -count=1 -timeout 0 -v -p 1 $$(test/integration/packages.sh '$(ROUNDS_OF)') -run '$(ROUNDS_OF)'
 
 # The booted tests with the oldest codex that workers accept, and with the oldest one of remotes. Those left out have codexes
-# of their own, a remote beside their worker, or workers of one account, which the oldest does not name.
-OF_OTHERS = ^Test(ACodexThatBreaksLeadsBack|AnInstallationChangesNothingThatRuns|ANewCodexIsTriedFirst|AccountsCommands|AccountTruth)$$
+# of their own, a remote beside their worker, or workers of one account, which the oldest does not name; the last three wait
+# until an interrupt has cut a request whose model is silent after its first text, which 0.153 does not do and 0.169 does.
+OF_OTHERS = ^Test(ACodexThatBreaksLeadsBack|AnInstallationChangesNothingThatRuns|ANewCodexIsTriedFirst|AccountsCommands|AccountTruth|CancelAcrossAReload|DisconnectInterrupts|StopDrains)$$
 nightly-codexes:
 	@$(MAKE) --no-print-directory needs NEEDS="$(TEST_NEEDS)"
 	@$(MAKE) --no-print-directory $(DEBS) $(RPMS) $(NPM_CODEX)/codex $(OLDEST_CODEX)/codex $(BETWEEN_CODEX)/made $(CLIENTS)/node

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -180,15 +181,19 @@ func TestCodexStreamsBeforeTheModelHasFinished(t *testing.T) {
 }
 
 func TestCodexCutsAnInterruptedTurn(t *testing.T) {
-	for _, step := range []string{"silence", "hang"} {
+	for _, steps := range [][]string{{"silence"}, {"hang"}, {"text first", "silence"}} {
+		step := strings.Join(steps, ", ")
 		t.Run(step, func(t *testing.T) {
 			s := Start(t, "gpt-5.5")
-			require.NoError(t, s.Script(step))
+			require.NoError(t, s.Script(steps...))
 			c, thread := appServer(t, s)
 			turn := c.call("turn/start", fmt.Sprintf(`{"threadId":%q,"input":[{"type":"text","text":"hi"}]}`,
 				thread)).Result.Turn.ID
 			_, err := s.Wait(bounded(t), AtLeast(1))
 			require.NoError(t, err)
+			if len(steps) > 1 {
+				c.notice("item/agentMessage/delta")
+			}
 			c.send("turn/interrupt", fmt.Sprintf(`{"threadId":%q,"turnId":%q}`, thread, turn))
 			assert.Equal(t, "interrupted", c.notice("turn/completed").Params.Turn.Status)
 			_, err = s.Wait(bounded(t), CutAtLeast(1))
