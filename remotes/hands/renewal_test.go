@@ -127,12 +127,15 @@ func TestLacksWorkspace(t *testing.T) {
 	h := newHands(t)
 	refusal := "cannot give slot 1 to the session: " + session.NoWorkspace + ": …"
 	lost := outcome.Decide(outcome.Facts{Ended: &session.Ended{Refusal: refusal}})
+	quoted := outcome.Decide(outcome.Facts{Result: &session.Result{Note: "env: " + session.NoSnapshot + " cannot be set here.",
+		Failure: &session.Failure{Stage: session.StartStage, Text: "no memory"}}})
 	failed := outcome.Decide(outcome.Facts{Ended: &session.Ended{ServiceResult: "resources"}})
 	h.number = 1
 	assert.Empty(t, h.lacksWorkspace(&lost), "the first command makes it")
 	h.number = 2
 	assert.NotEmpty(t, h.lacksWorkspace(&lost))
 	assert.Empty(t, h.lacksWorkspace(&failed))
+	assert.Empty(t, h.lacksWorkspace(&quoted), "a file of the repository has the words")
 	assert.Empty(t, h.lacksWorkspace(nil))
 }
 
