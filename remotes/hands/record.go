@@ -34,8 +34,8 @@ const mostRecord = 1 << 20
 // errBadRecord means that a record does not parse.
 var errBadRecord = errors.New("the record of the hands does not parse")
 
-// readRecord reads the record in a directory. A missing one is empty. The user of the remote writes there, and root reads: so no link leads out of the directory
-// above, and nothing but a regular file is read.
+// readRecord reads the record in a directory. A missing one is empty. The user of the remote writes there, and root
+// reads: so no link leads out of the directory above, and nothing but a regular file is read.
 func readRecord(dir string) (r record, err error) {
 	text, err := readOwn(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -114,8 +114,8 @@ func replace(path string, content []byte) error {
 	return dir.Sync()
 }
 
-// SessionOf is the session in the record of a remote's directory; empty: none yet, or the record does not parse. The user of the remote can name any:
-// one with more rights asks codex-runner for its owner.
+// SessionOf is the session in the record of a remote's directory; empty: none yet, or the record does not parse. The
+// user of the remote can name any: one with more rights asks codex-runner for its owner.
 func SessionOf(dir string) (string, error) {
 	r, err := readRecord(dir)
 	if errors.Is(err, errBadRecord) {

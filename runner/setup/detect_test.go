@@ -38,7 +38,7 @@ func TestDetect(t *testing.T) {
 		{"make", []string{"README.md", "Makefile"}, []string{"Makefile", "# Makefile: nothing is installed beforehand"}},
 		{"cmake", []string{"CMakeLists.txt", "configure.ac", "Makefile"}, []string{"CMakeLists.txt", ": nothing is"}},
 		{"packages, built by make", []string{"go.mod", "Makefile"}, []string{"go.mod", "go mod download"}},
-		{"uv", []string{"uv.lock", "pyproject.toml: [project]"}, []string{"uv.lock", "sync --all-extras --all-groups || sync\ntimeout --kill-after=10s 5m .venv/bin/python -I -S -m compileall -q -x"}},
+		{"uv", []string{"uv.lock", "pyproject.toml: [project]"}, []string{"uv.lock", "sync --all-extras --all-groups || sync\ntimeout --kill-after=10s 5m .venv/bin/python -I -S -W ignore -m compileall -q -x"}},
 		{"poetry", []string{"pyproject.toml: [tool.poetry]\nname = 'a'"}, []string{"pyproject.toml", "\nrm -rf .venv\npoetry install --no-interaction --all-extras"}},
 		{"project with extras and groups", []string{"pyproject.toml: [project.optional-dependencies]\ntests = []\ndocs = []\n[dependency-groups]\ndev = []"},
 			[]string{"pyproject.toml", "install --quiet --editable '.[tests]' --group dev"}},
