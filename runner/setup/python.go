@@ -39,7 +39,8 @@ sync --all-extras --all-groups || sync
 // them: a build may have the network of the host, and a test may use what it finds there while it is imported. Without
 // -I a module of the project could take the place of one of Python's own, and without -S a package could run code.
 func compiled(except string) string {
-	return bounded(".venv/bin/python -I -S -W ignore -m compileall -q -x "+quote(except)+" .", "some Python files do not compile")
+	return bounded(".venv/bin/python -I -S -W ignore -m compileall -q -x "+quote(except)+" .",
+		"some Python files do not compile")
 }
 
 const (

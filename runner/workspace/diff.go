@@ -25,8 +25,8 @@ type Differences struct {
 	Nested []string // repositories that commands have made, which the patch leaves out
 }
 
-// notChanged are files that set-ups, interpreters and linters make in a tree, in addition to those that the repository ignores.
-// As in .gitignore, one that git knows counts nevertheless.
+// notChanged are files that set-ups, interpreters and linters make in a tree, in addition to those that the repository
+// ignores. As in .gitignore, one that git knows counts nevertheless.
 const notChanged = ".venv\nnode_modules\n.bundle\nvendor/bundle\n*.egg-info\n__pycache__\n" +
 	".eslintcache\n.stylelintcache\n"
 
