@@ -65,6 +65,7 @@ func TestTurnsOfRemotesLeadBack(t *testing.T) {
 // again, and that remote does not lead back from it any more. Two remotes are proof.
 func TestOneRemoteAlone(t *testing.T) {
 	b, old, next := newRemotesBed(t)
+	b.runs(next, units.Worker("w")) // or the copy goes, and root takes it once more
 	b.answers(1, 20, 0)
 	b.answers(0, 3, 3)
 	require.Equal(t, old, b.inUse())
