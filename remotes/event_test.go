@@ -102,3 +102,14 @@ func TestUnknown(t *testing.T) {
 	assert.Len(t, m.Status().Unknown, unknownLimit)
 	assert.Equal(t, unknownLimit, strings.Count(log.String(), "\n"))
 }
+
+// A client that loads a thread anew is its first one again.
+func TestUnloaded(t *testing.T) {
+	var unloaded []string
+	m, err := New(Options{State: t.TempDir(), Unloaded: func(thread string) { unloaded = append(unloaded, thread) }})
+	require.NoError(t, err)
+	for _, method := range []string{"thread/closed", "thread/archived", "item/completed"} {
+		reports{&codexConn{Manager: m}}.handle(t.Context(), message{method: method, params: []byte(`{"threadId":"` + method + `"}`)})
+	}
+	assert.Equal(t, []string{"thread/closed", "thread/archived"}, unloaded)
+}

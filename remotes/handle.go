@@ -223,6 +223,7 @@ func (l reports) ended(ctx context.Context, thread string, t codexthread.Turn) {
 }
 
 func (l reports) closed(thread string, gone bool) {
+	l.opts.Unloaded(thread)
 	if !gone {
 		l.update(func(s *state) { s.forget(thread) })
 		return

@@ -47,6 +47,8 @@ type Options struct {
 	// Loaded returns the settings by which a client has loaded a thread, which are sent again when its turn goes on
 	// after a cut; may be nil.
 	Loaded func(thread string) map[string]json.RawMessage
+	// Unloaded gets the threads that codex does not have loaded any more; may be nil.
+	Unloaded func(thread string)
 	// Hands execute the commands of codex; nil: codex executes them itself.
 	Hands  Hands
 	Logger *slog.Logger // nil discards
@@ -69,6 +71,9 @@ func (o Options) withDefaults() Options {
 	o.Settings = cmp.Or(o.Settings, "the remote's file")
 	if o.Loaded == nil {
 		o.Loaded = func(string) map[string]json.RawMessage { return nil }
+	}
+	if o.Unloaded == nil {
+		o.Unloaded = func(string) {}
 	}
 	if o.Initialized == nil {
 		o.Initialized = func(json.RawMessage) {}

@@ -44,10 +44,11 @@ func sessionExec(ctx context.Context, _ string, notifier *notify.Notifier) error
 		Credentials: os.Getenv("CREDENTIALS_DIRECTORY"), Environ: os.Environ(),
 		Preparations: []exec.Preparation{
 			exec.Workspace{
-				Repository: paths.Repository, Record: files[paths.RecordFile], Tenant: files[paths.TenantFile],
+				Repository: paths.Repository, Record: files[paths.RecordFile],
 				Previous: files[paths.PreviousFile], Snapshot: files[paths.SnapshotFile],
 			},
 			exec.Patch{File: files[paths.PatchFile]},
+			exec.Settle{Tenant: files[paths.TenantFile]},
 			exec.Environment{Dir: paths.Environments},
 		},
 		Toolchains: paths.Toolchains,

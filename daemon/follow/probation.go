@@ -42,9 +42,12 @@ type probation struct {
 
 // turn is one that has ended. fault is that of codex itself; empty: none.
 type turn struct {
-	request int64
+	request int64 // or the remote
 	fault   string
 }
+
+// again reports whether another turn is a failure of the same request.
+func (t turn) again(o turn) bool { return o.fault != "" && o.request == t.request }
 
 // request is one that has failed a copy: by codex, or because the endpoint refuses it in plain words.
 type request struct {
@@ -114,12 +117,12 @@ func (p *probation) ended(unit string, t turn, crash any, now time.Time) (bad st
 	c.Turns++
 	if t.fault != "" {
 		c.Faults++
-		p.clear(name, t)
 	}
+	p.clear(name, t)
 	if name != p.name || !now.Before(p.until) || p.bad != "" {
 		return ""
 	}
-	if t.fault != "" && name == p.cleared && slices.Contains(p.last, t) { // the request again
+	if t.fault != "" && name == p.cleared && slices.ContainsFunc(p.last, t.again) {
 		return ""
 	}
 	p.last = append(p.last, t)
@@ -135,13 +138,18 @@ func (p *probation) ended(unit string, t turn, crash any, now time.Time) (bad st
 	return name
 }
 
-// clear has a copy used again that one request alone has failed, if that fails on another copy, too.
+// clear has a copy used again that one request alone has failed, if that fails on another copy, too. It stays held if
+// the request succeeds there.
 func (p *probation) clear(name string, t turn) {
-	if p.suspect.id != t.request || p.suspect.id == 0 || p.suspect.copy == name {
+	suspect := p.suspect
+	if suspect.id != t.request || suspect.id == 0 || suspect.copy == name {
 		return
 	}
-	p.cleared, p.undo, p.suspect = p.suspect.copy, true, request{}
-	p.wake.Touch()
+	p.suspect = request{}
+	if t.fault != "" {
+		p.cleared, p.undo = suspect.copy, true
+		p.wake.Touch()
+	}
 }
 
 // again returns the copy that is to be in use again, once.

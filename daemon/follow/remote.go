@@ -3,6 +3,7 @@ package follow
 import (
 	"cmp"
 	"context"
+	"hash/fnv"
 	"time"
 
 	"codex-proxy/probes"
@@ -53,10 +54,18 @@ func countRemotes(f *Follower, now time.Time) {
 		is := was.next(r)
 		is.copied, _ = f.Store.Of(r.Unit)
 		f.seen[r.Unit] = is
-		for n, fault := range was.faults(is, r) {
-			f.ended(r.Unit, turn{now.UnixNano() + int64(n), fault}, nil, now) // of none of the requests to workers
+		for _, fault := range was.faults(is, r) {
+			f.ended(r.Unit, turn{sourceOf(r.Unit), fault}, nil, now)
 		}
 	}
+}
+
+// sourceOf is the request of all turns of a remote: one remote alone is no more proof against a codex than one request.
+// It is negative, as no request to workers is.
+func sourceOf(unit string) int64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(unit)) // it never fails
+	return -int64(h.Sum64()>>1) - 1
 }
 
 // next is what is seen by a report.
@@ -78,7 +87,7 @@ func (s seen) faults(is seen, r probes.Remote) (list []string) {
 	if !s.known || !is.known {
 		return nil
 	}
-	if s.turns && is.restarts > s.restarts && is.copied == s.copied {
+	if s.turns && is.restarts > s.restarts && is.copied == s.copied && !r.LastExit.OutOfMemory() {
 		list = append(list, "codex ended in a turn of the remote "+r.Name)
 	}
 	turns, failed := since(is.ended, s.ended), since(is.failed, s.failed)

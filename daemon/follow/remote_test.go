@@ -61,15 +61,67 @@ func TestTurnsOfRemotesLeadBack(t *testing.T) {
 	assert.Contains(t, held.Reason, "of its last 10 turns failed: no such table")
 }
 
+// One remote alone leads back until its next turn: if that fails on the codex before as well, the new one is in use
+// again, and that remote does not lead back from it any more. Two remotes are proof.
+func TestOneRemoteAlone(t *testing.T) {
+	b, old, next := newRemotesBed(t)
+	b.runs(next, units.Worker("w")) // or the copy goes, and root takes it once more
+	b.answers(1, 20, 0)
+	b.answers(0, 3, 3)
+	require.Equal(t, old, b.inUse())
+	b.runs(old, units.Remote("x"))
+	b.answers(1, 1, 1)
+	b.steps(2)
+	require.Equal(t, old, b.inUse(), "another remote")
+	b.answers(0, 1, 1)
+	b.steps(2)
+	require.Equal(t, next, b.inUse())
+	state, err := b.Store.State()
+	require.NoError(t, err)
+	_, held := state.HeldBack(next)
+	assert.False(t, held)
+	b.runs(next, units.Remote("x"))
+	b.steps(1)
+	b.answers(0, 5, 5)
+	assert.Equal(t, next, b.inUse(), "the same remote")
+
+	b, old, next = newRemotesBed(t)
+	b.runs(next, units.Remote("y"))
+	b.steps(1)
+	b.answers(0, 2, 2)
+	b.answers(1, 1, 1)
+	require.Equal(t, old, b.inUse())
+	b.runs(old, units.Remote("x"), units.Remote("y"))
+	b.answers(0, 1, 1)
+	b.answers(1, 1, 1)
+	b.steps(2)
+	assert.Equal(t, old, b.inUse(), "two remotes")
+}
+
+// A turn that succeeds on the codex before shows that the new one was the reason.
+func TestARemoteThatWorksOnTheCodexBefore(t *testing.T) {
+	b, old, _ := newRemotesBed(t)
+	b.answers(1, 20, 0)
+	b.answers(0, 3, 3)
+	require.Equal(t, old, b.inUse())
+	b.runs(old, units.Remote("x"))
+	b.answers(0, 1, 0)
+	b.answers(0, 1, 1)
+	b.steps(2)
+	assert.Equal(t, old, b.inUse())
+}
+
 // A codex that ends in a turn of a remote has failed it. A remote that starts again without a turn has not, nor one that
-// an operator stops.
+// an operator stops or that has no memory left.
 func TestACodexThatEndsInATurnOfARemote(t *testing.T) {
 	for name, tc := range map[string]struct {
 		turns    int
 		restarts uint64
+		result   string
 		back     bool
 	}{
-		"in a turn": {1, 1, true}, "without a turn": {0, 1, false}, "stopped": {1, 0, false},
+		"in a turn": {1, 1, "signal", true}, "without a turn": {0, 1, "signal", false}, "stopped": {1, 0, "success", false},
+		"out of memory": {1, 1, "oom-kill", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b, old, _ := newRemotesBed(t)
@@ -77,6 +129,7 @@ func TestACodexThatEndsInATurnOfARemote(t *testing.T) {
 				x := &b.remotes[0]
 				x.Ready, x.Use = false, x.Use.AtRest()
 				x.RestartsTotal += tc.restarts
+				x.LastExit = &probes.Exit{Result: tc.result}
 				b.steps(1)
 				x.Ready, x.Use = true, &probes.RemoteUse{At: time.Now(), Turns: tc.turns}
 				b.steps(1)

@@ -24,6 +24,7 @@ type Gate struct {
 	searches map[string]*search            // by client and ID
 	turns    map[*personsTurn]struct{}     // that run
 	resumed  map[string]string             // the thread that a client has just resumed, by client
+	forked   map[string]fork               // that a client has just asked for, by client
 }
 
 // Client is the client that makes a request.
@@ -78,6 +79,7 @@ func (g *Gate) Left(client string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.resumed, client)
+	delete(g.forked, client)
 	for key := range g.searches {
 		if ofClient(key, client) {
 			delete(g.searches, key)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -64,7 +65,7 @@ func New(o Options) (*Hands, error) {
 		h.Renewed = func() {}
 	}
 	var err error
-	h.record, err = readRecord(o.Dir)
+	h.record, err = ownRecord(o.Dir, o.Logger)
 	return h, err
 }
 
@@ -127,17 +128,22 @@ func (h *Hands) await(ctx context.Context) (*outcome.Outcome, error) {
 
 // served records that codex can work in the session.
 func (h memory) served() {
-	h.mu.Lock()
-	known := h.record.Served
-	h.mu.Unlock()
-	if !known {
+	if !h.hasServed() {
 		h.update(func(r *record) { r.Served = true })
 	}
 }
 
-// lacksWorkspace is why the session has no workspace any more; empty: it has one, or the first command has failed.
+func (h memory) hasServed() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.record.Served
+}
+
+// lacksWorkspace is why the session has no workspace any more; empty: it has one, or the first command has failed. The
+// note of a set-up quotes files of the repository.
 func (h *Hands) lacksWorkspace(ended *outcome.Outcome) string {
-	if _, number := h.running(); number == 1 || ended == nil || !session.HasLostFiles(ended.Text) {
+	if _, number := h.running(); number == 1 || ended == nil || ended.Word != outcome.WorkspaceFailed ||
+		!session.HasLostFiles(strings.TrimSuffix(ended.Text, ended.Note)) {
 		return ""
 	}
 	return ended.Text
@@ -178,10 +184,18 @@ func (h *Hands) Run(ctx context.Context) {
 			}
 			h.Logger.Error("the hands of a remote do not start", "remote", h.Remote, "session", id, "error", err)
 		}
-		if h.Session() != id {
-			memory{h}.served()
-			h.Renewed()
-		}
+		memory{h}.renewed(ctx)
+	}
+}
+
+// renewed announces a new session as soon as it serves. One that ends before is no checkout: Run makes another one.
+func (h memory) renewed(ctx context.Context) {
+	if h.hasServed() {
+		return
+	}
+	if ended, err := h.await(ctx); ended == nil && err == nil {
+		h.served()
+		h.Renewed()
 	}
 }
 

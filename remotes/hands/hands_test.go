@@ -103,9 +103,15 @@ func TestRecord(t *testing.T) {
 	assert.Equal(t, want, r)
 	for _, bad := range []string{`{"session":"../../x"}`, `{"session":`, `[]`} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, recordName), []byte(bad), 0o600))
-		r, err = readRecord(dir)
+		id, err := SessionOf(dir)
+		require.NoError(t, err)
+		assert.Empty(t, id, bad)
+		r, err = ownRecord(dir, slog.New(slog.DiscardHandler))
 		require.NoError(t, err)
 		assert.Empty(t, r, bad)
+		kept, err := os.ReadFile(filepath.Join(dir, recordName+".bad"))
+		require.NoError(t, err)
+		assert.Equal(t, bad, string(kept))
 	}
 }
 

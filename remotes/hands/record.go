@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 
@@ -30,9 +31,11 @@ type record struct {
 // mostRecord bounds the file of the record, in bytes: it has the text of a set-up.
 const mostRecord = 1 << 20
 
-// readRecord reads the record in a directory. A missing one is empty, and so is one that does not parse: another
-// session begins then. The user of the remote writes there, and root reads: so no link leads out of the directory
-// above, and nothing but a regular file is read.
+// errBadRecord means that a record does not parse.
+var errBadRecord = errors.New("the record of the hands does not parse")
+
+// readRecord reads the record in a directory. A missing one is empty. The user of the remote writes there, and root
+// reads: so no link leads out of the directory above, and nothing but a regular file is read.
 func readRecord(dir string) (r record, err error) {
 	text, err := readOwn(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -42,7 +45,21 @@ func readRecord(dir string) (r record, err error) {
 		return r, fmt.Errorf("cannot read the record of the hands: %w", err)
 	}
 	if json.Unmarshal(text, &r) != nil || paths.CheckID(r.Session) != nil {
-		return record{}, nil
+		return record{}, errBadRecord
+	}
+	return r, nil
+}
+
+// ownRecord reads the record of an earlier process. One that does not parse stays beside the next one, and another
+// session begins.
+func ownRecord(dir string, logger *slog.Logger) (r record, err error) {
+	if r, err = readRecord(dir); !errors.Is(err, errBadRecord) {
+		return r, err
+	}
+	path := filepath.Join(dir, recordName)
+	logger.Error("the record of the hands is lost, and a new session begins", "file", path+".bad", "error", err)
+	if err := os.Rename(path, path+".bad"); err != nil {
+		return r, fmt.Errorf("cannot set the record of the hands aside: %w", err)
 	}
 	return r, nil
 }
@@ -97,9 +114,12 @@ func replace(path string, content []byte) error {
 	return dir.Sync()
 }
 
-// SessionOf is the session in the record of a remote's directory; empty: none yet. The user of the remote can name any:
-// one with more rights asks codex-runner for its owner.
+// SessionOf is the session in the record of a remote's directory; empty: none yet, or the record does not parse. The
+// user of the remote can name any: one with more rights asks codex-runner for its owner.
 func SessionOf(dir string) (string, error) {
 	r, err := readRecord(dir)
+	if errors.Is(err, errBadRecord) {
+		return "", nil
+	}
 	return r.Session, err
 }

@@ -38,9 +38,10 @@ func (r record) renewed(reason string, now time.Time) record {
 	return r
 }
 
-// news are the renewals since a thread was created that a list, Informed or Shown, does not have it in.
-func (r record) news(thread string, in func(*renewal) *[]string) (list []renewal) {
-	created, is := codexthread.Created(thread)
+// news are the renewals since a thread was created that a list, Informed or Shown, does not have it in. history is the
+// thread that its history is of: the one that it is a fork of, or itself.
+func (r record) news(thread, history string, in func(*renewal) *[]string) (list []renewal) {
+	created, is := codexthread.Created(history)
 	if !is {
 		return nil
 	}
@@ -59,10 +60,10 @@ func showed(r *renewal) *[]string   { return &r.Shown }
 type memory struct{ *Hands }
 
 // news are the renewals that a thread does not know of.
-func (h memory) news(thread string, in func(*renewal) *[]string) []renewal {
+func (h memory) news(thread, history string, in func(*renewal) *[]string) []renewal {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.record.news(thread, in)
+	return h.record.news(thread, history, in)
 }
 
 // know records that a thread knows of all renewals.
@@ -74,6 +75,23 @@ func (h memory) know(thread string, in func(*renewal) *[]string) {
 				*list = append(slices.Clone(*list), thread)
 				*list = (*list)[max(0, len(*list)-mostInformed):]
 			}
+		}
+	})
+}
+
+// forget records that the model of a thread may know of no renewal: a part of its history is gone.
+func (h memory) forget(thread string) {
+	h.mu.Lock()
+	known := slices.ContainsFunc(h.record.Renewals, func(r renewal) bool { return slices.Contains(r.Informed, thread) })
+	h.mu.Unlock()
+	if !known {
+		return
+	}
+	h.update(func(r *record) {
+		r.Renewals = slices.Clone(r.Renewals)
+		for i := range r.Renewals {
+			list := &r.Renewals[i].Informed
+			*list = slices.DeleteFunc(slices.Clone(*list), func(one string) bool { return one == thread })
 		}
 	})
 }
@@ -95,9 +113,14 @@ const injectBound = 5 * time.Second
 // was created. It does so once.
 func (h *Hands) Announce(ctx context.Context, thread string,
 	inject func(ctx context.Context, thread string, items []any) error) {
+	memory{h}.announce(ctx, thread, thread, inject)
+}
+
+func (h memory) announce(ctx context.Context, thread, history string,
+	inject func(ctx context.Context, thread string, items []any) error) {
 	h.announcing.Lock()
 	defer h.announcing.Unlock()
-	list := memory{h}.news(thread, informed)
+	list := h.news(thread, history, informed)
 	if len(list) == 0 {
 		return
 	}
@@ -108,7 +131,7 @@ func (h *Hands) Announce(ctx context.Context, thread string,
 			err)
 		return
 	}
-	memory{h}.know(thread, informed)
+	h.know(thread, informed)
 }
 
 // item has the words that the model reads.
@@ -132,8 +155,8 @@ func diffs(list []renewal) string {
 }
 
 // show has a person read the same in a thread, once.
-func (g notices) show(of Client, thread string) {
-	list := memory{g.Hands}.news(thread, showed)
+func (g notices) show(of Client, thread, history string) {
+	list := memory{g.Hands}.news(thread, history, showed)
 	if len(list) == 0 {
 		return
 	}

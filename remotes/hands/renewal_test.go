@@ -98,9 +98,28 @@ func TestRenewal(t *testing.T) {
 	settle(one, "turn/start", `{"threadId":"`+after+`"}`)
 	assert.Len(t, one.sent, 1)
 	assert.Len(t, told, 1, "the model knows")
+
+	settle(one, "thread/fork", `{"threadId":"`+before+`"}`)
+	settle(one, "turn/start", `{"threadId":"`+newTurnID(now.Add(-time.Minute))+`"}`)
+	require.Len(t, told, 2, "an older thread")
+	settle(one, "turn/start", `{"threadId":"`+after+`"}`)
+	settle(one, "turn/start", `{"threadId":"`+after+`"}`)
+	require.Len(t, told, 3, "the fork has the history of an older thread")
+	assert.Contains(t, told[2], after)
+	assert.Len(t, one.sent, 3)
+	assert.Contains(t, one.sent[2], after)
+	settle(one, "turn/start", `{"threadId":"`+newTurnID(now.Add(2*time.Hour))+`"}`)
+	assert.Len(t, told, 3, "no fork")
+
+	settle(one, "thread/rollback", `{"threadId":"`+before+`","numTurns":1}`)
+	settle(one, "turn/start", `{"threadId":"`+before+`"}`)
+	require.Len(t, told, 4, "the words may be gone")
+	assert.Contains(t, told[3], before)
 	settle(one, "thread/resume", `{"threadId":"x"}`)
+	settle(one, "thread/fork", `{"threadId":"x"}`)
 	g.Left("2")
 	assert.Empty(t, g.resumed)
+	assert.Empty(t, g.forked)
 }
 
 // The record has bounds, whatever happens to the workspace.
@@ -127,12 +146,15 @@ func TestLacksWorkspace(t *testing.T) {
 	h := newHands(t)
 	refusal := "cannot give slot 1 to the session: " + session.NoWorkspace + ": …"
 	lost := outcome.Decide(outcome.Facts{Ended: &session.Ended{Refusal: refusal}})
+	quoted := outcome.Decide(outcome.Facts{Result: &session.Result{Note: "env: " + session.NoSnapshot + " cannot be set here.",
+		Failure: &session.Failure{Stage: session.StartStage, Text: "no memory"}}})
 	failed := outcome.Decide(outcome.Facts{Ended: &session.Ended{ServiceResult: "resources"}})
 	h.number = 1
 	assert.Empty(t, h.lacksWorkspace(&lost), "the first command makes it")
 	h.number = 2
 	assert.NotEmpty(t, h.lacksWorkspace(&lost))
 	assert.Empty(t, h.lacksWorkspace(&failed))
+	assert.Empty(t, h.lacksWorkspace(&quoted), "a file of the repository has the words")
 	assert.Empty(t, h.lacksWorkspace(nil))
 }
 

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"codex-proxy/runner/api/wire"
@@ -173,22 +174,40 @@ func (h lifecycle) create(ctx context.Context, command wire.NewCommand) (id stri
 	return made.ID, err
 }
 
-// sweep closes the sessions that a main process has made and not recorded, as it was killed.
+// sweep closes the sessions of the remote that its record does not name: a main process was killed before it recorded
+// one, or the record is lost. Each would have a workspace for its whole idle time.
 func (h lifecycle) sweep(ctx context.Context) error {
-	open, err := h.Client.Sessions(ctx, client.Filter{State: wire.SessionActive, Limit: mostOpen})
-	if err != nil {
-		return err
-	}
-	for _, s := range open {
-		n := len(s.Commands)
-		if n == 0 || s.ID == h.Session() || !isMarked(s.Commands[n-1].Args, h.mark()) {
-			continue
-		}
-		if err := h.close(ctx, s.ID); err != nil {
+	for _, state := range []wire.SessionState{wire.SessionActive, wire.SessionIdle} {
+		open, err := h.Client.Sessions(ctx, client.Filter{State: state, Limit: mostOpen})
+		if err != nil {
 			return err
+		}
+		for _, s := range open {
+			ours, err := h.isOurs(ctx, s)
+			if err == nil && ours {
+				h.Logger.Warn("a session of the hands without a record is closed", "remote", h.Remote, "session", s.ID)
+				err = h.retire(ctx, s.ID)
+			}
+			if err != nil && !refusedAs(err, wire.NotFound) {
+				return err
+			}
 		}
 	}
 	return nil
+}
+
+// isOurs reports whether a session, of which a list has the last command, is another one of the remote.
+func (h lifecycle) isOurs(ctx context.Context, s wire.Session) (is bool, err error) {
+	n := len(s.Commands)
+	if n == 0 || s.ID == h.Session() {
+		return false, nil
+	}
+	if session.IsDiff(s.Commands[n-1].Args) { // the main process has ended in order
+		if s, err = h.Client.Session(ctx, s.ID); err != nil {
+			return false, err
+		}
+	}
+	return slices.ContainsFunc(s.Commands, func(c wire.Command) bool { return isMarked(c.Args, h.mark()) }), nil
 }
 
 // isMarked reports whether a command is an exec-server with the mark.

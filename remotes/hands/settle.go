@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"codex-proxy/codex/jsonscan"
+	"codex-proxy/remotes/codexthread"
 )
 
 // settled are the requests of clients with settings of a place or a sandbox, which a remote with hands decides itself:
@@ -39,7 +41,7 @@ func (g notices) announce(ctx context.Context, of Client, method string, params 
 		Thread string `json:"threadId"`
 	}
 	if resumed := g.takeResumed(of.Name()); resumed != "" {
-		g.show(of, resumed) // codex has answered the resume, unless the client did not wait
+		g.show(of, resumed, resumed) // codex has answered the resume, unless the client did not wait
 	}
 	switch method {
 	case interruptMethod:
@@ -48,14 +50,52 @@ func (g notices) announce(ctx context.Context, of Client, method string, params 
 		if jsonscan.Unmarshal(params, &p) == nil {
 			g.setResumed(of.Name(), p.Thread)
 		}
+	case "thread/fork":
+		if jsonscan.Unmarshal(params, &p) == nil {
+			g.setForked(of.Name(), p.Thread)
+		}
+	case "thread/rollback", "thread/revert":
+		if jsonscan.Unmarshal(params, &p) == nil {
+			memory{g.Hands}.forget(p.Thread)
+		}
 	case "turn/start", "turn/steer":
 		if jsonscan.Unmarshal(params, &p) == nil {
-			g.show(of, p.Thread)
+			history := g.takeForked(of.Name(), p.Thread)
+			g.show(of, p.Thread, history)
 			if g.Inject != nil {
-				g.Hands.Announce(ctx, p.Thread, g.Inject)
+				memory{g.Hands}.announce(ctx, p.Thread, history, g.Inject)
 			}
 		}
 	}
+}
+
+// fork is a request of a client for a fork of a thread. The id of the fork is not known yet.
+type fork struct {
+	of string
+	at time.Time
+}
+
+// setForked keeps the last fork of a client until its next turn in a thread that is younger than the request.
+func (g notices) setForked(client, thread string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.forked == nil {
+		g.forked = map[string]fork{}
+	}
+	g.forked[client] = fork{thread, time.Now().Truncate(time.Millisecond)} // as codexthread.Created has it
+}
+
+// takeForked returns the thread that a thread is a fork of, or itself.
+func (g notices) takeForked(client, thread string) string {
+	created, is := codexthread.Created(thread)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	one, forked := g.forked[client]
+	if !is || !forked || created.Before(one.at) {
+		return thread
+	}
+	delete(g.forked, client)
+	return one.of
 }
 
 // setResumed keeps a thread until the next request of a client.

@@ -336,6 +336,31 @@ func TestKeptWorkspace(t *testing.T) {
 	}
 }
 
+// Root's note says that the workspace is made only once it has the patch.
+func TestSettle(t *testing.T) {
+	for note, patched := range map[string]bool{"id": true, "id" + paths.Settled: false} {
+		spec := shell("true")
+		spec.Workspace = &session.Workspace{}
+		b := newBed(t, spec)
+		tenant, err := os.Create(filepath.Join(b.dir, "tenant"))
+		require.NoError(t, err)
+		_, err = tenant.WriteString("id")
+		require.NoError(t, err)
+		b.Files[paths.TenantFile] = tenant
+		p := Patch{}
+		if patched {
+			p.File = b.Files[paths.SpecFile] // no patch
+		}
+		b.Preparations = []Preparation{Workspace{}, p, Settle{tenant}}
+		result, _ := b.run(t.Context())
+		assert.Equal(t, !patched, result.HasSettled(), result.Failure)
+		assert.True(t, result.HasWorkspace())
+		text, err := os.ReadFile(tenant.Name())
+		require.NoError(t, err)
+		assert.Equal(t, note, string(text))
+	}
+}
+
 // The service manager has READY=1, with which its watchdog begins, before the command can do anything.
 func TestReadyPrecedesTheCommand(t *testing.T) {
 	spec := shell("")

@@ -19,7 +19,6 @@ import (
 type Workspace struct {
 	Repository string   // paths.Repository
 	Record     *os.File // of the slot; see package workspace
-	Tenant     *os.File // of the slot, with the ID of this session
 	Previous   *os.File // the tree of another session of the repository, or nil
 	Snapshot   *os.File // has the key of the set-up that the workspace has had, and Record the files; nil without one
 }
@@ -43,9 +42,6 @@ func (w Workspace) Prepare(ctx context.Context, l *Launch) error {
 	err := w.fill(ctx, l, want)
 	if w.Previous != nil {
 		err = errors.Join(err, w.Previous.Close()) // no command gets it
-	}
-	if err == nil {
-		_, err = w.Tenant.WriteString(paths.Settled)
 	}
 	return err
 }
@@ -126,6 +122,24 @@ func (p Patch) Prepare(ctx context.Context, l *Launch) error {
 	defer tree.Close()
 	result, err := parsed.Apply(ctx, gitOf{l.Dir}, tree)
 	l.PatchKnown = result == patch.AppliedAlready
+	return err
+}
+
+// Settle is the Preparation that completes root's note in the slot, once the workspace is made and has the patch: the
+// next command takes it as it is.
+type Settle struct {
+	Tenant *os.File // of the slot, with the ID of this session
+}
+
+// Stage is session.WorkspaceTask.
+func (Settle) Stage() session.Stage { return session.WorkspaceTask }
+
+// Prepare writes the note.
+func (s Settle) Prepare(_ context.Context, l *Launch) error {
+	if l.Spec.Workspace == nil {
+		return nil
+	}
+	_, err := s.Tenant.WriteString(paths.Settled)
 	return err
 }
 

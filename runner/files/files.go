@@ -164,7 +164,7 @@ func (f Files) Workspace(id string, number int) Workspace {
 	known := NotMade
 	for n := number - 1; n > 0; n-- {
 		if result, err := f.Result(id, n); err == nil && result != nil {
-			return madeIf(result.HasWorkspace())
+			return madeIf(result.HasSettled())
 		}
 		if ended, err := f.Ended(id, n); err != nil || ended != nil {
 			// A main process without a result was killed, by its command as a rule.

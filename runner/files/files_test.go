@@ -16,12 +16,14 @@ func TestWorkspace(t *testing.T) {
 	const id = "abcdefghijklmno2"
 	made, failed := session.Result{Version: session.Version, Exited: true},
 		session.Result{Version: session.Version, Failure: &session.Failure{Stage: session.WorkspaceTask}}
+	rejected := session.Result{Version: session.Version, Failure: &session.Failure{Stage: session.PatchTask}}
 	killed := session.Ended{Version: session.Version, ExitCode: "killed"}
 	for _, c := range []struct {
 		commands []any // each the last file of a command
 		want     Workspace
 	}{
 		{nil, NotMade}, {[]any{"queued"}, NotMade}, {[]any{"lost"}, Unknown}, {[]any{made}, Made}, {[]any{failed}, NotMade},
+		{[]any{rejected}, NotMade}, {[]any{rejected, made}, Made},
 		{[]any{killed}, Made}, {[]any{made, "lost"}, Made}, {[]any{failed, "lost"}, NotMade},
 		{[]any{"lost", "lost"}, Unknown},
 		{[]any{"lost", made}, Made},

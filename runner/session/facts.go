@@ -117,6 +117,11 @@ func (r *Result) HasWorkspace() bool {
 	return r.Failure == nil || r.Failure.Stage != WorkspaceTask && r.Failure.Stage != SpecStage
 }
 
+// HasSettled is false if the main process did not make the workspace with its patch: the next command makes it.
+func (r *Result) HasSettled() bool {
+	return r.HasWorkspace() && (r.Failure == nil || r.Failure.Stage != PatchTask)
+}
+
 // Ended is the end of the unit as systemd and its cgroup report it. It is written by root after every end, when no
 // process of the session is left.
 type Ended struct {

@@ -1,9 +1,12 @@
 package setup_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -35,7 +38,7 @@ func TestDetect(t *testing.T) {
 		{"make", []string{"README.md", "Makefile"}, []string{"Makefile", "# Makefile: nothing is installed beforehand"}},
 		{"cmake", []string{"CMakeLists.txt", "configure.ac", "Makefile"}, []string{"CMakeLists.txt", ": nothing is"}},
 		{"packages, built by make", []string{"go.mod", "Makefile"}, []string{"go.mod", "go mod download"}},
-		{"uv", []string{"uv.lock", "pyproject.toml: [project]"}, []string{"uv.lock", "sync --all-extras --all-groups || sync\ntest ! -x .venv/bin/pytest || timeout"}},
+		{"uv", []string{"uv.lock", "pyproject.toml: [project]"}, []string{"uv.lock", "sync --all-extras --all-groups || sync\ntimeout --kill-after=10s 5m .venv/bin/python -I -S -W ignore -m compileall -q -x"}},
 		{"poetry", []string{"pyproject.toml: [tool.poetry]\nname = 'a'"}, []string{"pyproject.toml", "\nrm -rf .venv\npoetry install --no-interaction --all-extras"}},
 		{"project with extras and groups", []string{"pyproject.toml: [project.optional-dependencies]\ntests = []\ndocs = []\n[dependency-groups]\ndev = []"},
 			[]string{"pyproject.toml", "install --quiet --editable '.[tests]' --group dev"}},
@@ -118,6 +121,48 @@ func TestNamesAreData(t *testing.T) {
 	inputs, err := script.ReadInputs(tree(dir+"/go.mod", "its/go.mod"))
 	require.NoError(t, err)
 	assert.Equal(t, []string{dir + "/go.mod"}, paths(inputs))
+}
+
+// What is more than a linter that reads is no part of a set-up: it could run the tests, or change the sources.
+func TestALinterAlone(t *testing.T) {
+	for _, script := range []string{
+		"xo; ava", "xo || true; node test.js", "xo & ava", "xo\nava", "xo $(ava)", "xo `ava`", "eslint --cache . ; mocha", "xo > lib.js",
+		"prettier --cache -c . | tee log; npm run migrate", "xo-anything", "xo --fix", "xo '--fix'", `xo \--fix`, "xo \"\"--fix",
+		"eslint --cache --fix .", "eslint --cache --fix-type=layout .", "prettier --cache --write .", "prettier -w --cache .",
+		"stylelint --cache --fix", "eslint --cache -o report .", "eslint --cache --cache-location=made .", "eslint .", "tsc && cd web && xo", "",
+	} {
+		text, err := json.Marshal(map[string]any{"scripts": map[string]string{"test": script}})
+		require.NoError(t, err)
+		parts, err := setup.Detect(tree("package.json: " + string(text)))
+		require.NoError(t, err)
+		assert.NotContains(t, setup.Join(parts).Run, "timeout", script)
+	}
+}
+
+// The set-up of a Python project compiles it, and runs none of its code.
+func TestPythonIsCompiledAlone(t *testing.T) {
+	dir := t.TempDir()
+	ran := "open('ran', 'w')\n"
+	for name, text := range map[string]string{"tests/test_it.py": ran, "conftest.py": ran, "compileall.py": ran, "struct.py": ran,
+		"setup.cfg": "[tool:pytest]\naddopts = --junitxml=ran\n", "bad.py": "def\n", "node_modules/a/b.py": ran} {
+		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o750))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	parts, err := setup.Detect(tree("uv.lock", "pyproject.toml: [project]"))
+	require.NoError(t, err)
+	run := setup.Join(parts).Run
+	cmd := exec.Command("sh", "-eu", "-c", "python3 -m venv --without-pip .venv\n"+run[strings.Index(run, "timeout"):])
+	cmd.Dir = dir
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s\n%s", run, out)
+	assert.Equal(t, "some Python files do not compile\n", string(out))
+	for _, made := range []string{"tests/__pycache__/test_it.*.pyc", "__pycache__/conftest.*.pyc"} {
+		files, err := filepath.Glob(filepath.Join(dir, made))
+		require.NoError(t, err)
+		assert.Len(t, files, 1, made)
+	}
+	assert.NoFileExists(t, filepath.Join(dir, "ran"))
+	assert.NoDirExists(t, filepath.Join(dir, "node_modules/a/__pycache__"))
 }
 
 // Go sets the times of old files that it uses, which would copy them into each session.

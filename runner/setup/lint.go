@@ -3,14 +3,20 @@ package setup
 import (
 	"encoding/json"
 	"io/fs"
-	"regexp"
+	"slices"
 	"strings"
 )
 
-// linter matches the commands of linters that keep what they have found, for the files that do not change.
-var linter = regexp.MustCompile(`^(?:xo\b|(?:eslint|prettier|stylelint)\s(?:.*\s)?--cache\b)`)
+var (
+	// linters keep their results for files that do not change: xo always, the others with --cache.
+	linters = []string{"xo", "eslint", "prettier", "stylelint"}
+	// reading are the options with which they write nothing but these results, where diff leaves them out.
+	reading = []string{"--cache", "--cache-strategy", "--check", "--config", "-c", "--ext", "--max-warnings", "--quiet",
+		"--no-error-on-unmatched-pattern", "--report-unused-disable-directives"}
+)
 
-// lint runs such linters of the script "test" of package.json. They take longer than many tests, and run none of them.
+// lint runs the linters with which the script "test" of package.json begins. They take longer than many tests. It runs
+// no other command of the script, so no test.
 func lint(dir fs.FS) (run string) {
 	var p struct {
 		Scripts struct {
@@ -22,9 +28,27 @@ func lint(dir fs.FS) (run string) {
 		return ""
 	}
 	for command := range strings.SplitSeq(p.Scripts.Test, "&&") {
-		if command = strings.TrimSpace(command); linter.MatchString(command) {
-			run += "\n" + bounded("sh -c "+quote(command), "a linter of package.json fails")
+		if command = strings.TrimSpace(command); !isLinter(command) {
+			break
 		}
+		run += "\n" + bounded("sh -c "+quote(command), "a linter of package.json fails")
 	}
 	return run
+}
+
+// isLinter reports whether a shell runs one linter by the command, and nothing else, and the linter only reads.
+func isLinter(command string) bool {
+	words := strings.Fields(command)
+	if len(words) == 0 || !slices.Contains(linters, words[0]) || strings.ContainsAny(command, ";|&<>$`()\\\n") {
+		return false
+	}
+	keeps := words[0] == "xo"
+	for _, word := range words[1:] {
+		option, _, _ := strings.Cut(strings.Trim(word, `'"`), "=")
+		if strings.HasPrefix(option, "-") && !slices.Contains(reading, option) {
+			return false
+		}
+		keeps = keeps || option == "--cache"
+	}
+	return keeps
 }

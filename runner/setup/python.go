@@ -28,16 +28,27 @@ sync() {
   uv sync --frozen --compile-bytecode --all-packages ${CODEX_RUNNER_STORE:+--offline --no-index --find-links "$CODEX_RUNNER_STORE"} "$@"
 }
 sync --all-extras --all-groups || sync
-` + collect,
+` + compiled(compiledPackages),
 		Inputs: []string{"uv.lock", "uv.toml", ".python-version", "**/pyproject.toml"},
 		Path:   []string{".venv/bin", installed}, Needs: []string{"python3", "uv or pip"}, Tools: []string{"uv"},
 		Env: map[string]string{"UV_LINK_MODE": "copy", "UV_NO_PROGRESS": "1"},
 	}, nil
 }
 
-// collect has pytest import the tests, and run none: Python keeps them compiled, as it does with all that they import.
-var collect = "test ! -x .venv/bin/pytest || " + bounded(".venv/bin/pytest --collect-only --quiet",
-	"pytest cannot collect all tests")
+// compiled has Python compile the project and its tests, except for paths of a regular expression. It imports none of
+// them: a build may have the network of the host, and a test may use what it finds there while it is imported. Without
+// -I a module of the project could take the place of one of Python's own, and without -S a package could run code.
+func compiled(except string) string {
+	return bounded(".venv/bin/python -I -S -W ignore -m compileall -q -x "+quote(except)+" .",
+		"some Python files do not compile")
+}
+
+const (
+	// packages are not the project's own files.
+	packages = `/node_modules/`
+	// compiledPackages were compiled when they were installed.
+	compiledPackages = `/(node_modules|\.venv)/`
+)
 
 // bounded is a command that saves later ones time, and is no must: it has five minutes, and may fail.
 func bounded(command, failed string) string {
@@ -59,7 +70,7 @@ func poetry(dir fs.FS, names map[string]bool) (*Part, error) {
 		Run: fromPyPI("poetry") + `
 rm -rf .venv
 poetry install --no-interaction --all-extras
-` + collect,
+` + compiled(packages),
 		Inputs: []string{"pyproject.toml", "poetry.lock", "poetry.toml"},
 		Path:   []string{".venv/bin", installed}, Needs: []string{"python3", "poetry or pip"},
 		Tools: []string{"poetry"}, Env: map[string]string{"POETRY_VIRTUALENVS_IN_PROJECT": "true"},
@@ -112,7 +123,7 @@ $python -m venv --clear --without-pip .venv
 echo '*' >.venv/.gitignore
 pip="$python -m pip --python .venv/bin/python"
 test -n "$CODEX_RUNNER_STORE" || { $pip install --quiet --upgrade pip; pip='.venv/bin/python -m pip'; }
-` + commands + withPytest(dir) + collect,
+` + commands + withPytest(dir) + compiled(compiledPackages),
 		Inputs: append(files, "*requirements*.txt", "requirements/*.txt"),
 		Path:   []string{".venv/bin"}, Needs: []string{"python3", "pip"},
 		Env: map[string]string{"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1"},

@@ -25,9 +25,10 @@ type Differences struct {
 	Nested []string // repositories that commands have made, which the patch leaves out
 }
 
-// notChanged are files that set-ups and interpreters make in a tree, in addition to those that the repository ignores.
-// As in .gitignore, one that git knows counts nevertheless.
-const notChanged = ".venv\nnode_modules\n.bundle\nvendor/bundle\n*.egg-info\n__pycache__\n"
+// notChanged are files that set-ups, interpreters and linters make in a tree, in addition to those that the repository
+// ignores. As in .gitignore, one that git knows counts nevertheless.
+const notChanged = ".venv\nnode_modules\n.bundle\nvendor/bundle\n*.egg-info\n__pycache__\n" +
+	".eslintcache\n.stylelintcache\n"
 
 // The bounds of new files in a tree.
 const (

@@ -26,7 +26,7 @@ func TestDiff(t *testing.T) {
 	for name, text := range map[string]string{
 		"changed": "2", "binary": "\x00\x02\xff", "new\nline\xff \"": "new\n", "-dash": "new", "x.o": "ignored", "dir": "a file now",
 		".venv/bin/python": "set-up", "node_modules/x/index.js": "set-up", "part/__pycache__/x.pyc": "", "made/__pycache__/known": "2",
-		"latin1": "\xe9\n", "empty": "",
+		"latin1": "\xe9\n", "empty": "", "part/.eslintcache": "set-up", "part/.stylelintcache": "set-up",
 	} {
 		require.NoError(t, os.RemoveAll(in(name)))
 		if name == "dir" {

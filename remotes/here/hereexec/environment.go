@@ -62,15 +62,18 @@ func (e *environments) edit(s authz.Session, r authz.Request) []byte {
 	for key := range config {
 		if key == policy || strings.HasPrefix(key, policy+".") {
 			e.leave(s.ID)
+			if r.Method == "thread/resume" && r.ThreadID != "" {
+				e.learn(s, r.ThreadID, nil)
+			}
 			return nil
 		}
 	}
 	variables := e.config(s.Peer.PID)
-	if len(variables) == 0 {
-		return nil
-	}
 	if r.Method == "thread/resume" && r.ThreadID != "" {
 		e.learn(s, r.ThreadID, variables)
+	}
+	if len(variables) == 0 {
+		return nil
 	}
 	if config == nil {
 		config = map[string]json.RawMessage{}
@@ -87,20 +90,28 @@ func (e *environments) edit(s authz.Session, r authz.Request) []byte {
 	return edited
 }
 
-// learn keeps the settings of the first client of a thread; nil: they are read.
+// learn keeps the settings of the first client of a thread; nil: they are read, unless the client has a policy of its
+// own.
 func (e *environments) learn(s authz.Session, thread string, config map[string]json.RawMessage) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if _, known := e.threads[thread]; known || e.own[s.ID] {
+	if _, known := e.threads[thread]; known {
 		return
 	}
-	if config == nil {
+	if config == nil && !e.own[s.ID] {
 		config = e.config(s.Peer.PID)
 	}
 	if e.threads == nil || len(e.threads) >= mostThreads { // the journal of turns has those that run
 		e.threads = map[string]map[string]json.RawMessage{}
 	}
 	e.threads[thread] = config
+}
+
+// forget is the Unloaded of the manager: the next client of the thread brings its variables.
+func (e *environments) forget(thread string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.threads, thread)
 }
 
 // leave records that a client has a policy of its own.

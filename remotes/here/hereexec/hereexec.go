@@ -197,7 +197,7 @@ func (u *Unit) options(s *here.Settings, socket string, known *greeting, shells 
 		ClientName: clientName, Version: u.Version, Attach: "codex resume --last",
 		Settings: paths.HereSettings, Limit: s.ContinueLimit, IdleStop: s.IdleStop, LateFiles: true,
 		Restart:     func() error { return unix.Kill(unix.Getpid(), unix.SIGTERM) },
-		Initialized: known.learn, Loaded: shells.loaded, Logger: u.logger,
+		Initialized: known.learn, Loaded: shells.loaded, Unloaded: shells.forget, Logger: u.logger,
 	}
 }
 

@@ -92,6 +92,15 @@ func TestVariablesOfAThread(t *testing.T) {
 	send(3, "thread/start", "", `{"config":{"shell_environment_policy":{"inherit":"none"}}}`)
 	send(3, "turn/start", "c", `{"threadId":"c"}`)
 	assert.Empty(t, e.loaded("c"), "a client with a policy of its own")
+	e.forget("a")
+	send(2, "thread/resume", "a", `{"threadId":"a"}`)
+	assert.Equal(t, `"/of/2"`, path("a"), "codex had closed the thread")
+	send(3, "thread/resume", "d", `{"threadId":"d","config":{"shell_environment_policy":{"inherit":"none"}}}`)
+	for _, thread := range []string{"c", "d"} {
+		send(1, "thread/resume", thread, `{"threadId":"`+thread+`"}`)
+		send(1, "turn/start", thread, `{"threadId":"`+thread+`"}`)
+		assert.Empty(t, e.loaded(thread), "codex keeps the policy of the first client")
+	}
 	for n := range 2 * mostThreads {
 		send(1, "turn/start", fmt.Sprint("t", n), "{}")
 	}
