@@ -28,6 +28,8 @@ const (
 const (
 	// WorkerSockets holds ListenStream= of codex-worker@.socket.
 	WorkerSockets = "/run/codex-proxy"
+	// WorkerRuntimeDirs is RuntimeDirectory= of codex-worker@.service: a directory for each worker that runs.
+	WorkerRuntimeDirs = "/run/codex-worker"
 	// RuntimeDir is RuntimeDirectory= of codex-proxy.service.
 	RuntimeDir = WorkerSockets + "/control"
 	// ControlSocket is the default of control_socket.
