@@ -31,7 +31,7 @@ type Hosts map[string]string
 func Plan(dir string, names []string, processes int, runs func(name string) bool) Hosts {
 	names = slices.Compact(slices.Sorted(slices.Values(names)))
 	running := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !runs(name) })
-	names = append(running, slices.DeleteFunc(names, runs)...)
+	names = slices.Concat(running, slices.DeleteFunc(names, runs))
 	hosts := Hosts{}
 	for _, alike := range alike(dir, names) {
 		serving := max(processes, (len(alike)+Most-1)/Most)
