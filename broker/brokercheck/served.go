@@ -11,6 +11,7 @@ import (
 	"codex-proxy/internal/checkup"
 	"codex-proxy/internal/paths"
 	"codex-proxy/units"
+	"codex-proxy/workers/sharing"
 )
 
 // sharing checks that the units are made of `processes` in the settings of the service.
@@ -34,6 +35,13 @@ func (r *room) sharing() (found []checkup.Finding) {
 		}
 	}
 	return found
+}
+
+// runs tells which workers run. Of accounts whose codex is stopped, it is the one that is to serve.
+func (r *room) runs(name string) bool {
+	runs := sharing.In(r.Path(paths.WorkerRuntimeDirs))
+	served := r.made.Served(name)
+	return runs(name) || len(served) > 0 && !slices.ContainsFunc(served, runs)
 }
 
 // serves checks that a broker has started with all accounts that its worker serves.

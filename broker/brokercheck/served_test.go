@@ -41,8 +41,7 @@ func shared(t *testing.T, running ...string) *survey.Facts {
 
 func sharingOf(f *survey.Facts) []checkup.Finding {
 	r := &room{Facts: f, made: sharing.Generated(f.Path(survey.Generated), []string{"a", "b"})}
-	r.wanted, r.fault = sharing.Configured(f.Path(paths.Config), f.Path(paths.WorkerSettings),
-		f.Path(paths.WorkerRuntimeDirs))
+	r.wanted, r.fault = sharing.Configured(f.Path(paths.Config), f.Path(paths.WorkerSettings), r.runs)
 	return r.sharing()
 }
 
@@ -55,6 +54,12 @@ func TestSharing(t *testing.T) {
 	served := sharingOf(shared(t, "b"))
 	require.Len(t, served, 1)
 	assert.True(t, strings.HasPrefix(served[0].Remedy, "systemctl daemon-reload; "), served[0].Remedy)
+
+	stopped := shared(t)
+	require.NoError(t, os.RemoveAll(stopped.Path(survey.Generated)))
+	_, err := sharing.Mark(stopped.Path(survey.Generated), "a", "b")
+	require.NoError(t, err)
+	assert.Empty(t, sharingOf(stopped), "b serves again at its start")
 
 	nothing := shared(t, "a")
 	require.NoError(t, os.Remove(nothing.Path(paths.WorkerSettings, "b.toml")))

@@ -75,9 +75,8 @@ func canonical(file string) (string, error) {
 }
 
 // Configured returns the hosts by the settings of the service: the file, and the files of workers in dir. It is nil if
-// the settings have no accounts share a codex, or are refused by the service. runtime has the directories of workers
-// that run.
-func Configured(file, dir, runtime string) (Hosts, error) {
+// the settings have no accounts share a codex, or are refused by the service. runs tells which workers run, see In.
+func Configured(file, dir string, runs func(name string) bool) (Hosts, error) {
 	text, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -105,10 +104,15 @@ func Configured(file, dir, runtime string) (Hosts, error) {
 			return nil, err
 		}
 	}
-	return Plan(dir, settings.Workers, int(min(processes, Most)), func(name string) bool {
+	return Plan(dir, settings.Workers, int(min(processes, Most)), runs), nil
+}
+
+// In tells which workers run, by their directories in runtime, which systemd makes and removes.
+func In(runtime string) (runs func(name string) bool) {
+	return func(name string) bool {
 		_, err := os.Lstat(filepath.Join(runtime, name))
 		return err == nil
-	}), nil
+	}
 }
 
 // inDirectory are the workers with a file.

@@ -69,19 +69,19 @@ func TestConfigured(t *testing.T) {
 		"[accounts]\nprocesses = 1\nwarm = \"all\"\n":         {"b": "a", "c": "a"},
 	} {
 		require.NoError(t, os.WriteFile(file, []byte(text), 0o644))
-		hosts, err := Configured(file, workers, runtime)
+		hosts, err := Configured(file, workers, In(runtime))
 		require.NoError(t, err)
 		assert.Equal(t, want, hosts, text)
 	}
 	require.NoError(t, os.MkdirAll(filepath.Join(runtime, "b"), 0o755))
 	require.NoError(t, os.WriteFile(file, []byte("[accounts]\nprocesses = 1\n"), 0o644))
-	hosts, err := Configured(file, workers, runtime)
+	hosts, err := Configured(file, workers, In(runtime))
 	require.NoError(t, err)
 	assert.Equal(t, Hosts{"a": "b", "c": "b"}, hosts, "its codex runs")
 	require.NoError(t, os.WriteFile(file, []byte("[accounts"), 0o644))
-	_, err = Configured(file, workers, runtime)
+	_, err = Configured(file, workers, In(runtime))
 	require.ErrorContains(t, err, "no accounts share a codex")
-	hosts, err = Configured(filepath.Join(dir, "none"), workers, runtime)
+	hosts, err = Configured(filepath.Join(dir, "none"), workers, In(runtime))
 	require.NoError(t, err)
 	assert.Empty(t, hosts)
 }
