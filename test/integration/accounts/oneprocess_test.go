@@ -72,15 +72,15 @@ func testOneProcess(t *testing.T, suite string) {
 	assertServes(b, b.Workers...)
 
 	t.Log("the socket of one login restarts, without an end of codex")
-	b.MustRun(t, "systemctl", "restart", "codex-login@b.socket")
-	answers(b, "b")
+	b.MustRun(t, "systemctl", "restart", "codex-login@d.socket")
+	answers(b, "d")
 
 	t.Log("the serving account loses its login, and then its worker; the others go on")
 	b.MustRun(t, "mv", loginHome+"a/auth.json", "/root")
 	b.MustRun(t, "systemctl", "stop", loginUnit("a")) // it has the login in memory
 	b.MustRun(t, "systemctl", "restart", unitOf("a"))
 	b.UntilWorkersReady()
-	answers(b, "b")
+	answers(b, "d")
 	status, _, _ = chooses(b, "", "a")
 	assert.NotEqual(t, http.StatusOK, status)
 	b.MustRun(t, "mv", "/root/auth.json", loginHome+"a")
@@ -89,13 +89,13 @@ func testOneProcess(t *testing.T, suite string) {
 	b.Workers = all[1:]
 	b.UntilWorkersReady()
 	assertServes(b, b.Workers...)
-	answers(b, "b")
+	answers(b, "d")
 
 	t.Log("a worker that comes back does not take the place of the codex that runs")
 	require.NoError(t, b.WriteFile("/etc/codex-proxy/workers/a.toml", []byte(apart+bed.AccountWorker), 0o644))
 	b.MustRun(t, "systemctl", "enable", unitOf("a")) // with a daemon-reload
 	b.MustRun(t, "systemctl", "restart", unitOf("b"))
-	answers(b, "b")
+	answers(b, "d")
 	b.Workers = all
 
 	t.Log("each account has a codex of its own again")
