@@ -37,7 +37,7 @@ func (r *room) sharing() (found []checkup.Finding) {
 	return found
 }
 
-// runs tells which workers run. Of accounts whose codex is stopped, it is the one that is to serve.
+// runs reports whether the worker runs. While the codex of several accounts is stopped, the one that is to serve does.
 func (r *room) runs(name string) bool {
 	runs := sharing.In(r.Path(paths.WorkerRuntimeDirs))
 	served := r.made.Served(name)

@@ -58,8 +58,8 @@ func servingBroker(name string, served []string) string {
 // directory of the broker.
 func servedSocket(dir string, i int) string { return fmt.Sprintf("%s/login-%d.sock", dir, i) }
 
-// servedLogins are the logins of the accounts of a broker whose worker serves others, by their names; none for another
-// broker. It leaves out an account whose socket was not open when the unit started.
+// servedLogins are the logins of all accounts of a broker, by their names, if its worker serves others. An account
+// without an open socket at the start of the unit is left out.
 func servedLogins(name string, own modelproxy.LoginSource, logger *slog.Logger) map[string]modelproxy.LoginSource {
 	logins := map[string]modelproxy.LoginSource{}
 	for i, account := range strings.Fields(os.Getenv(sharing.ServesVariable)) {

@@ -39,7 +39,7 @@ func TestNamedLogin(t *testing.T) {
 	assert.NoError(t, namedLogin("w", nil))
 }
 
-// A broker serves the accounts whose sockets its unit has, and says which ones it does not.
+// A broker serves the accounts with a socket in its unit, and logs the other ones.
 func TestServedLogins(t *testing.T) {
 	dir := t.TempDir()
 	var log bytes.Buffer
@@ -56,7 +56,7 @@ func TestServedLogins(t *testing.T) {
 	assert.NotContains(t, log.String(), "codex-login@c")
 }
 
-// A login whose socket is of an earlier build, or closed, has a reason that names what to restart.
+// Without the socket of its login, as one of an earlier build, a broker names the units to restart.
 func TestNoSocketOfTheLogin(t *testing.T) {
 	settings := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(settings, "w.toml"), []byte("mode = \"plain\"\nnetwork = \"model\"\n"), 0o600))

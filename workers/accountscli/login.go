@@ -211,7 +211,7 @@ func (a *Accounts) takeUp(ctx context.Context, name string) error {
 	return nil
 }
 
-// servedBy are the accounts that the worker serves beside its own.
+// servedBy are the accounts of others that the worker serves.
 func servedBy(worker string) []string {
 	names, err := WorkerNames()
 	if err != nil {

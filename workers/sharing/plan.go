@@ -75,7 +75,7 @@ func canonical(file string) (string, error) {
 }
 
 // Configured returns the hosts by the settings of the service: the file, and the files of workers in dir. It is nil if
-// the settings have no accounts share a codex, or are refused by the service. runs tells which workers run, see In.
+// the settings have no accounts share a codex, or are refused by the service. runs reports whether a worker runs, see In.
 func Configured(file, dir string, runs func(name string) bool) (Hosts, error) {
 	text, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -107,7 +107,7 @@ func Configured(file, dir string, runs func(name string) bool) (Hosts, error) {
 	return Plan(dir, settings.Workers, int(min(processes, Most)), runs), nil
 }
 
-// In tells which workers run, by their directories in runtime, which systemd makes and removes.
+// In reports whether a worker runs, by its directory in runtime, which systemd makes and removes.
 func In(runtime string) (runs func(name string) bool) {
 	return func(name string) bool {
 		_, err := os.Lstat(filepath.Join(runtime, name))
