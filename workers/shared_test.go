@@ -152,3 +152,26 @@ func TestAccountsShareTheRoom(t *testing.T) {
 		lease.Release()
 	}
 }
+
+// A turn that was lost with codex does not run on another account of the same codex, whose connection may not have
+// ended yet: it runs on the next one, or on a new connection of its account.
+func TestATurnIsLostOncePerCodex(t *testing.T) {
+	r := newSharedRig(t)
+	r.serves.Store(true)
+	r.run(t)
+	r.report(running("a", "1", 0))
+	r.awaitReady(t)
+	lost := r.awaitLease(t, r.ask(t, dispatch.Ask{Model: "demo", Accounts: []string{"a"}}))
+	again := dispatch.Ask{Model: "demo", Lost: lost, Avoid: []*appserver.Conn{lost.Conn},
+		LostCodexes: []dispatch.Codex{lost.Codex}}
+	waiting := r.ask(t, again)
+	r.waits(t, 1)
+	assert.True(t, r.pool.Snapshot().Workers[1].Ready, "its connection is open")
+	r.report(running("a", "2", 0))
+	lease := r.awaitLease(t, waiting)
+	assert.Equal(t, dispatch.Codex{Invocation: "2", Account: "b"}, lease.Codex)
+	lease.Release()
+
+	again = dispatch.Ask{Model: "demo", Accounts: []string{"b"}, LostCodexes: []dispatch.Codex{lease.Codex}}
+	r.awaitLease(t, r.ask(t, again)).Release()
+}

@@ -6,6 +6,7 @@ import (
 
 	"codex-proxy/codex/appserver"
 	"codex-proxy/probes"
+	"codex-proxy/workers/dispatch"
 )
 
 // slot is the part of its worker's capacity that a lease uses. All of it is touched under the
@@ -13,6 +14,7 @@ import (
 type slot struct {
 	worker   *Worker
 	conn     *appserver.Conn
+	codex    dispatch.Codex
 	decoding int64 // bytes of images
 	holds    int   // calls of hold without a call of release yet
 	released bool

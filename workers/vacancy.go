@@ -16,7 +16,9 @@ func (w *Worker) Lease(a dispatch.Ask) (*dispatch.Lease, error) {
 	if err != nil {
 		return nil, err
 	}
-	return dispatch.NewLease(w.name, s.conn, s), nil
+	lease := dispatch.NewLease(w.name, s.conn, s)
+	lease.Codex = s.codex
+	return lease, nil
 }
 
 // acquire checks and acquires under one lock, so the limit holds.
@@ -24,11 +26,11 @@ func (w *Worker) acquire(a dispatch.Ask) (*slot, error) {
 	lookBeside(w)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if err := w.state.vacancy(a, w.settings.MaxInflight); err != nil {
+	if err := w.state.vacancy(a, codexOf(w), w.settings.MaxInflight); err != nil {
 		return nil, err
 	}
 	w.state.acquire(a.Decoding)
-	return &slot{worker: w, conn: w.state.conn, decoding: a.Decoding}, nil
+	return &slot{worker: w, conn: w.state.conn, codex: codexOf(w), decoding: a.Decoding}, nil
 }
 
 // Vacancy is an error if the worker has no place for the request.
@@ -36,7 +38,15 @@ func (w *Worker) Vacancy(a dispatch.Ask) error {
 	lookBeside(w)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.state.vacancy(a, w.settings.MaxInflight)
+	return w.state.vacancy(a, codexOf(w), w.settings.MaxInflight)
+}
+
+// codexOf is the run of a codex that serves several accounts, as systemd reports it. The worker is locked.
+func codexOf(w *Worker) dispatch.Codex {
+	if len(w.beside) == 0 || w.state.unit.InvocationID == "" {
+		return dispatch.Codex{}
+	}
+	return dispatch.Codex{Invocation: w.state.unit.InvocationID, Account: w.name}
 }
 
 // Slots is how many turns may be in flight while the worker is ready; 0 while it is not.
@@ -48,13 +58,13 @@ func (w *Worker) Slots() int {
 }
 
 // vacancy is an error if the worker has no place for the request.
-func (s *state) vacancy(a dispatch.Ask, maxInflight int) error {
+func (s *state) vacancy(a dispatch.Ask, codex dispatch.Codex, maxInflight int) error {
 	switch {
 	case s.reason() != probes.Ready, s.conn.Err() != nil: // a lost turn may know it before the session does
 		return s.absence(a.Model)
 	case !offers(s.offered, a.Model):
 		return dispatch.ErrNoModel
-	case slices.Contains(a.Avoid, s.conn):
+	case slices.Contains(a.Avoid, s.conn), a.LostOn(codex):
 		return dispatch.ErrAway
 	}
 	return s.full(a.Decoding, maxInflight)

@@ -55,7 +55,7 @@ func (b broker) subject() string { return "broker " + b.name }
 // New returns the brokers' part of an installation.
 func New(f *survey.Facts, probe Probe, workers []string) survey.Room {
 	r := &room{Facts: f, probe: probe, made: sharing.Generated(f.Path(survey.Generated), workers)}
-	r.wanted, r.fault = sharing.Configured(f.Path(paths.Config), f.Path(paths.WorkerSettings))
+	r.wanted, r.fault = sharing.Configured(f.Path(paths.Config), f.Path(paths.WorkerSettings), r.runs)
 	out := survey.Room{Checks: []checkup.Check{{Name: "brokers", Stage: checkup.Features, Run: r.brokers}}}
 	for name := range r.made {
 		out.Units = append(out.Units, survey.Unit{Name: units.Worker(name)})

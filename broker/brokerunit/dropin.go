@@ -114,7 +114,7 @@ func workerDropIn(w *codexhome.Worker, name string, own dropIns) string {
 	if w.LoginApart() {
 		b.Add("Requires=%[1]s\nAfter=%[1]s", units.LoginSocket(name))
 	}
-	socket := "/run/codex-worker/" + name + "/broker.sock"
+	socket := paths.WorkerRuntimeDirs + "/" + name + "/broker.sock"
 	b.Add("[Service]\nPrivateNetwork=yes\nNetworkNamespacePath=\nIPAddressAllow=\nIPAddressDeny=")
 	b.Add("InaccessiblePaths=-%s", strings.ReplaceAll(outside, " ", " -"))
 	b.Add("UnsetEnvironment=HTTP_PROXY HTTPS_PROXY ALL_PROXY http_proxy https_proxy all_proxy")
@@ -145,9 +145,10 @@ func brokerDropIn(w *codexhome.Worker, name string, own dropIns) string {
 	b.Add("# Made of %s at a daemon-reload: edit that file.", w.File)
 	if w.LoginApart() {
 		b.Add("[Unit]\nRequires=%[1]s\nAfter=%[1]s", units.LoginSocket(name))
-		// A mount of the unit's own: on the host this is an empty file, in a directory that all may read.
-		socket := "/run/codex-broker-run/" + name + "/login.sock"
-		b.Add("[Service]\nBindReadOnlyPaths=%s:%s", paths.OwnLoginSocket(name), socket)
+		// A mount of the unit's own: on the host this is an empty file, in a directory that all may read. -: a socket
+		// that an earlier build has opened is not there, and the broker has better words for that than systemd.
+		socket := paths.BrokerStates + "/" + name + "/login.sock"
+		b.Add("[Service]\nBindReadOnlyPaths=-%s:%s", paths.OwnLoginSocket(name), socket)
 		b.Add("Environment=%s=%s", LoginVariable, socket)
 	}
 	b.Add("[Service]\nUser=%s", units.BrokerUser(name))

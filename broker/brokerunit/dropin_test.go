@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"codex-proxy/internal/paths"
 	"codex-proxy/workers/sharing"
 )
 
@@ -146,7 +147,7 @@ func TestLoginApart(t *testing.T) {
 		"\nRequires=codex-login@w.socket\nAfter=codex-login@w.socket\n[Service]\nPrivateNetwork=yes\n")
 	assert.NotContains(t, read("codex-worker@w.service"), "/run/codex-login")
 	assert.Contains(t, read("codex-broker@w.service"), "[Unit]\nRequires=codex-login@w.socket\nAfter=codex-login@w.socket\n"+
-		"[Service]\nBindReadOnlyPaths=/run/codex-login-own/w.sock:/run/codex-broker-run/w/login.sock\n"+
+		"[Service]\nBindReadOnlyPaths=-/run/codex-login-own/w.sock:/run/codex-broker-run/w/login.sock\n"+
 		"Environment=CODEX_LOGIN=/run/codex-broker-run/w/login.sock\n"+
 		"[Service]\nUser=cb-w\nEnvironment=HTTPS_PROXY=http://p:1\n"+
 		"Environment=CODEX_BROKER_MADE_OF=login\n")
@@ -172,11 +173,38 @@ func TestGenerateServed(t *testing.T) {
 	}
 	assert.Contains(t, read("codex-worker@a.service"), "\nEnvironment=\"CODEX_SERVES=b c\"\n")
 	assert.Contains(t, read("codex-broker@a.service"), "[Unit]\nWants=codex-login@b.socket\n"+
-		"After=codex-login@b.socket\nWants=codex-login@c.socket\nAfter=codex-login@c.socket\n[Service]\nEnvironment=\"CODEX_SERVES=b c\"\n"+
-		"BindReadOnlyPaths=-/run/codex-login/b.sock:/run/codex-broker-run/a/login-b.sock\n")
+		"After=codex-login@b.socket\nPartOf=codex-login@b.socket\nWants=codex-login@c.socket\n"+
+		"After=codex-login@c.socket\nPartOf=codex-login@c.socket\n[Service]\nEnvironment=\"CODEX_SERVES=b c\"\n"+
+		"BindReadOnlyPaths=-/run/codex-login-own/b.sock:/run/codex-broker-run/a/login-0.sock\n"+
+		"BindReadOnlyPaths=-/run/codex-login-own/c.sock:/run/codex-broker-run/a/login-1.sock\n")
 	assert.Contains(t, read("codex-worker@b.service"),
 		"[Unit]\nConditionPathIsSymbolicLink=!"+dir+"/codex-worker@b.service.d/serving-worker\n")
 	assert.Contains(t, read("codex-login@b.service"), "User=cl-b")
 	assert.NoDirExists(t, filepath.Join(dir, "codex-broker@b.service.d"))
 	assert.Equal(t, sharing.Hosts{"b": "a", "c": "a"}, sharing.Generated(dir, []string{"a", "b", "c"}))
+}
+
+// Every socket of a broker has an address that fits (unix(7)), whatever the names of accounts are. The unit of a login
+// hands the login to a broker on the socket that its broker has, of its own worker or of another one, and on no other.
+func TestSocketsOfLogins(t *testing.T) {
+	settings, dir := t.TempDir(), t.TempDir()
+	a, b := strings.Repeat("a", 64), strings.Repeat("b", 64)
+	for _, name := range []string{a, b} {
+		file := filepath.Join(settings, name+".toml")
+		require.NoError(t, os.WriteFile(file, []byte("mode = \"plain\"\nnetwork = \"model\"\n"), 0o600))
+	}
+	require.NoError(t, Generate(settings, sharing.Hosts{b: a}, nil, dir))
+	text, err := os.ReadFile(filepath.Join(dir, "codex-broker@"+a+".service.d", "zz-broker.conf"))
+	require.NoError(t, err)
+	var sockets []string
+	for line := range strings.Lines(string(text)) {
+		mount, is := strings.CutPrefix(strings.TrimSpace(line), "BindReadOnlyPaths=")
+		if !is {
+			continue
+		}
+		from, to, _ := strings.Cut(strings.TrimPrefix(mount, "-"), ":")
+		assert.Less(t, len(to), 108)
+		sockets = append(sockets, from)
+	}
+	assert.Equal(t, []string{paths.OwnLoginSocket(a), paths.OwnLoginSocket(b)}, sockets)
 }

@@ -13,7 +13,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"codex-proxy/broker/brokerstate"
@@ -22,7 +21,6 @@ import (
 	"codex-proxy/workers/broker"
 	"codex-proxy/workers/codexhome"
 	"codex-proxy/workers/login"
-	"codex-proxy/workers/sharing"
 )
 
 // Server serves one worker.
@@ -77,11 +75,13 @@ func Load(name, settings, credentials string, logger *slog.Logger) (s *Server, s
 
 // withLogin is the server of a worker with a login, which another unit keeps.
 func withLogin(name string, connections int, logger *slog.Logger) (*Server, string, error) {
-	own := sourceAt(os.Getenv(LoginVariable), name)
-	served := map[string]modelproxy.LoginSource{}
-	for _, account := range strings.Fields(os.Getenv(sharing.ServesVariable)) {
-		served[account], served[name] = sourceAt(servedSocket(name, account), account), own
+	socket := os.Getenv(LoginVariable)
+	if !isSocket(socket) {
+		return nil, "", fmt.Errorf("the socket of its login is not there: `systemctl restart %s %s`",
+			units.LoginSocket(name), units.Worker(name))
 	}
+	own := sourceAt(socket, name)
+	served := servedLogins(name, own, logger)
 	proxy, err := modelproxy.ForLogin(own, served, modelproxy.Public, connections, logger)
 	if err != nil {
 		return nil, "", err

@@ -14,7 +14,6 @@ import (
 	"codex-proxy/internal/strict"
 	"codex-proxy/workers/accounts"
 	"codex-proxy/workers/codexhome"
-	"codex-proxy/workers/sharing"
 )
 
 // rawAccounts is the table [accounts].
@@ -50,7 +49,7 @@ func (r raw) policy(workers []string, dir string) (accounts.Policy, error) {
 		a.checkRotation, a.checkThresholds, a.checkIdleStop,
 		func() error { return a.checkOrder(workers) },
 		func() error { return a.checkWarm(len(workers)) },
-		func() error { return a.checkProcesses(workers, dir) },
+		func() error { return a.checkProcesses(len(workers)) },
 		func() error { return a.checkLogins(workers, dir) },
 	} {
 		if err := check(); err != nil {
@@ -111,16 +110,14 @@ func (a rawAccounts) checkWarm(workers int) error {
 	return nil
 }
 
-func (a rawAccounts) checkProcesses(workers []string, dir string) error {
+// checkProcesses leaves the files of workers to the check `brokers` of doctor: a fault in one of them would stop all.
+func (a rawAccounts) checkProcesses(workers int) error {
 	switch {
 	case !a.Processes.given:
 		return nil
-	case a.Processes.n < 1 || a.Processes.n > len(workers):
+	case a.Processes.n < 1 || a.Processes.n > workers:
 		return fault("processes", "accounts.processes = %d: must be between 1 and the number of workers, "+
-			"which is %d, or \"all\"", a.Processes.n, len(workers))
-	case len(sharing.Plan(dir, workers, 1)) == 0:
-		return fault("processes", "accounts.processes = %d: no two accounts can share a codex: their files need "+
-			"network = \"model\", no [provider], and the same settings", a.Processes.n)
+			"which is %d, or \"all\"", a.Processes.n, workers)
 	case a.Warm.given:
 		return fault("processes", "accounts.processes = %d: a codex that serves several accounts is never on "+
 			"standby; set warm = \"all\", or processes = \"all\"", a.Processes.n)

@@ -57,6 +57,9 @@ ready_when_exhausted = false
 	c, err = Load(writeWorkers(t, text, workers), []string{"accounts.warm=all"})
 	require.NoError(t, err)
 	assert.Zero(t, c.Accounts.Warm)
+	workers["b"] = "mod = 'plain'"
+	_, err = Load(writeWorkers(t, "[accounts]\nprocesses = 1", workers), nil)
+	assert.NoError(t, err, "a fault in the file of one worker stops that one alone")
 }
 
 func TestAccountsNameWhatIsWrong(t *testing.T) {
@@ -92,9 +95,6 @@ func TestAccountsNameWhatIsWrong(t *testing.T) {
 		"many processes": {text: "[accounts]\nprocesses = 3",
 			want: `config.toml:2: accounts.processes = 3: must be between 1 and the number of workers, which is 2, or "all"`},
 		"no processes": {text: "[accounts]\nprocesses = 0", want: `config.toml:2: accounts.processes = 0: must be between 1`},
-		"nothing to share": {text: "[accounts]\nprocesses = 1",
-			want: `config.toml:2: accounts.processes = 1: no two accounts can share a codex: their files need network = ` +
-				`"model", no [provider], and the same settings`},
 		"processes on standby": {text: "[accounts]\nwarm = 1\nprocesses = 1",
 			workers: map[string]string{"a": plain + "\nnetwork = 'model'", "b": plain + "\nnetwork = 'model'"},
 			want: `config.toml:3: accounts.processes = 1: a codex that serves several accounts is never on standby; set ` +

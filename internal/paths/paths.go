@@ -28,6 +28,8 @@ const (
 const (
 	// WorkerSockets holds ListenStream= of codex-worker@.socket.
 	WorkerSockets = "/run/codex-proxy"
+	// WorkerRuntimeDirs is RuntimeDirectory= of codex-worker@.service: a directory for each worker that runs.
+	WorkerRuntimeDirs = "/run/codex-worker"
 	// RuntimeDir is RuntimeDirectory= of codex-proxy.service.
 	RuntimeDir = WorkerSockets + "/control"
 	// ControlSocket is the default of control_socket.
@@ -52,7 +54,7 @@ const (
 	// BrokerStates is RuntimeDirectory= of codex-broker@.service: a directory for each broker, with its state.
 	BrokerStates = "/run/codex-broker-run"
 	// AccountSockets holds ListenStream= of codex-login@.socket. The daemon alone enters it. OwnLoginSockets holds the
-	// other one, for the worker's own broker: root alone enters it.
+	// other one, for the broker that sends the requests of the account: root alone enters it.
 	AccountSockets  = "/run/codex-login"
 	OwnLoginSockets = "/run/codex-login-own"
 )
@@ -151,7 +153,7 @@ func LoginMark(name string) string { return LoginHomes + "/.apart-" + name }
 // AccountSocket is the socket of the unit that keeps the login of the worker called name.
 func AccountSocket(name string) string { return AccountSockets + "/" + name + ".sock" }
 
-// OwnLoginSocket is the one on which that unit hands the login to the worker's own broker.
+// OwnLoginSocket is the one on which that unit hands the login to the broker that sends the requests of the account.
 func OwnLoginSocket(name string) string { return OwnLoginSockets + "/" + name + ".sock" }
 
 // RemoteSocket is the socket on which people attach to the remote called name.

@@ -22,6 +22,7 @@ func TestUnitsHaveThesePaths(t *testing.T) {
 		SocketUnit: {"FileDescriptorName=" + HTTPSocketName + "\n"},
 		"codex-worker@.service": {
 			"SupplementaryGroups=" + WorkerUser + "\n", "StateDirectory=" + under("/var/lib/", WorkerHomes) + "/%i\n",
+			"RuntimeDirectory=" + under("/run/", WorkerRuntimeDirs) + "/%i\n",
 		},
 		"codex-worker@.socket": {"ListenStream=" + WorkerSockets + "/%i.sock\n"},
 		"codex-broker@.socket": {"ListenStream=" + BrokerSockets + "/%i.sock\n"},

@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 
 	"codex-proxy/codex/delivery"
@@ -47,4 +49,22 @@ func TestBrokerLost(t *testing.T) {
 		Info: turnerror.Info{Kind: turnerror.KindConnectionFailed, HTTPStatus: 502}}))
 	brokered = false
 	assert.Equal(t, ending{}, of.judge(unanswered))
+}
+
+// A turn that was lost with its codex avoids that, also at other accounts. One that codex has refused does not.
+func TestALostTurnAvoidsItsCodex(t *testing.T) {
+	runner := &Runner{Settings: Settings{Logger: slog.New(slog.DiscardHandler)},
+		metrics: newMetrics(prometheus.NewRegistry(), nil)}
+	of := &run{Runner: runner, Request: Request{Report: &Report{}},
+		lease: &dispatch.Lease{Worker: "a", Codex: dispatch.Codex{Invocation: "1", Account: "a"}}}
+	beside := dispatch.Codex{Invocation: "1", Account: "b"}
+	of.lose(lostOverloaded)
+	assert.False(t, of.ask.LostOn(beside))
+	of.lose(lostWorker)
+	assert.True(t, of.ask.LostOn(beside))
+	assert.False(t, of.ask.LostOn(of.lease.Codex), "it has another connection")
+	assert.False(t, of.ask.LostOn(dispatch.Codex{Invocation: "2", Account: "b"}))
+	of.lease.Codex = dispatch.Codex{}
+	of.lose(lostWorker)
+	assert.False(t, of.ask.LostOn(dispatch.Codex{}), "a codex of one account")
 }

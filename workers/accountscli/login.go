@@ -205,7 +205,19 @@ func (a *Accounts) takeUp(ctx context.Context, name string) error {
 		return fmt.Errorf("it is logged in, but %w", err)
 	}
 	a.print("%s is ready.", unit.Unit)
+	if len(servedBy(name)) > 0 { // it may do so from now on
+		a.reloadProxy(ctx, func([]string) string { return "" })
+	}
 	return nil
+}
+
+// servedBy are the accounts of others that the worker serves.
+func servedBy(worker string) []string {
+	names, err := WorkerNames()
+	if err != nil {
+		return nil
+	}
+	return sharing.Generated(survey.Generated, names).Served(worker)
 }
 
 // stopped reports whether no process of the unit is left.

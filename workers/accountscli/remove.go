@@ -11,8 +11,10 @@ import (
 
 	"codex-proxy/internal/paths"
 	"codex-proxy/units"
+	"codex-proxy/units/survey"
 	"codex-proxy/workers/homelock"
 	"codex-proxy/workers/prepare"
+	"codex-proxy/workers/sharing"
 )
 
 // Remove stops a worker, when its turns in flight are finished, and removes it.
@@ -25,6 +27,7 @@ func (a *Accounts) Remove(ctx context.Context, name string) error {
 	if !exists(file) && (!a.Purge || !exists(home) && !exists(keptHomeOf(name))) {
 		return fmt.Errorf("there is no worker %q; codex-proxy accounts list shows what there is", name)
 	}
+	served := servedBy(name)
 	if err := a.takeDown(ctx, name); err != nil {
 		return err
 	}
@@ -35,6 +38,7 @@ func (a *Accounts) Remove(ctx context.Context, name string) error {
 		return err
 	}
 	a.print("The worker %s is removed.", name)
+	a.startServed(ctx, survey.Generated, served)
 	a.reloadProxy(ctx, func(names []string) string {
 		if slices.Contains(names, name) {
 			return fmt.Sprintf("config.toml still names it: take %q out of `workers` there, "+
@@ -49,6 +53,29 @@ func (a *Accounts) Remove(ctx context.Context, name string) error {
 	}
 	a.printKept(home, keptHomeOf(name), filepath.Join("/etc/systemd/system", unit+".d"))
 	return nil
+}
+
+// startServed starts the workers that run the turns of accounts in place of one that is removed. generated is the
+// directory of generated units. A failure is printed and undoes nothing.
+func (a *Accounts) startServed(ctx context.Context, generated string, served []string) {
+	target, err := a.describe(ctx, paths.TargetUnit)
+	if err != nil || target.ActiveState != "active" {
+		return
+	}
+	ctx, stop := interruptible(ctx)
+	defer stop()
+	for _, name := range served {
+		unit, host := units.Worker(name), sharing.Host(generated, name)
+		switch {
+		case host == "":
+			a.print("Starting %s, which serves in its place.", unit)
+			if err := a.Systemd.Start(ctx, unit); err != nil {
+				a.print("It does not run: %v", err)
+			}
+		case !slices.Contains(served, host):
+			a.print("%[1]s is to serve the account %[2]s now: systemctl restart %[1]s", units.Worker(host), name)
+		}
+	}
 }
 
 // removeHome removes the worker's home once nothing writes to it.

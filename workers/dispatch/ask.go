@@ -24,6 +24,9 @@ type Ask struct {
 	Arrived time.Time
 	// Avoid are connections that a turn of this request was lost on.
 	Avoid []*appserver.Conn
+	// LostCodexes serve several accounts, and have lost a turn of this request: the other accounts may not know yet that
+	// such a codex has ended.
+	LostCodexes []Codex
 	// Decoding is how many bytes codex needs to decode the images of the request.
 	Decoding int64
 	// Prefer names the worker that serves the request if it has a slot just now;
@@ -38,6 +41,17 @@ type Ask struct {
 	// Acquire; its error ends the wait. Nil: nothing is called.
 	OnSilence func() error
 	Keepalive time.Duration
+}
+
+// Codex is one run of a codex that serves several accounts, and one of these accounts. It is empty for another codex.
+type Codex struct{ Invocation, Account string }
+
+// LostOn reports whether a turn of this request was lost in the run of codex, with another account of it. The account
+// itself has another connection after a loss.
+func (a Ask) LostOn(c Codex) bool {
+	return c != Codex{} && slices.ContainsFunc(a.LostCodexes, func(lost Codex) bool {
+		return lost.Invocation == c.Invocation && lost.Account != c.Account
+	})
 }
 
 // again reports whether the request waits again, for its turn was lost.

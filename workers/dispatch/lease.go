@@ -6,6 +6,7 @@ import "codex-proxy/codex/appserver"
 type Lease struct {
 	Worker string
 	Conn   *appserver.Conn
+	Codex  Codex
 	Slot
 
 	release func()

@@ -17,6 +17,7 @@ import (
 	"codex-proxy/workers/codexhome"
 	"codex-proxy/workers/homelock"
 	"codex-proxy/workers/login"
+	"codex-proxy/workers/sharing"
 	"codex-proxy/workers/shim"
 )
 
@@ -35,15 +36,30 @@ const loginFault = "login-fault"
 // stopping stops units in their order.
 type stopping func(ctx context.Context, names ...string) error
 
-// placeLogin moves the login of a worker that does not run to the home that its file wants: the worker's, or that of
-// codex-login@.service. Only a unit that is made of that text of the file has it moved. It runs as root.
-func placeLogin(ctx context.Context, name string, w *codexhome.Worker, stop stopping) {
+// placeLogins moves the login of a worker that does not run to the home that its file wants: the worker's, or that of
+// codex-login@.service; and those of the accounts that the worker serves. Only a unit that is made of that text of the
+// file has them moved. It runs as root.
+func (h homes) placeLogins(ctx context.Context, name string, w *codexhome.Worker, stop stopping, note func(string)) {
 	err := ownHome(name, w)
-	if err == nil {
-		err = fromUnit.place(ctx, name, w, os.Getenv(shim.BrokerVariable) != "", stop)
+	if err != nil {
+		keepFault(err) // the worker does not start, and the others may run
+		return
 	}
+	err = h.place(ctx, name, w, os.Getenv(shim.BrokerVariable) != "", stop)
+	served := strings.Fields(os.Getenv(sharing.ServesVariable))
+	switch {
+	case err != nil && len(served) == 0:
+		keepFault(err)
+	case err != nil: // it starts for the others
+		note(notServed(name, err))
+	}
+	h.placeServed(ctx, served, stop, note)
+}
+
+// keepFault has worker-prepare fail.
+func keepFault(err error) {
 	dir := runtimeDir()
-	if err == nil || dir == "" {
+	if dir == "" {
 		return
 	}
 	root, failed := os.OpenRoot(dir)
@@ -71,7 +87,7 @@ func ownHome(name string, w *codexhome.Worker) error {
 	return nil
 }
 
-// place is placeLogin for a unit that is made apart from its login, or not.
+// place is placeLogins of the worker's own login for a unit that is made apart from its login, or not.
 func (h homes) place(ctx context.Context, name string, w *codexhome.Worker, apart bool, stop stopping) error {
 	switch {
 	case !w.NeedsLogin(): // it has a provider now: nobody reads the account that it had
@@ -84,7 +100,7 @@ func (h homes) place(ctx context.Context, name string, w *codexhome.Worker, apar
 	return nil
 }
 
-// placedLogin is the error of placeLogin.
+// placedLogin is the error of placeLogins.
 func placedLogin() error {
 	text, err := os.ReadFile(filepath.Join(runtimeDir(), loginFault))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -135,9 +151,13 @@ func (h homes) placeServed(ctx context.Context, accounts []string, stop stopping
 			err = h.setApart(ctx, name, stop)
 		}
 		if err != nil {
-			note("it does not serve the account " + name + ": " + strings.ReplaceAll(err.Error(), hostRoot, ""))
+			note(notServed(name, err))
 		}
 	}
+}
+
+func notServed(account string, err error) string {
+	return "it does not serve the account " + account + ": " + strings.ReplaceAll(err.Error(), hostRoot, "")
 }
 
 // mark is paths.LoginMark in h.

@@ -9,10 +9,12 @@ import (
 	"strings"
 	"testing"
 
-	"codex-proxy/workers/codexhome"
-
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"codex-proxy/workers/codexhome"
+	"codex-proxy/workers/sharing"
+	"codex-proxy/workers/shim"
 )
 
 const stored = `{"auth_mode":"chatgpt","tokens":{"access_token":"a","refresh_token":"r"}}`
@@ -204,4 +206,39 @@ func TestTheLoginOfAServedAccountMoves(t *testing.T) {
 	assert.FileExists(t, h.mark("none"))
 	assert.Contains(t, journal.String(), "codex is not logged in: run `codex-proxy accounts login none`")
 	assert.Equal(t, 1, strings.Count(journal.String(), "\n"))
+}
+
+// The start of a worker that serves others does not fail for want of its own login, which has a reason in the journal;
+// a worker that cannot start stops none of the others.
+func TestTheServingWorkerHasNoLogin(t *testing.T) {
+	h := loginHomes(t)
+	require.NoError(t, os.Mkdir(filepath.Join(h.workers, "a"), 0o700))
+	stopped, stop := stops()
+	file := filepath.Join(t.TempDir(), "a.toml")
+	require.NoError(t, os.WriteFile(file, []byte("mode = \"plain\"\nnetwork = \"model\"\n"), 0o600))
+	w, err := codexhome.Load(file)
+	require.NoError(t, err)
+	t.Setenv("RUNTIME_DIRECTORY", t.TempDir())
+	t.Setenv("CODEX_HOME", "/srv/x")
+	t.Setenv(shim.BrokerVariable, "/run/codex-worker/a/broker.sock")
+	t.Setenv(sharing.ServesVariable, "w")
+	var journal bytes.Buffer
+	place := func() {
+		h.placeLogins(t.Context(), "a", w, stop, func(line string) { journal.WriteString(line + "\n") })
+	}
+	place()
+	require.ErrorContains(t, placedLogin(), "take CODEX_HOME out")
+	assert.Empty(t, *stopped)
+
+	t.Setenv("CODEX_HOME", "")
+	t.Setenv("RUNTIME_DIRECTORY", t.TempDir())
+	place()
+	require.NoError(t, placedLogin())
+	assert.Equal(t, "it does not serve the account a: codex is not logged in: run `codex-proxy accounts login a`\n",
+		journal.String())
+	assert.FileExists(t, filepath.Join(h.logins, "w", "auth.json"))
+
+	t.Setenv(sharing.ServesVariable, "")
+	place()
+	assert.ErrorContains(t, placedLogin(), "codex is not logged in", "a worker of one account has no turns")
 }

@@ -20,7 +20,6 @@ import (
 	"codex-proxy/units/restartdelay"
 	"codex-proxy/workers/codexhome"
 	"codex-proxy/workers/homelock"
-	"codex-proxy/workers/sharing"
 	"codex-proxy/workers/shim"
 )
 
@@ -37,8 +36,7 @@ func Wait(ctx context.Context, name string, policy Policy, stderr io.Writer) err
 				n.ExtendTimeout(stopLoginBound + startBound)
 				return stopUnits(ctx, names...)
 			}
-			placeLogin(ctx, name, w, stop)
-			fromUnit.placeServed(ctx, strings.Fields(os.Getenv(sharing.ServesVariable)), stop, func(line string) {
+			fromUnit.placeLogins(ctx, name, w, stop, func(line string) {
 				fmt.Fprintf(stderr, "codex-worker@%s: %s\n", name, line)
 			})
 			(&Choice{Unit: units.Worker(name), CodexPath: w.CodexPath, None: w.Mode == codexhome.Demo, Policy: policy,

@@ -25,9 +25,13 @@ const Most = 32
 type Hosts map[string]string
 
 // Plan returns the hosts of the accounts with a login apart. Accounts share a codex if their files have the same
-// settings. Of each such set, the first ones by their names serve the others: as many as processes, and more if
-// one would have too many accounts. dir has the files; one with a fault shares nothing.
-func Plan(dir string, names []string, processes int) Hosts {
+// settings. Of each such set, the first ones serve the others: as many as processes, and more if one would have too
+// many accounts. Workers that run are first, as another codex would have to start in the place of theirs; then those
+// with the first names. dir has the files; one with a fault shares nothing.
+func Plan(dir string, names []string, processes int, runs func(name string) bool) Hosts {
+	names = slices.Compact(slices.Sorted(slices.Values(names)))
+	running := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !runs(name) })
+	names = slices.Concat(running, slices.DeleteFunc(names, runs))
 	hosts := Hosts{}
 	for _, alike := range alike(dir, names) {
 		serving := max(processes, (len(alike)+Most-1)/Most)
@@ -40,10 +44,10 @@ func Plan(dir string, names []string, processes int) Hosts {
 	return hosts
 }
 
-// alike has the names of accounts with the same settings, in order.
+// alike has the names of accounts with the same settings, in their order.
 func alike(dir string, names []string) map[string][]string {
 	sets := map[string][]string{}
-	for _, name := range slices.Sorted(slices.Values(names)) {
+	for _, name := range names {
 		file := filepath.Join(dir, name+".toml")
 		w, err := codexhome.Load(file)
 		if err != nil || !w.LoginApart() {
@@ -70,8 +74,9 @@ func canonical(file string) (string, error) {
 	return string(sorted), err
 }
 
-// Configured returns the hosts by the settings of the service: the file, and the files of workers in dir.
-func Configured(file, dir string) (Hosts, error) {
+// Configured returns the hosts by the settings of the service: the file, and the files of workers in dir. It is nil if
+// the settings have no accounts share a codex, or are refused by the service. runs reports whether a worker runs, see In.
+func Configured(file, dir string, runs func(name string) bool) (Hosts, error) {
 	text, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -82,6 +87,7 @@ func Configured(file, dir string) (Hosts, error) {
 	var settings struct {
 		Workers  []string `toml:"workers"`
 		Accounts struct {
+			Warm      any `toml:"warm"`
 			Processes any `toml:"processes"`
 		} `toml:"accounts"`
 	}
@@ -89,7 +95,8 @@ func Configured(file, dir string) (Hosts, error) {
 		return nil, fmt.Errorf("%s: no accounts share a codex: %w", file, err)
 	}
 	processes, isNumber := settings.Accounts.Processes.(int64)
-	if !isNumber || processes < 1 { // all; another value is a fault of the service's settings
+	_, standby := settings.Accounts.Warm.(int64)
+	if !isNumber || processes < 1 || standby { // all; another value is a fault of the service's settings
 		return nil, nil
 	}
 	if len(settings.Workers) == 0 {
@@ -97,7 +104,15 @@ func Configured(file, dir string) (Hosts, error) {
 			return nil, err
 		}
 	}
-	return Plan(dir, settings.Workers, int(min(processes, Most))), nil
+	return Plan(dir, settings.Workers, int(min(processes, Most)), runs), nil
+}
+
+// In reports whether a worker runs, by its directory in runtime, which systemd makes and removes.
+func In(runtime string) (runs func(name string) bool) {
+	return func(name string) bool {
+		_, err := os.Lstat(filepath.Join(runtime, name))
+		return err == nil
+	}
 }
 
 // inDirectory are the workers with a file.

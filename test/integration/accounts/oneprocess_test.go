@@ -71,6 +71,33 @@ func testOneProcess(t *testing.T, suite string) {
 	h.Finish(b.Bed)
 	assertServes(b, b.Workers...)
 
+	t.Log("the socket of one login restarts, without an end of codex")
+	b.MustRun(t, "systemctl", "restart", "codex-login@d.socket")
+	answers(b, "d")
+
+	t.Log("the serving account loses its login, and then its worker; the others go on")
+	b.MustRun(t, "mv", loginHome+"a/auth.json", "/root")
+	b.MustRun(t, "systemctl", "stop", loginUnit("a")) // it has the login in memory
+	b.MustRun(t, "systemctl", "restart", unitOf("a"))
+	b.UntilWorkersReady()
+	answers(b, "d")
+	status, _, _ = chooses(b, "", "a")
+	assert.NotEqual(t, http.StatusOK, status)
+	b.MustRun(t, "mv", "/root/auth.json", loginHome+"a")
+	order(b, "remove", "a")
+	all := b.Workers
+	b.Workers = all[1:]
+	b.UntilWorkersReady()
+	assertServes(b, b.Workers...)
+	answers(b, "d")
+
+	t.Log("a worker that comes back does not take the place of the codex that runs")
+	require.NoError(t, b.WriteFile("/etc/codex-proxy/workers/a.toml", []byte(apart+bed.AccountWorker), 0o644))
+	b.MustRun(t, "systemctl", "enable", unitOf("a")) // with a daemon-reload
+	b.MustRun(t, "systemctl", "restart", unitOf("b"))
+	answers(b, "d")
+	b.Workers = all
+
 	t.Log("each account has a codex of its own again")
 	b.Server.Account("a").Reset()
 	b.Server.Account("b").Reset()
@@ -86,8 +113,7 @@ func testOneProcess(t *testing.T, suite string) {
 			continue
 		}
 		untilRow(b, name, "^available")
-		status, _, body := chooses(b, "", name)
-		assert.Equal(t, http.StatusOK, status, body)
+		answers(b, name)
 	}
 	assert.Len(t, b.Server.Account("a").Record().Refreshes, 1, "no new login")
 }
@@ -110,6 +136,13 @@ func testOneProcessRotates(t *testing.T, suite string) {
 		b := bed.New(t, suite, bed.AccountWorker, config)
 		testCarriedOver(t, bed.WithAccounts(b, apart+bed.AccountWorker, "a", "b", "c", "d", "e"))
 	})
+}
+
+// answers asserts that a turn of the account succeeds.
+func answers(b *bed.AccountsBed, account string) {
+	b.T.Helper()
+	status, _, body := chooses(b, "", account)
+	assert.Equal(b.T, http.StatusOK, status, body)
 }
 
 // assertServes asserts that the codex of the first account alone runs, and serves them all.
