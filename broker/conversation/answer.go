@@ -70,8 +70,8 @@ func (s *socket) send(ctx context.Context, q *request, from int, h http.Header) 
 	return s.conn.Write(ctx, websocket.MessageText, q.message(from, previous, h))
 }
 
-// unanswered is the error of a request whose WebSocket has ended before its answer. begun: an event has come, so the
-// endpoint is at work.
+// unanswered is the error of a request if its WebSocket has ended before its answer. begun: an event has arrived, so
+// the endpoint is at work.
 func (c *Conversations) unanswered(ctx context.Context, err error, begun bool, after time.Duration) error {
 	switch {
 	case ctx.Err() != nil:
@@ -84,8 +84,8 @@ func (c *Conversations) unanswered(ctx context.Context, err error, begun bool, a
 	return c.line.Failed(err)
 }
 
-// closed reports whether the endpoint has closed the connection. A reset may be of a proxy, and says nothing about the
-// request.
+// closed reports whether the endpoint has closed the connection. A reset may be of a proxy, after the endpoint has
+// begun.
 func closed(err error) bool {
 	return websocket.CloseStatus(err) != -1 || errors.Is(err, errIdle) || errors.Is(err, io.EOF)
 }

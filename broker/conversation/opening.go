@@ -147,7 +147,7 @@ func (c *Conversations) refuse(res *http.Response, err error) {
 	c.pause(pause, "status", status, "error", err)
 }
 
-// passes reports whether a refusal says nothing of WebSockets: it is due to the login, the load, or a fault.
+// passes reports whether a refusal is due to the login, the load, or a fault: the endpoint may have WebSockets.
 func passes(status int) bool {
 	return status == http.StatusUnauthorized || status == http.StatusForbidden ||
 		status == http.StatusTooManyRequests || status >= http.StatusInternalServerError

@@ -1,6 +1,7 @@
 package conversation
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -178,13 +179,14 @@ func (p *piped) try(key string) (*http.Response, error) {
 		p.items[key] = []string{strings.Repeat("x", p.longest)}
 	}
 	p.items[key] = append(p.items[key], "more")
-	text, err := json.Marshal(map[string]any{"store": false, "stream": true, "prompt_cache_key": key, "input": p.items[key]})
+	text, err := json.Marshal(map[string]any{"store": false, "stream": true, "prompt_cache_key": key,
+		"input": p.items[key]})
 	require.NoError(p, err)
 	ctx := p.Context()
 	if p.limits != nil {
 		ctx = WithLimits(ctx, p.limits)
 	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://endpoint/responses", strings.NewReader(string(text)))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://endpoint/responses", bytes.NewReader(text))
 	require.NoError(p, err)
 	return p.Conversations.RoundTrip(r)
 }

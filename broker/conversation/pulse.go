@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// A WebSocket is silent while the endpoint computes, and behind an HTTP proxy the kernel sees the proxy alone. Pings find
-// out whether the endpoint is there, and keep the connection in the tables on its way.
+// A WebSocket is silent while the endpoint computes, and behind an HTTP proxy the kernel sees the proxy alone. Pings
+// find out whether the endpoint is there, and keep the connection in the tables on its way.
 const (
 	pingEvery = 15 * time.Second
 	pingBound = 30 * time.Second // as that of HTTP/2

@@ -164,7 +164,7 @@ func TestQuotaAmongEvents(t *testing.T) {
 	})
 }
 
-// A request that the endpoint refuses by HTTP, too, says nothing of WebSockets.
+// A request that the endpoint refuses by HTTP, too, takes no WebSockets away.
 func TestWrongRequest(t *testing.T) {
 	inPipe(t, func(p *piped) {
 		p.answer = func(conn *websocket.Conn) bool {

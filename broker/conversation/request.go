@@ -16,7 +16,8 @@ import (
 const longRequest = 64 << 10
 
 // longestRequest bounds a request that goes over a WebSocket, in bytes. OpenAI closes one after a message of 16 MiB, to
-// which the headers of the request add. A continuation of a longer conversation is small, but its first request is whole.
+// which the headers of the request add. A continuation of a longer conversation is small, but its first request is
+// whole.
 const longestRequest = 15 << 20
 
 // request is a request of a long conversation.
