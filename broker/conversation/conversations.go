@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
+	"golang.org/x/sync/semaphore"
 )
 
 // Line is the way to the endpoint; an *upstream.Transport is one. A WebSocket of its Upgrade counts as its connection.
@@ -21,15 +22,17 @@ type Line interface {
 	Sockets() int
 	Answered(took time.Duration, continued bool)
 	Failed(err error) error
+	Cut(err error) error
 }
 
 // Conversations is an http.RoundTripper. The first request of a conversation goes over its Line, and a WebSocket is
 // made meanwhile; the second one goes over that, and of each later one only the new part. A request that is no
 // continuation goes over the Line.
 type Conversations struct {
-	line   Line
-	queue  chan opening
-	logger *slog.Logger
+	line     Line
+	queue    chan opening
+	messages *semaphore.Weighted // the room for large ones, in bytes
+	logger   *slog.Logger
 
 	mu      sync.Mutex // guards the rest
 	sockets map[digest]*socket
@@ -49,12 +52,19 @@ const (
 
 // New makes the conversations of a line. Without Run all requests go over the line.
 func New(line Line, logger *slog.Logger) *Conversations {
-	return &Conversations{line: line, queue: make(chan opening, max(1, line.Sockets())), logger: logger,
+	return &Conversations{line: line, queue: make(chan opening, max(1, line.Sockets())),
+		messages: semaphore.NewWeighted(mostRoom), logger: logger,
 		sockets: map[digest]*socket{}, asked: map[digest]bool{}, credit: firstCredit}
 }
 
-// errNothing means that the endpoint has done nothing for a request.
-var errNothing = errors.New("the endpoint has done nothing for the request")
+// unservedError means that the endpoint has done nothing for a request. A misfit is one that it has refused.
+type unservedError struct {
+	misfit bool
+	code   string // of the refusal
+}
+
+// Error implements error.
+func (*unservedError) Error() string { return "the endpoint has done nothing for the request" }
 
 // RoundTrip implements http.RoundTripper. A request goes out again only if the endpoint has done nothing for it.
 func (c *Conversations) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -65,15 +75,19 @@ func (c *Conversations) RoundTrip(r *http.Request) (*http.Response, error) {
 	if q == nil {
 		return c.line.RoundTrip(r)
 	}
+	var unserved *unservedError
 	if s, from := c.take(q); s != nil {
 		res, err := c.over(s, r, q, from)
-		if !errors.Is(err, errNothing) {
+		if !errors.As(err, &unserved) {
 			_ = r.Body.Close()
 			return res, err
 		}
 	}
 	res, err := c.line.RoundTrip(r)
 	if err == nil && res.StatusCode == http.StatusOK {
+		if unserved != nil && unserved.misfit {
+			c.misfit(unserved.code)
+		}
 		c.want(r, q)
 	}
 	return res, err
@@ -86,6 +100,10 @@ func (c *Conversations) take(q *request) (s *socket, from int) {
 	defer c.mu.Unlock()
 	s = c.sockets[q.of]
 	if s == nil || s.busy.Load() || s.over() {
+		return nil, 0
+	}
+	if time.Since(s.made) > oldest {
+		c.drop(s)
 		return nil, 0
 	}
 	if s.has != nil {
@@ -107,7 +125,7 @@ func (c *Conversations) finish(s *socket, has *known) {
 	}
 	c.refused = 0
 	s.has, s.used = has, time.Now()
-	s.busy.Store(false)
+	s.free()
 }
 
 // drop ends a WebSocket. The caller holds the lock.
@@ -115,12 +133,23 @@ func (c *Conversations) drop(s *socket) {
 	if c.sockets[s.of] == s {
 		delete(c.sockets, s.of)
 	}
-	s.end()
+	s.end(nil)
 }
 
-// end drops a WebSocket.
+// end drops the WebSocket of a request that takes no more messages.
 func (c *Conversations) end(s *socket) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.drop(s)
+	s.free()
+}
+
+// ended drops a WebSocket whose connection has ended. A request may still take its last messages.
+func (c *Conversations) ended(s *socket) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.drop(s)
+	if !s.busy.Load() {
+		s.over()
+	}
 }

@@ -93,8 +93,9 @@ func (c *Conversations) Run(ctx context.Context) {
 		if s, life := c.open(ctx, o); s != nil {
 			readers.Go(func() {
 				s.read(life)
-				c.end(s)
+				c.ended(s)
 			})
+			readers.Go(func() { s.watch(life) })
 		}
 		select {
 		case <-ctx.Done():
@@ -116,9 +117,9 @@ func (c *Conversations) open(ctx context.Context, o opening) (s *socket, life co
 		}
 		return nil, nil
 	}
-	life, end := context.WithCancel(ctx)
-	s = &socket{of: o.of, conn: conn, header: ofUpgrade(res.Header), events: make(chan []byte, ahead), end: end,
-		used: time.Now()}
+	life, end := context.WithCancelCause(ctx)
+	s = &socket{of: o.of, conn: conn, header: ofUpgrade(res.Header), events: make(chan received, ahead), end: end,
+		room: c.messages, made: time.Now(), used: time.Now()}
 	if old := c.sockets[o.of]; old != nil {
 		c.drop(old)
 	}
@@ -133,8 +134,8 @@ func (c *Conversations) refuse(res *http.Response, err error) {
 	status := 0
 	if res != nil {
 		status = res.StatusCode
-		switch status {
-		case http.StatusForbidden, http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusUnauthorized:
+		switch {
+		case passes(status):
 			if seconds, err := strconv.Atoi(res.Header.Get("Retry-After")); err == nil && seconds > 0 {
 				pause = max(pause, time.Duration(min(seconds, int(longRest.Seconds())))*time.Second)
 			}
@@ -146,9 +147,23 @@ func (c *Conversations) refuse(res *http.Response, err error) {
 	c.pause(pause, "status", status, "error", err)
 }
 
-// pause makes no WebSocket for so long. The caller holds the lock.
+// passes reports whether a refusal is due to the login, the load, or a fault: the endpoint may have WebSockets.
+func passes(status int) bool {
+	return status == http.StatusUnauthorized || status == http.StatusForbidden ||
+		status == http.StatusTooManyRequests || status >= http.StatusInternalServerError
+}
+
+// pause makes no WebSocket for so long, nor those that wait to be made. The caller holds the lock.
 func (c *Conversations) pause(d time.Duration, why ...any) {
 	c.rest = time.Now().Add(d)
+	for len(c.queue) > 0 { // the lock keeps others from adding some
+		select {
+		case o := <-c.queue:
+			delete(c.asked, o.of)
+			c.credit = min(mostCredit, c.credit+1)
+		default:
+		}
+	}
 	c.logger.Info("the model endpoint takes no WebSockets", append(why, "pause", d.String())...)
 }
 

@@ -25,8 +25,7 @@ func (c *Conversations) refusal(r *http.Request, event []byte) (*http.Response, 
 	status := max(e.Status, e.Code)
 	if status != http.StatusUnauthorized && status != http.StatusTooManyRequests &&
 		status < http.StatusInternalServerError {
-		c.misfit(word(member(e.Error, "code")))
-		return nil, errNothing
+		return nil, &unservedError{misfit: true, code: word(member(e.Error, "code"))}
 	}
 	h := http.Header{}
 	for name, value := range e.Header {
@@ -45,7 +44,7 @@ func (c *Conversations) refusal(r *http.Request, event []byte) (*http.Response, 
 	h.Set("Content-Type", "application/json")
 	body, err := json.Marshal(map[string]json.RawMessage{"error": e.Error})
 	if err != nil {
-		return nil, errNothing
+		return nil, &unservedError{}
 	}
 	return answerOf(r, status, h, io.NopCloser(bytes.NewReader(body))), nil
 }
@@ -53,7 +52,7 @@ func (c *Conversations) refusal(r *http.Request, event []byte) (*http.Response, 
 // ofLife are the codes of errors that are due to the age of a WebSocket, or of the response that it keeps.
 var ofLife = map[string]bool{"previous_response_not_found": true, "websocket_connection_limit_reached": true}
 
-// misfit counts a request that the endpoint does not take over a WebSocket.
+// misfit counts a request that the endpoint does not take over a WebSocket, and has served by HTTP.
 func (c *Conversations) misfit(code string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -63,46 +62,4 @@ func (c *Conversations) misfit(code string) {
 	if c.refused++; c.refused >= mostRefused {
 		c.pause(longRest, "code", code)
 	}
-}
-
-// addLimits adds the quota in an event to the headers, where codex looks for it in an answer by HTTP.
-func addLimits(h http.Header, event []byte) {
-	var e struct {
-		Limits struct {
-			Primary   *window `json:"primary"`
-			Secondary *window `json:"secondary"`
-		} `json:"rate_limits"`
-		Credits *struct {
-			Has       bool   `json:"has_credits"`
-			Unlimited bool   `json:"unlimited"`
-			Balance   string `json:"balance"`
-		} `json:"credits"`
-	}
-	if json.Unmarshal(event, &e) != nil {
-		return
-	}
-	e.Limits.Primary.add(h, "Primary")
-	e.Limits.Secondary.add(h, "Secondary")
-	if e.Credits != nil {
-		h.Set("X-Codex-Credits-Has-Credits", strconv.FormatBool(e.Credits.Has))
-		h.Set("X-Codex-Credits-Unlimited", strconv.FormatBool(e.Credits.Unlimited))
-		h.Set("X-Codex-Credits-Balance", e.Credits.Balance)
-	}
-}
-
-// window is a part of a quota.
-type window struct {
-	Used     float64 `json:"used_percent"`
-	Minutes  int64   `json:"window_minutes"`
-	ResetsAt int64   `json:"reset_at"`
-}
-
-func (w *window) add(h http.Header, name string) {
-	if w == nil {
-		return
-	}
-	name = "X-Codex-" + name
-	h.Set(name+"-Used-Percent", strconv.FormatFloat(w.Used, 'f', -1, 64))
-	h.Set(name+"-Window-Minutes", strconv.FormatInt(w.Minutes, 10))
-	h.Set(name+"-Reset-At", strconv.FormatInt(w.ResetsAt, 10))
 }

@@ -2,12 +2,15 @@ package conversation
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/coder/websocket"
 	"github.com/stretchr/testify/assert"
@@ -130,4 +133,82 @@ func TestEvents(t *testing.T) {
 	assert.Equal(t, "event: response.created\ndata: {\"type\":\"response.created\", \"response\":{\"id\":\"r\"}}\n\n"+
 		"event: response.failed\ndata: {\"response\":{\"error\":{\"code\":\"server_error\",\"message\":\"m\"},\"status\":\"failed\"},\"type\":\"response.failed\"}\n\n",
 		body)
+}
+
+// The quota is found behind other events of codex's own, which stay in their order. One that comes in the middle of the
+// answer is reported.
+func TestQuotaAmongEvents(t *testing.T) {
+	const before = `{"type":"codex.response.metadata","x":1}`
+	inPipe(t, func(p *piped) {
+		p.answer = func(conn *websocket.Conn) bool { return sends(conn, before, quota, created, quota, completed) }
+	}, func(p *piped) {
+		var reported []string
+		p.limits = func(h http.Header) { reported = append(reported, h.Get("X-Codex-Primary-Used-Percent")) }
+		p.ask("k")
+		res, err := p.try("k")
+		require.NoError(t, err)
+		assert.Equal(t, "42", res.Header.Get("X-Codex-Primary-Used-Percent"))
+		text, err := io.ReadAll(res.Body)
+		require.NoError(t, err)
+		require.NoError(t, res.Body.Close())
+		assert.True(t, strings.HasPrefix(string(text), "event: codex.response.metadata\ndata: "+before+"\n\nevent: response.created\n"),
+			string(text))
+		assert.Equal(t, []string{"42"}, reported)
+	})
+	many := `{"type":"codex.more","x":"` + strings.Repeat("x", mostBefore/2) + `"}`
+	inPipe(t, func(p *piped) {
+		p.answer = func(conn *websocket.Conn) bool { return sends(conn, many, many, many, completed) }
+	}, func(p *piped) {
+		p.ask("k")
+		assert.Equal(t, 4, strings.Count(p.ask("k"), "event: "), "no more are held than there is room for")
+	})
+}
+
+// A request that the endpoint refuses by HTTP, too, takes no WebSockets away.
+func TestWrongRequest(t *testing.T) {
+	inPipe(t, func(p *piped) {
+		p.answer = func(conn *websocket.Conn) bool {
+			return sends(conn, `{"type":"error","status":400,"error":{"code":"unsupported_value"}}`)
+		}
+	}, func(p *piped) {
+		for n := range mostRefused + 1 {
+			p.status = http.StatusOK
+			key := fmt.Sprint(n)
+			p.ask(key)
+			p.status = http.StatusBadRequest
+			assert.Equal(t, "by HTTP", p.ask(key))
+		}
+		assert.True(t, p.rest.IsZero())
+		assert.EqualValues(t, mostRefused+1, p.tries.Load())
+	})
+}
+
+// A refusal that is due to a fault, to the load or to the login is no hour without WebSockets, and no further WebSocket
+// is asked for meanwhile.
+func TestRestAfterARefusal(t *testing.T) {
+	for status, rest := range map[int]time.Duration{
+		http.StatusInternalServerError: shortRest, http.StatusBadGateway: shortRest, http.StatusServiceUnavailable: shortRest,
+		http.StatusGatewayTimeout: shortRest, 529: shortRest, http.StatusForbidden: shortRest,
+		http.StatusTooManyRequests: shortRest, http.StatusUpgradeRequired: longRest, http.StatusNotFound: longRest,
+	} {
+		inPipe(t, func(p *piped) {
+			p.refuse = status
+			for n := range firstCredit { // none is tried yet
+				res, err := p.try(fmt.Sprint(n))
+				require.NoError(t, err)
+				require.NoError(t, res.Body.Close())
+			}
+			assert.Len(t, p.asked, firstCredit)
+		}, func(p *piped) {
+			synctest.Wait()
+			assert.EqualValues(t, 1, p.tries.Load(), status)
+			assert.Equal(t, rest, p.resting(), status)
+			after(rest - time.Second)
+			assert.EqualValues(t, 1, p.tries.Load(), status)
+			p.refuse = 0
+			after(time.Second)
+			p.ask("0")
+			assert.Contains(t, p.ask("0"), "response.completed", status)
+		})
+	}
 }

@@ -15,6 +15,11 @@ import (
 // takes a round trip of 25 ms to go up, and more while TCP measures the line.
 const longRequest = 64 << 10
 
+// longestRequest bounds a request that goes over a WebSocket, in bytes. OpenAI closes one after a message of 16 MiB, to
+// which the headers of the request add. A continuation of a longer conversation is small, but its first request is
+// whole.
+const longestRequest = 15 << 20
+
 // request is a request of a long conversation.
 type request struct {
 	of         digest // the conversation: its endpoint, its login and its key of the endpoint's cache
@@ -39,7 +44,8 @@ type Text interface{ Text() []byte }
 // read reads a request; nil: it is none of a long conversation.
 func read(r *http.Request) *request {
 	if r.Method != http.MethodPost || r.URL.Scheme != "https" || !strings.HasSuffix(r.URL.Path, "/responses") ||
-		r.ContentLength < longRequest || r.GetBody == nil || r.Header.Get("Content-Encoding") != "" {
+		r.ContentLength < longRequest || r.ContentLength > longestRequest || r.GetBody == nil ||
+		r.Header.Get("Content-Encoding") != "" {
 		return nil
 	}
 	body, err := r.GetBody()

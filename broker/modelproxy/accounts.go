@@ -144,7 +144,8 @@ func (a *accounts) send(r *http.Request, body *kept, with token) (*http.Response
 		text := a.foreign.strip(with.account, body.text, false)
 		reader, size = bytes.NewReader(text), int64(len(text))
 	}
-	out, err := http.NewRequestWithContext(r.Context(), r.Method, target.String(), reader)
+	ctx := conversation.WithLimits(r.Context(), func(h http.Header) { a.report(with, h) })
+	out, err := http.NewRequestWithContext(ctx, r.Method, target.String(), reader)
 	if err != nil {
 		return nil, err
 	}

@@ -116,6 +116,20 @@ func TestNextAccount(t *testing.T) {
 	assert.Contains(t, textOf(t, res), `"resets_at":9000000000`)
 }
 
+// A refusal behind an event of codex's own costs no answer: the next account serves.
+func TestRefusedBehindAnEventOfCodex(t *testing.T) {
+	_, url, token := startProxy(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, "data: {\"type\":\"codex.response.metadata\"}\n\n")
+		if r.Header.Get("Authorization") == "Bearer token-a" {
+			_, _ = io.WriteString(w, "data: {\"type\":\"response.failed\",\"response\":{\"error\":{\"code\":\"usage_limit_reached\"}}}\n\n")
+			return
+		}
+		_, _ = io.WriteString(w, "data: {\"type\":\"response.completed\"}\n\n")
+	}, "a", "b")
+	assert.Contains(t, textOf(t, ask(t, url+"/backend-api/codex/responses", token, "{}")), "response.completed")
+}
+
 // What an account refuses for one model is codex's to report: a tool that asks for models takes no account from
 // anybody.
 func TestRefusedModels(t *testing.T) {

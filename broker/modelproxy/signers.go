@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 
+	"codex-proxy/broker/conversation"
 	"codex-proxy/workers/sharing"
 )
 
@@ -20,8 +21,8 @@ func accountOf(r *http.Request) string {
 }
 
 // choose reads the account of a request from its path, and takes it out. codex has a provider with such an address for
-// each thread: a thread has one account all its life.
-func (s signers) choose(next http.Handler) http.Handler {
+// each thread: a thread has one account all its life. limited is called with a quota in the middle of an answer.
+func (s signers) choose(limited func(account string, h http.Header), next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		rest, is := strings.CutPrefix(r.URL.Path, sharing.AccountsPath)
 		if !is {
@@ -34,7 +35,8 @@ func (s signers) choose(next http.Handler) http.Handler {
 				"started since the account was added? systemctl restart the worker's unit")
 			return
 		}
-		of := r.WithContext(context.WithValue(r.Context(), accountKey{}, name))
+		ctx := conversation.WithLimits(r.Context(), func(h http.Header) { limited(name, h) })
+		of := r.WithContext(context.WithValue(ctx, accountKey{}, name))
 		to := *r.URL
 		of.URL, to.Path = &to, "/"+path
 		next.ServeHTTP(w, of)

@@ -112,7 +112,7 @@ func (s *stream) early() refusal {
 		case kind == "response.failed":
 			return s.limit(event)
 		case err != nil, kind != "" && kind != "response.created" && kind != "response.in_progress" &&
-			kind != "response.queued" && kind != "codex.rate_limits":
+			kind != "response.queued" && !strings.HasPrefix(kind, "codex."):
 			return refusal{}
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -38,6 +39,7 @@ func (t *Transport) Sockets() int { return t.mostSockets }
 func (t *Transport) upgrading(proxied *http.Transport) *http.Transport {
 	dialer := dialerWith(func(fd int) {
 		_ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(acknowledged.Milliseconds()))
+		_ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, unsent) // a ping follows a request
 	})
 	dialer.KeepAliveConfig = net.KeepAliveConfig{Enable: true, Idle: probeAfter, Interval: probeEvery, Count: probes}
 	protocols := &http.Protocols{}
@@ -92,6 +94,14 @@ func (t *Transport) Failed(err error) error {
 	err = named(err, true)
 	t.counts.failed(err)
 	return err
+}
+
+// Cut names the reason of an answer that has ended too early. The endpoint was reachable.
+func (*Transport) Cut(err error) error {
+	if errors.Is(err, io.EOF) { // it would end the answer as a whole one
+		err = io.ErrUnexpectedEOF
+	}
+	return named(err, true)
 }
 
 // countedIn is a connection that counts in n until it is closed.
