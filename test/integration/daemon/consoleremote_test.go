@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"codex-proxy/remotes/transcript"
+	"codex-proxy/test/await"
 	"codex-proxy/test/bed"
 	"codex-proxy/test/modelserver"
 )
@@ -72,6 +73,9 @@ func testConsoleRemote(t *testing.T, suite string) {
 		assert.True(t, u.Waits)
 		assert.Contains(t, u.Questions[0].Text, "touch /srv/build/"+file)
 		assert.Contains(t, u.Questions[0].Reason, "MAY-I")
+		await.True(t, func() bool {
+			return strings.Contains(b.MustRun(t, "codex-proxy", "remotes", "list", "--json"), `"alone_since"`)
+		}, bed.Bound, "a page that is open keeps the alert from a person")
 		assert.Equal(t, "asleep-no", b.MustRun(t, "sh", "-c", "test -e /srv/build/"+file+" || printf asleep-no"), "it waits")
 		return u.Questions[0]
 	}
