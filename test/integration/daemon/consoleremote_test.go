@@ -114,6 +114,15 @@ func testConsoleRemote(t *testing.T, suite string) {
 	_, _, err := b.Run(t.Context(), "test", "-e", "/srv/build/never")
 	require.Error(t, err, "declined")
 
+	answer("patch-word", "custom apply_patch *** Begin Patch\n*** Add File: /var/tmp/patched\n+by the model\n*** End Patch")
+	send("patch-word")
+	u = untilThread(t, stream, "the changes of files", func(u transcript.Update) bool { return len(u.Questions) > 0 && u.Questions[0].Text != "" })
+	assert.Equal(t, "add /var/tmp/patched\n  by the model\n", u.Questions[0].Text)
+	assert.Contains(t, u.Questions[0].Decisions, "accept")
+	answer("patch-word", "text then so")
+	decide(u.Questions[0], "accept")
+	untilThread(t, stream, "it goes on with them", func(u transcript.Update) bool { return u.Turn == "" && len(u.Questions) == 0 })
+
 	answer("fourth-word", "text a beginning", "gate never", "text an end")
 	send("fourth-word")
 	untilThread(t, stream, "it runs", func(u transcript.Update) bool { return u.Turn != "" && said(u, "agent", "a beginning") })
