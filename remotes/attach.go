@@ -1,6 +1,7 @@
 package remotes
 
 import (
+	"strings"
 	"sync"
 	"time"
 )
@@ -13,6 +14,12 @@ type Client struct {
 	Program string    `json:"program,omitempty"`
 	Since   time.Time `json:"since"`
 }
+
+// Page is the name of a program that shows the questions of a turn for as long as it is open, whoever looks at it.
+const Page = "codex-proxy-page"
+
+// present means that the client may answer an approval, and that a person is there as far as one can know.
+func (c Client) present() bool { return !c.Viewer && !strings.HasPrefix(c.Program, Page+" ") }
 
 // Attach records that a client is attached until detach is called, which may be called again.
 func (m *Manager) Attach(c Client) (detach func()) {
@@ -29,7 +36,7 @@ func (m *Manager) Attach(c Client) (detach func()) {
 		m.update(func(s *state) {
 			delete(s.clients, id)
 			s.since = time.Now()
-			if !c.Viewer && s.owners() == 0 {
+			if c.present() && s.nobody() {
 				s.left = s.since
 			}
 		})
@@ -42,7 +49,7 @@ func (m *Manager) Attach(c Client) (detach func()) {
 func (m *Manager) announce() {
 	var waiting []string
 	m.update(func(s *state) {
-		if s.owners() > 0 {
+		if !s.nobody() {
 			return
 		}
 		for id, t := range s.threads {

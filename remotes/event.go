@@ -51,7 +51,7 @@ func (m *keeping) emitKind(e Event, kind EventKind) {
 // emit logs an event and passes it on.
 func (m *keeping) emit(e Event) {
 	e.At = time.Now()
-	m.update(func(s *state) { e.Alone = s.owners() == 0 })
+	m.update(func(s *state) { e.Alone = s.nobody() })
 	m.log(e)
 	m.opts.Notify(e)
 }

@@ -54,6 +54,19 @@ func TestEventsInTheJournal(t *testing.T) {
 	assert.Equal(t, "secret words", passed[3].Detail, "[notify] has them")
 }
 
+// A page that is open while nobody looks keeps no alert from a person.
+func TestPageIsNoPerson(t *testing.T) {
+	m, log := logged(t, Options{})
+	detach := m.Attach(Client{User: "alice", Program: Page + " 0.2.0"})
+	m.update(func(s *state) { s.thread("t1").waiting = time.Now() })
+	m.announce()
+	assert.Contains(t, log.String(), "a turn waits for a person, and nobody is attached")
+	var left time.Time
+	m.update(func(s *state) { left = s.left })
+	detach()
+	m.update(func(s *state) { assert.Equal(t, left, s.left, "it waits since before") })
+}
+
 // Every kind is logged, but the one that is logged with its error.
 func TestEveryKindIsLogged(t *testing.T) {
 	for _, kind := range []EventKind{Attached, Detached, Cut, Continued, Asked, Left, LimitReached, Redelivered, TurnEnded,

@@ -142,14 +142,14 @@ func (s *state) alone() bool {
 	return false
 }
 
-// owners counts the clients that may answer an approval.
-func (s *state) owners() (n int) {
+// nobody reports whether nobody is there who could answer an approval.
+func (s *state) nobody() bool {
 	for _, c := range s.clients {
-		if !c.Viewer {
-			n++
+		if c.present() {
+			return false
 		}
 	}
-	return n
+	return true
 }
 
 // busy means that a turn runs or waits for a user. A cut turn is not busy after its user was asked; one that waits

@@ -315,9 +315,11 @@ func TestStatus(t *testing.T) {
 	assert.Equal(t, []Turn{{Thread: "T", Since: now, WaitingSince: now.Add(time.Second), AloneSince: now.Add(time.Minute)}}, st.Turns)
 	s.clients[1] = Client{User: "eve", Viewer: true}
 	assert.False(t, s.status().Turns[0].AloneSince.IsZero(), "a viewer cannot answer")
+	s.clients[3] = Client{User: "alice", Program: Page + " 1"}
+	assert.False(t, s.status().Turns[0].AloneSince.IsZero(), "an open page is no person")
 	s.clients[2] = Client{User: "alice"}
 	assert.True(t, s.status().Turns[0].AloneSince.IsZero())
-	assert.Len(t, s.status().Attached, 2)
+	assert.Len(t, s.status().Attached, 3)
 }
 
 func TestCutTurn(t *testing.T) {

@@ -111,7 +111,7 @@ func (s *state) status() Status {
 		t := Turn{Thread: id, Since: r.Since, Continued: r.Continued, Cut: r.Asked && !r.Quota, Quota: r.Quota}
 		if at := s.threads[id]; at != nil && !at.waiting.IsZero() {
 			t.WaitingSince = at.waiting
-			if s.owners() == 0 {
+			if s.nobody() {
 				t.AloneSince = latest(at.waiting, s.left)
 			}
 		}

@@ -53,7 +53,7 @@ func (l reports) request(_ context.Context, msg message) {
 // overdue removes the calls that the manager has to answer: nobody else will.
 func (s *state) overdue(now time.Time) (calls []toolCall) {
 	bound, since := toolAttached, time.Time{}
-	if s.owners() == 0 {
+	if s.nobody() {
 		bound, since = toolAlone, s.left
 	}
 	for _, t := range s.threads {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"strconv"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -79,10 +78,14 @@ remove need root.`,
 	check := &cobra.Command{Use: "check NAME", Short: "show what would run, and what prevents a start",
 		RunE: do(true, r.Check)}
 	send := &cobra.Command{
-		Use: "send NAME TEXT...", Short: "send a message to a remote",
+		Use: "send NAME TEXT...", Short: "send a message to a remote; - reads it from the standard input",
 		RunE: func(c *cobra.Command, args []string) error {
 			return do(false, func(ctx context.Context, name string) error {
-				return r.Send(ctx, name, strings.Join(args[1:], " "))
+				text, err := remotescli.Message(args[1:], c.InOrStdin())
+				if err != nil {
+					return err
+				}
+				return r.Send(ctx, name, text)
 			})(c, args)
 		},
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"strconv"
 
@@ -13,7 +14,9 @@ import (
 	"codex-proxy/console/runnerorders"
 	"codex-proxy/console/server"
 	"codex-proxy/internal/cli"
+	"codex-proxy/runner/paths"
 	"codex-proxy/runner/runnerdoctor"
+	"codex-proxy/units"
 )
 
 // consolePort is the port of the page. The one of codex-proxy console is another.
@@ -53,10 +56,25 @@ network.`,
 			return err
 		}
 		examined := func(ctx context.Context) (any, error) { return runnerdoctor.Examine(ctx, thisHost(daemon)), nil }
-		k.Verbs = runnerorders.All(runnerorders.Settings{Client: daemon, All: *all, Doctor: examined})
+		running := func(context.Context) error { return nil } // the socket of another service than the installed one
+		if flags.Lookup("socket").Value.String() == paths.Socket {
+			running = serviceRuns
+		}
+		k.Verbs = runnerorders.All(runnerorders.Settings{Client: daemon, All: *all, Doctor: examined, Running: running})
 		return k.Run(c.Context())
 	}
 	return c
+}
+
+// serviceRuns is an error if the installed service does not run.
+func serviceRuns(ctx context.Context) error {
+	manager := units.NewManager()
+	defer manager.Close()
+	d, err := manager.Describe(ctx, "codex-runner.service")
+	if err == nil && !d.Active() {
+		err = fmt.Errorf("codex-runner does not run (%s): systemctl start codex-runner", d.ActiveState)
+	}
+	return err
 }
 
 func consoleServeCommand() *cobra.Command {

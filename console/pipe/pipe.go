@@ -4,6 +4,7 @@ package pipe
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -114,11 +115,28 @@ func (s *orders) carryOut(ctx context.Context, r request) {
 	if err != nil {
 		last.Error = err.Error()
 	}
-	_ = s.send(last) // a server that has gone needs no answer
+	if err := s.send(last); errors.Is(err, errLong) { // a server that has gone needs no answer
+		_ = s.send(reply{ID: r.ID, End: true, Error: err.Error()})
+	}
+}
+
+// errLong is the end of an order alone: a longer line would be the end of the console.
+var errLong = fmt.Errorf("the answer is too long for the page: it has more than %d MiB", maxAnswer>>20)
+
+// Encode is a value as JSON. <, > and & take one byte each, unlike those of json.Marshal.
+func Encode(value any) ([]byte, error) {
+	var line bytes.Buffer
+	to := json.NewEncoder(&line)
+	to.SetEscapeHTML(false)
+	err := to.Encode(value)
+	return bytes.TrimSuffix(line.Bytes(), []byte("\n")), err
 }
 
 func (s *orders) send(r reply) error {
-	line, err := json.Marshal(r)
+	line, err := Encode(r)
+	if err == nil && len(line) >= maxAnswer {
+		err = errLong
+	}
 	if err != nil {
 		return err
 	}

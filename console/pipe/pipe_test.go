@@ -74,6 +74,28 @@ func TestOrders(t *testing.T) {
 	require.EqualError(t, err, "the order is too long")
 }
 
+// A value that is too long ends its order, and no other: neither the last value nor one of a stream.
+func TestLongAnswers(t *testing.T) {
+	long, err := json.Marshal(strings.Repeat("x", maxAnswer))
+	require.NoError(t, err)
+	c, _ := joined(t, func(_ context.Context, o Order, send func(json.RawMessage) error) (json.RawMessage, error) {
+		switch o.Verb {
+		case "last":
+			return long, nil
+		case "stream":
+			return nil, send(long)
+		}
+		return Encode(strings.Repeat("<", maxAnswer-100))
+	})
+	for _, verb := range []string{"last", "stream"} {
+		_, err := c.Do(t.Context(), Order{Verb: verb})
+		require.EqualError(t, err, errLong.Error(), verb)
+	}
+	got, err := c.Do(t.Context(), Order{Verb: "most"})
+	require.NoError(t, err)
+	assert.Len(t, got, maxAnswer-98)
+}
+
 // The order of a page that stalls ends, or it would run for nobody.
 func TestOrderOfSlowReaderIsCancelled(t *testing.T) {
 	sent, cancelled := make(chan struct{}), make(chan struct{})

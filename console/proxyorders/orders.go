@@ -47,7 +47,7 @@ var (
 	list     = verbs.Match(`[a-z]{1,16}(,[a-z]{1,16}){0,7}`)
 	days     = verbs.Match(`[1-9][0-9]{0,2}d`)
 	thread   = verbs.Match(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
-	question = verbs.Match(`[A-Za-z0-9_.:-]{1,128}`)
+	question = verbs.Match(`[0-9a-f]{32}`)
 	decision = verbs.Match(`accept|acceptForSession|decline`)
 )
 

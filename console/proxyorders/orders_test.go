@@ -90,7 +90,10 @@ func (r *remote) Interrupt(ctx context.Context, thread string) error {
 	return ctx.Err()
 }
 
-const aThread = "01a20aba-7cdd-7362-82ac-fa590110caa5"
+const (
+	aThread   = "01a20aba-7cdd-7362-82ac-fa590110caa5"
+	aQuestion = "0123456789abcdef0123456789abcdef"
+)
 
 func TestVerbs(t *testing.T) {
 	v, done := table(t, false)
@@ -126,7 +129,7 @@ func TestRemotes(t *testing.T) {
 	for _, o := range []pipe.Order{
 		{Verb: "transcript", Words: given{"remote": "build"}},
 		{Verb: "send", Words: given{"remote": "build", "text": "run\nit ünd <b>"}},
-		{Verb: "approve", Words: given{"remote": "build", "thread": aThread, "question": "call_1", "decision": "acceptForSession"}},
+		{Verb: "approve", Words: given{"remote": "build", "thread": aThread, "question": aQuestion, "decision": "acceptForSession"}},
 		{Verb: "interrupt", Words: given{"remote": "build", "thread": aThread}},
 	} {
 		raw, err := v.Handle(closed, o, func(line json.RawMessage) error { lines = append(lines, string(line)); return nil })
@@ -136,7 +139,7 @@ func TestRemotes(t *testing.T) {
 		}
 	}
 	assert.Equal(t, []string{`{"thread":""}`}, lines)
-	assert.Equal(t, []string{"build follow ", "build send  run\nit ünd <b>", "build approve " + aThread + " call_1 acceptForSession",
+	assert.Equal(t, []string{"build follow ", "build send  run\nit ünd <b>", "build approve " + aThread + " " + aQuestion + " acceptForSession",
 		"build interrupt " + aThread}, *done)
 	_, err := v.try("send", given{"remote": "none", "text": "x"})
 	assert.EqualError(t, err, "there is no remote")
@@ -208,9 +211,9 @@ func TestHostileOrders(t *testing.T) {
 		"a message that is no text":  {"send", given{"remote": "build", "text": "a\xff"}},
 		"a directory for a message":  {"send", given{"remote": "build", "text": "x", "cwd": "/"}},
 		"an approval of all":         {"approve", given{"remote": "build", "thread": aThread, "decision": "accept"}},
-		"an approval of any thread":  {"approve", given{"remote": "build", "question": "call_1", "decision": "accept"}},
-		"a decision of a policy":     {"approve", given{"remote": "build", "thread": aThread, "question": "call_1", "decision": "acceptWithExecpolicyAmendment"}},
-		"a decision in JSON":         {"approve", given{"remote": "build", "thread": aThread, "question": "call_1", "decision": `{"a":1}`}},
+		"an approval of any thread":  {"approve", given{"remote": "build", "question": aQuestion, "decision": "accept"}},
+		"a decision of a policy":     {"approve", given{"remote": "build", "thread": aThread, "question": aQuestion, "decision": "acceptWithExecpolicyAmendment"}},
+		"a decision in JSON":         {"approve", given{"remote": "build", "thread": aThread, "question": aQuestion, "decision": `{"a":1}`}},
 		"a question in JSON":         {"approve", given{"remote": "build", "thread": aThread, "question": `"x"`, "decision": "accept"}},
 		"an interrupt of any thread": {"interrupt", given{"remote": "build"}},
 	} {
@@ -224,7 +227,7 @@ func TestHostileOrders(t *testing.T) {
 // The process with rights enforces --read-only, whatever the server asks for.
 func TestReadOnly(t *testing.T) {
 	v, done := table(t, true)
-	values := given{"since": "7d", "thread": aThread, "decision": "accept"}
+	values := given{"since": "7d", "thread": aThread, "question": aQuestion, "decision": "accept"}
 	for verb, of := range v.all {
 		words := given{}
 		for _, need := range of.Needs {

@@ -30,14 +30,21 @@ type part struct {
 
 // log sends the end of an output, and all that is written from then on.
 func (s Settings) log(ctx context.Context, w verbs.Words, send verbs.Send) (any, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	if err := s.Running(ctx); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	n, err := strconv.Atoi(w["command"])
 	if err != nil {
 		return nil, err
 	}
 	log := client.Log{Session: w["session"], Command: n, From: math.MaxInt64,
-		Sink: func(logs.Chunk) error { return nil }}
+		Sink: func(logs.Chunk) error { return nil }, Lost: func(error) {
+			if err := s.Running(ctx); err != nil {
+				cancel(err)
+			}
+		}}
 	now, err := s.Client.ReadLog(ctx, log) // for its size
 	if err != nil {
 		return nil, err
@@ -53,7 +60,7 @@ func (s Settings) log(ctx context.Context, w verbs.Words, send verbs.Send) (any,
 		read <- err
 	}()
 	err = t.pass(read, send)
-	cancel()
+	cancel(nil)
 	if err != nil {
 		return nil, err
 	}

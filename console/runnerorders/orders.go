@@ -14,12 +14,18 @@ import (
 type Settings struct {
 	Client *client.Client
 	All    bool // the sessions of all users, for administrators
+	// Running is an error if the service does not run. A connection would start it: its socket is systemd's.
+	Running func(context.Context) error
 	// Doctor examines the installation, and returns the object of `codex-runner doctor --json`.
 	Doctor func(context.Context) (any, error)
 }
 
-// maxSessions bounds the sessions that a page shows.
-const maxSessions = 1000
+const (
+	// maxSessions bounds the sessions that a page shows.
+	maxSessions = 1000
+	// maxChanges bounds those of one line.
+	maxChanges = 250
+)
 
 // The words.
 var (
@@ -61,7 +67,18 @@ type changes struct {
 }
 
 func (s Settings) watch(ctx context.Context, _ verbs.Words, send verbs.Send) (any, error) {
+	if err := s.Running(ctx); err != nil {
+		return nil, err
+	}
 	return nil, client.Watch(ctx, s.Client, client.Filter{All: s.All, Limit: maxSessions}, func(w wire.Watched) error {
-		return send(changes{w.Whole, w.Status, w.Sessions, w.Removed})
+		c := changes{Whole: w.Whole, Runner: w.Status, Removed: w.Removed}
+		for {
+			n := min(len(w.Sessions), maxChanges)
+			c.Changed, w.Sessions = w.Sessions[:n], w.Sessions[n:]
+			if err := send(c); err != nil || len(w.Sessions) == 0 {
+				return err
+			}
+			c = changes{}
+		}
 	})
 }

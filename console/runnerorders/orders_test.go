@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -26,6 +27,17 @@ type rig struct {
 	daemon *apitest.Daemon
 	client *client.Client
 	all    map[string]verbs.Verb
+
+	stopped atomic.Bool
+}
+
+var errStopped = errors.New("it does not run")
+
+func (r *rig) running(context.Context) error {
+	if r.stopped.Load() {
+		return errStopped
+	}
+	return nil
 }
 
 func newRig(t *testing.T, readOnly bool, run func(*apitest.Command)) *rig {
@@ -33,7 +45,7 @@ func newRig(t *testing.T, readOnly bool, run func(*apitest.Command)) *rig {
 	r := &rig{daemon: apitest.Start(t, run)}
 	r.client = client.New(r.daemon.Socket)
 	t.Cleanup(r.client.Close)
-	r.all = All(Settings{Client: r.client, Doctor: func(context.Context) (any, error) { return given{"ok": "yes"}, nil }})
+	r.all = All(Settings{Client: r.client, Running: r.running, Doctor: func(context.Context) (any, error) { return given{"ok": "yes"}, nil }})
 	r.Table = verbs.New(readOnly, r.all)
 	return r
 }
@@ -119,6 +131,50 @@ func TestOrders(t *testing.T) {
 	raw, err = r.try("doctor", nil)
 	require.NoError(t, err)
 	assert.JSONEq(t, `{"ok":"yes"}`, string(raw))
+}
+
+// An open page does not start a service that was stopped, as each connection would.
+func TestStoppedServiceStaysSo(t *testing.T) {
+	r := newRig(t, false, func(c *apitest.Command) {
+		c.Write(logs.Stdout, "begins")
+		<-c.Cancelled()
+		c.End(outcome.Outcome{Word: outcome.Cancelled})
+	})
+	words := given{"session": r.create(t), "command": "1"}
+	_, err := r.Handle(t.Context(), pipe.Order{Verb: "log", Words: words}, func(json.RawMessage) error {
+		r.stopped.Store(true)
+		r.daemon.Down()
+		return nil
+	})
+	require.ErrorIs(t, err, errStopped, "the log does not connect again")
+	_, err = r.try("log", words)
+	require.ErrorIs(t, err, errStopped)
+	_, err = r.try("watch", nil)
+	require.ErrorIs(t, err, errStopped)
+}
+
+// The sessions come in lines of a bounded length.
+func TestManySessions(t *testing.T) {
+	r := newRig(t, false, func(c *apitest.Command) { c.End(outcome.Outcome{Word: outcome.Succeeded}) })
+	for range maxChanges + 1 {
+		r.create(t)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var lines []changes
+	_, err := r.Handle(ctx, pipe.Order{Verb: "watch"}, func(raw json.RawMessage) error {
+		var c changes
+		if err := json.Unmarshal(raw, &c); err != nil {
+			return err
+		}
+		if lines = append(lines, c); len(lines) == 2 {
+			cancel()
+		}
+		return nil
+	})
+	require.ErrorIs(t, err, context.Canceled)
+	assert.Equal(t, []int{maxChanges, 1}, []int{len(lines[0].Changed), len(lines[1].Changed)})
+	assert.Equal(t, []bool{true, false}, []bool{lines[0].Whole, lines[1].Whole})
 }
 
 func TestHold(t *testing.T) {

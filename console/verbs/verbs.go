@@ -83,7 +83,7 @@ func (t *Table) Handle(ctx context.Context, o pipe.Order, send func(json.RawMess
 		return nil, ErrReadOnly
 	}
 	value, err := v.Run(ctx, o.Words, func(value any) error {
-		raw, err := json.Marshal(value)
+		raw, err := pipe.Encode(value)
 		if err != nil {
 			return err
 		}
@@ -92,7 +92,7 @@ func (t *Table) Handle(ctx context.Context, o pipe.Order, send func(json.RawMess
 	if err != nil || value == nil {
 		return nil, err
 	}
-	return json.Marshal(value)
+	return pipe.Encode(value)
 }
 
 func (v Verb) check(words Words) error {

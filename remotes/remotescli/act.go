@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -18,6 +19,25 @@ import (
 	"codex-proxy/remotes/remoteapi"
 	"codex-proxy/units"
 )
+
+// maxMessage bounds a message, in bytes: codex accepts 1 Mi characters.
+const maxMessage = 4 << 20
+
+// Message is the message of a command line: its words, or for - the standard input, which no other user of the machine
+// sees in the list of processes.
+func Message(words []string, in io.Reader) (string, error) {
+	if len(words) != 1 || words[0] != "-" {
+		return strings.Join(words, " "), nil
+	}
+	text, err := io.ReadAll(io.LimitReader(in, maxMessage+1))
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("cannot read the message: %w", err)
+	case len(text) > maxMessage:
+		return "", fmt.Errorf("the message is too long: codex takes less than %d MiB", maxMessage>>20)
+	}
+	return string(text), nil
+}
 
 // Send sends a message to a remote, which starts if it does not run.
 func (r *Remotes) Send(ctx context.Context, name, text string) error {

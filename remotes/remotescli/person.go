@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"codex-proxy/internal/listing"
@@ -46,8 +47,9 @@ func Transcript(ctx context.Context, r *Remotes, of transcript.Remote) error {
 // scroll prints the items of a thread as they are complete enough to be read.
 type scroll struct {
 	to      io.Writer
-	printed map[string]string // the text of each item that was printed
-	asked   map[string]bool
+	printed map[string]string // the text of each item that was printed, up to maxPrinted
+	order   []string          // their IDs, oldest first
+	asked   map[string]bool   // the questions that were printed, and wait
 }
 
 func newScroll(to io.Writer) *scroll {
@@ -74,17 +76,38 @@ func (s *scroll) show(v any) error {
 		default:
 			text.WriteString(strings.TrimPrefix(rest, "\n"))
 		}
-		s.printed[i.ID] = whole
+		s.remember(i.ID, whole)
 	}
+	before := s.asked
+	s.asked = map[string]bool{}
 	for _, q := range u.Questions {
-		if !s.asked[q.ID] {
-			fmt.Fprintf(&text, "waits for approval of %s\n%s%s", listing.Printable(q.ID), lines(q.Text, "  "),
-				lines(q.Reason, "  "))
+		if s.asked[q.ID] = true; before[q.ID] {
+			continue
 		}
-		s.asked[q.ID] = true
+		fmt.Fprintf(&text, "waits for approval of %s\n%s%s", listing.Printable(q.ID), lines(q.Text, "  "), lines(q.Reason, "  "))
+		if q.Directory != "" {
+			fmt.Fprintf(&text, "  in %s\n", listing.Printable(q.Directory))
+		}
+		if !slices.Contains(q.Decisions, "accept") {
+			fmt.Fprintln(&text, "  cannot be approved here: codex-proxy attach shows all of it")
+		}
 	}
 	_, err := io.WriteString(s.to, text.String())
 	return err
+}
+
+// maxPrinted bounds the items whose growth is followed.
+const maxPrinted = 1000
+
+func (s *scroll) remember(id, text string) {
+	if _, known := s.printed[id]; !known {
+		s.order = append(s.order, id)
+	}
+	s.printed[id] = text
+	if len(s.order) > maxPrinted {
+		delete(s.printed, s.order[0])
+		s.order = s.order[1:]
+	}
 }
 
 // lines are the lines of a text, each printable and indented.

@@ -26,16 +26,10 @@ func (r Remote) Send(ctx context.Context, thread, text string) (threadID string,
 	return remoteapi.SendTo(ctx, r.Owners, thread, text)
 }
 
-// asked is a request of codex.
-type asked struct {
-	id json.RawMessage
-	Question
-}
-
 // errOver is the error of an answer that nobody waits for any more.
 var errOver = errors.New("the turn does not wait for this any more: it was answered, or has ended")
 
-// Approve answers a question of a thread.
+// Approve answers a question of a thread: the one with all that its ID stands for, and no other of the same item.
 func (r Remote) Approve(ctx context.Context, thread, question, decision string) error {
 	ctx, cancel := context.WithTimeout(ctx, actBound)
 	defer cancel()
@@ -43,17 +37,11 @@ func (r Remote) Approve(ctx context.Context, thread, question, decision string) 
 	if err != nil {
 		return err
 	}
-	found, resolved := make(chan asked, 1), make(chan string, maxItems)
+	v, resolved := newView(thread), make(chan string, maxItems)
 	s, err := r.open(ctx, r.Owners, handlers{
-		asked: func(method string, id, params json.RawMessage) {
-			if q, of := questionOf(method, params); q.ID == question && of == thread {
-				select {
-				case found <- asked{id, q}:
-				default: // codex repeats itself
-				}
-			}
-		},
+		asked: v.ask,
 		notified: func(method string, params json.RawMessage) {
+			v.notified(method, params)
 			if id, of := resolvedBy(method, params); id != "" && of == thread {
 				select {
 				case resolved <- id:
@@ -73,17 +61,22 @@ func (r Remote) Approve(ctx context.Context, thread, question, decision string) 
 	if !at.Thread.Status.Waiting() {
 		return errOver
 	}
+	v.begin(at)
 	late := time.NewTimer(askedBound)
 	defer late.Stop()
-	select {
-	case a := <-found:
-		return s.answer(ctx, a, decision, resolved)
-	case <-late.C:
-		return errOver
-	case <-s.Done():
-		return s.Err()
-	case <-ctx.Done():
-		return ctx.Err()
+	for {
+		if a, is := v.find(question); is {
+			return s.answer(ctx, a, decision, resolved)
+		}
+		select {
+		case <-v.changed:
+		case <-late.C:
+			return errOver
+		case <-s.Done():
+			return s.Err()
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"codex-proxy/remotes"
 )
 
 // pause is the least time between two updates.
@@ -11,7 +13,7 @@ const pause = 100 * time.Millisecond
 
 // Follow calls each with the thread, and again at each change, until ctx ends or the remote does. Without a thread it
 // follows the last one. It is attached as a viewer, so that others are still called if nobody is there; only while the
-// turn waits for a person it is attached as an owner, too, whom codex asks.
+// turn waits for a person it is attached as an owner, too, whom codex asks, and as a page, so that others are called.
 func (r Remote) Follow(ctx context.Context, thread string, each func(Update) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -38,6 +40,8 @@ func (r Remote) Follow(ctx context.Context, thread string, each func(Update) err
 	for {
 		select {
 		case <-v.changed:
+		case <-a.done():
+			a.end() // codex asks the next connection
 		case <-s.Done():
 			return errors.New("the remote has ended the connection, as for a restart")
 		case <-ctx.Done():
@@ -71,11 +75,21 @@ func (a *asking) follow(ctx context.Context) (err error) {
 	case !waits:
 		a.end()
 	case a.session == nil:
-		if a.session, err = a.open(ctx, a.Owners, handlers{asked: a.view.ask}); err == nil {
+		shows := a.Remote
+		shows.program = remotes.Page
+		if a.session, err = shows.open(ctx, a.Owners, handlers{asked: a.view.ask}); err == nil {
 			_, err = a.session.resume(ctx, a.thread, 1)
 		}
 	}
 	return err
+}
+
+// done is closed when the connection has ended.
+func (a *asking) done() <-chan struct{} {
+	if a.session == nil {
+		return nil
+	}
+	return a.session.Done()
 }
 
 func (a *asking) end() {

@@ -1,7 +1,8 @@
 package transcript
 
 import (
-	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"slices"
 )
@@ -18,36 +19,90 @@ var decisions = []string{"accept", "acceptForSession", decline}
 
 const decline = "decline"
 
-// questionOf is a request of codex as a question, and its thread. Calls of tools and of clocks are for terminals.
-func questionOf(method string, params json.RawMessage) (q Question, thread string) {
-	var p struct {
-		Thread    string            `json:"threadId"`
-		Item      string            `json:"itemId"`
-		Approval  string            `json:"approvalId"`
-		Reason    string            `json:"reason"`
-		Command   string            `json:"command"`
-		Directory string            `json:"cwd"`
-		Root      string            `json:"grantRoot"`
-		Available []json.RawMessage `json:"availableDecisions"`
+// asked is a request of codex.
+type asked struct {
+	id     json.RawMessage
+	thread string
+	item   string // that the question is about
+	Question
+}
+
+// shown are the fields of a question that people see, or that grant nothing. Any other field may widen what an approval
+// grants: who approves has to see it, in a terminal.
+var shown = []string{
+	"threadId", "turnId", "itemId", "approvalId", "startedAtMs", "environmentId", "kind", "reason", "command", "cwd", "commandActions",
+	"availableDecisions", "proposedExecpolicyAmendment", "proposedNetworkPolicyAmendments",
+}
+
+// questions are the kinds of codex's requests that ask a person. Calls of tools and of clocks are for terminals.
+var questions = map[string]string{
+	"item/commandExecution/requestApproval": command, "item/fileChange/requestApproval": change,
+	"item/permissions/requestApproval": other, "item/tool/requestUserInput": other, "mcpServer/elicitation/request": other,
+}
+
+// approval has the fields of a request that are used here.
+type approval struct {
+	Thread    string            `json:"threadId"`
+	Item      string            `json:"itemId"`
+	Kind      string            `json:"kind"`
+	Reason    string            `json:"reason"`
+	Command   string            `json:"command"`
+	Directory string            `json:"cwd"`
+	Available []json.RawMessage `json:"availableDecisions"`
+}
+
+// askedOf is a request of codex as a question; false: it is none.
+func askedOf(method string, id, params json.RawMessage) (asked, bool) {
+	var p approval
+	var fields map[string]json.RawMessage
+	kind := questions[method]
+	if kind == "" || json.Unmarshal(params, &p) != nil || json.Unmarshal(params, &fields) != nil {
+		return asked{}, false
 	}
-	if json.Unmarshal(params, &p) != nil {
-		return Question{}, ""
+	return asked{id: id, thread: p.Thread, item: p.Item, Question: Question{
+		ID: idOf(method, id, fields), Kind: kind, Text: head(p.Command, maxText), Reason: head(p.Reason, maxText),
+		Directory: head(p.Directory, maxText), Decisions: p.decisions(kind, fields),
+	}}, true
+}
+
+// decisions are those that a person may take who sees the question: nothing but a decline, if it would grant more.
+func (p approval) decisions(kind string, fields map[string]json.RawMessage) []string {
+	hidden := len(p.Directory) > maxText
+	if kind == command {
+		hidden = hidden || p.Command == "" || len(p.Command) > maxText || p.Kind != "" && p.Kind != command
 	}
-	q = Question{ID: cmp.Or(p.Approval, p.Item), Reason: head(p.Reason, maxText), Directory: head(p.Directory, maxText)}
-	switch method {
-	case "item/commandExecution/requestApproval":
-		q.Kind, q.Text, q.Decisions = command, head(p.Command, maxText), available(p.Available)
-		if len(p.Command) > maxText { // nobody approves the part that is not shown
-			q.Decisions = []string{decline}
-		}
-	case "item/fileChange/requestApproval":
-		q.Kind, q.Text, q.Decisions = change, head(p.Root, maxText), decisions
-	case "item/permissions/requestApproval", "item/tool/requestUserInput", "mcpServer/elicitation/request":
-		q.Kind, q.ID, q.Decisions = other, cmp.Or(q.ID, method), []string{}
-	default:
-		return Question{}, ""
+	for name, value := range fields {
+		hidden = hidden || string(value) != "null" && !slices.Contains(shown, name)
 	}
-	return q, p.Thread
+	switch {
+	case kind == other:
+		return []string{}
+	case hidden:
+		return []string{decline}
+	}
+	return available(p.Available)
+}
+
+// idOf names a question by all that it asks: items have several questions, and codex counts requests anew when it starts.
+func idOf(method string, id json.RawMessage, asks any) string {
+	text, _ := json.Marshal([]any{method, id, asks}) // they were JSON
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:16])
+}
+
+// about is the question with the changes of files that it is about: codex has them in the item alone. Nobody approves
+// changes that are not shown as a whole.
+func (a asked) about(changes string) Question {
+	q := a.Question
+	if q.Kind != change {
+		return q
+	}
+	q.Text = head(changes, maxText)
+	if changes == "" || len(changes) > maxText {
+		q.Decisions = []string{decline}
+	}
+	q.ID = idOf(q.ID, a.id, changes)
+	return q
 }
 
 // available are the decisions that codex offers, without an offer all. It takes a decline always.

@@ -1,6 +1,7 @@
 package transcript
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -21,6 +22,8 @@ type Remote struct {
 	Version string // of this program
 	// ReadOnly only watches: the questions of a turn go to others.
 	ReadOnly bool
+
+	program string // that it tells; empty: codex-proxy
 }
 
 // session is a connection to codex of the remote.
@@ -68,7 +71,7 @@ func (r Remote) open(ctx context.Context, socket string, h handlers) (*session, 
 	}
 	s := &session{Conn: c, ran: make(chan error, 1)}
 	go func() { s.ran <- c.Run(ctx) }()
-	hello := wire.Initialize{ClientInfo: wire.ClientInfo{Name: "codex-proxy", Version: r.Version},
+	hello := wire.Initialize{ClientInfo: wire.ClientInfo{Name: cmp.Or(r.program, "codex-proxy"), Version: r.Version},
 		Capabilities: wire.Capabilities{ExperimentalAPI: true, OptOutNotificationMethods: unused}}
 	var result json.RawMessage
 	if err = c.Call(ctx, "initialize", hello, &result); err == nil {

@@ -4,8 +4,11 @@ package transcript
 
 import (
 	"encoding/json"
+	"slices"
+	"strconv"
 	"strings"
 
+	"codex-proxy/internal/listing"
 	"codex-proxy/remotes/codexthread"
 )
 
@@ -31,13 +34,15 @@ type Item struct {
 	Output string `json:"output,omitempty"`
 	Status string `json:"status,omitempty"` // of a command and others, in codex's words
 	Exit   *int   `json:"exit,omitempty"`   // of a command
+
+	changes string // of files that are about to be made; empty: none, or some of a kind that is not known
 }
 
 // Question is an approval that a turn waits for.
 type Question struct {
 	ID        string   `json:"id"`
 	Kind      string   `json:"kind"` // command, change or other; a terminal answers others
-	Text      string   `json:"text"` // the command
+	Text      string   `json:"text"` // the command, or the changes of files
 	Directory string   `json:"directory,omitempty"`
 	Reason    string   `json:"reason,omitempty"`
 	Decisions []string `json:"decisions"` // that Approve takes
@@ -49,6 +54,8 @@ const (
 	maxOutput = 4 << 10
 	maxItems  = 200
 	maxTurns  = 10 // at the beginning
+	// maxUpdate bounds the items of one update, of which the newest count.
+	maxUpdate = 512 << 10
 )
 
 // kinds are the kinds of the items that are shown, by codex's names.
@@ -72,12 +79,43 @@ type item struct {
 	Exit    *int     `json:"exitCode"`
 	Status  string   `json:"status"`
 	Changes []struct {
-		Path string `json:"path"`
-		Diff string `json:"diff"`
+		Path string          `json:"path"`
+		Kind json.RawMessage `json:"kind"`
+		Diff string          `json:"diff"`
 	} `json:"changes"`
 	Server string `json:"server"`
 	Tool   string `json:"tool"`
 	Query  string `json:"query"`
+}
+
+// changes are the changes of files for a person who approves them, up to a bit more than a question has: a line for each
+// file, and below it, indented, so that no content looks like such a line, its content or difference.
+func (i item) changes() string {
+	if i.Status != codexthread.InProgress { // those of another item, perhaps before with the same ID
+		return ""
+	}
+	var out strings.Builder
+	for _, c := range i.Changes {
+		var kind struct {
+			Type string `json:"type"` // add, delete or update
+			To   string `json:"move_path"`
+		}
+		if json.Unmarshal(c.Kind, &kind) != nil || !slices.Contains([]string{"add", "delete", "update"}, kind.Type) {
+			return ""
+		}
+		out.WriteString(kind.Type + " " + plain(c.Path))
+		if kind.To != "" {
+			out.WriteString(" -> " + plain(kind.To))
+		}
+		out.WriteString("\n")
+		for line := range strings.Lines(c.Diff) {
+			out.WriteString("  " + strings.TrimSuffix(line, "\n") + "\n")
+		}
+		if out.Len() > maxText {
+			return out.String()[:maxText+1]
+		}
+	}
+	return out.String()
 }
 
 // itemOf is an item for people; false: it is not shown.
@@ -114,6 +152,7 @@ func itemOf(raw json.RawMessage) (Item, bool) {
 			paths, diffs = append(paths, c.Path), append(diffs, c.Path+"\n"+c.Diff)
 		}
 		out.Text, out.Output = strings.Join(paths, "\n"), strings.Join(diffs, "\n")
+		out.changes = i.changes()
 	case "tool":
 		out.Text = strings.TrimPrefix(i.Server+"."+i.Tool, ".")
 	case "search":
@@ -121,6 +160,14 @@ func itemOf(raw json.RawMessage) (Item, bool) {
 	}
 	out.Text, out.Output = head(out.Text, maxText), tail(out.Output, maxOutput)
 	return out, kind != "reasoning" || out.Text != ""
+}
+
+// plain is a path in one line, in quotes if a sign of it has no form.
+func plain(path string) string {
+	if listing.Printable(path) == path {
+		return path
+	}
+	return strconv.Quote(path)
 }
 
 func head(text string, most int) string {

@@ -38,26 +38,114 @@ func TestItems(t *testing.T) {
 	assert.True(t, utf8.ValidString(long.Text+long.Output))
 }
 
+const (
+	commandAsk = "item/commandExecution/requestApproval"
+	changeAsk  = "item/fileChange/requestApproval"
+)
+
+func questionOf(t *testing.T, method, id, params string) Question {
+	t.Helper()
+	a, is := askedOf(method, json.RawMessage(id), json.RawMessage(params))
+	require.True(t, is, params)
+	assert.Equal(t, "t", a.thread)
+	assert.Regexp(t, `^[0-9a-f]{32}$`, a.ID)
+	return a.Question
+}
+
 func TestQuestions(t *testing.T) {
-	q, thread := questionOf("item/commandExecution/requestApproval", json.RawMessage(`{"threadId":"t","itemId":"i",
-		"command":"touch x","cwd":"/srv","reason":"why",
-		"availableDecisions":["accept",{"acceptWithExecpolicyAmendment":{}},"cancel"]}`))
-	assert.Equal(t, "t", thread)
-	assert.Equal(t, Question{ID: "i", Kind: command, Text: "touch x", Directory: "/srv", Reason: "why",
+	q := questionOf(t, commandAsk, `7`, `{"threadId":"t","itemId":"i","startedAtMs":1,"environmentId":"e","kind":"command",
+		"command":"touch x","cwd":"/srv","reason":"why","commandActions":[],"additionalPermissions":null,
+		"availableDecisions":["accept",{"acceptWithExecpolicyAmendment":{}},"cancel"]}`)
+	assert.Equal(t, Question{ID: q.ID, Kind: command, Text: "touch x", Directory: "/srv", Reason: "why",
 		Decisions: []string{"accept", "decline"}}, q)
-	q, _ = questionOf("item/commandExecution/requestApproval",
-		json.RawMessage(`{"threadId":"t","itemId":"i","approvalId":"a"}`))
-	assert.Equal(t, "a", q.ID, "one of several of an item")
+	q = questionOf(t, commandAsk, `7`, `{"threadId":"t","itemId":"i","approvalId":"a","command":"ls"}`)
 	assert.Equal(t, decisions, q.Decisions)
-	q, _ = questionOf("item/commandExecution/requestApproval",
-		json.RawMessage(`{"threadId":"t","itemId":"i","command":"`+strings.Repeat("x", maxText+1)+`"}`))
-	assert.Equal(t, []string{"decline"}, q.Decisions, "nobody approves what is not shown")
-	q, _ = questionOf("item/tool/requestUserInput", json.RawMessage(`{"threadId":"t","itemId":"i"}`))
-	assert.Equal(t, Question{ID: "i", Kind: other, Decisions: []string{}}, q)
+	q = questionOf(t, "item/tool/requestUserInput", `7`, `{"threadId":"t","itemId":"i"}`)
+	assert.Equal(t, Question{ID: q.ID, Kind: other, Decisions: []string{}}, q)
 	for _, method := range []string{"item/tool/call", "currentTime/read", "account/chatgptAuthTokens/refresh"} {
-		q, _ = questionOf(method, json.RawMessage(`{"threadId":"t","itemId":"i"}`))
-		assert.Empty(t, q.ID, method)
+		_, is := askedOf(method, json.RawMessage(`7`), json.RawMessage(`{"threadId":"t","itemId":"i"}`))
+		assert.False(t, is, method)
 	}
+}
+
+// Nobody approves what the question does not show, whatever a newer codex asks.
+func TestHiddenQuestionsAreDeclined(t *testing.T) {
+	long := strings.Repeat("x", maxText+1)
+	for name, params := range map[string]string{
+		"a long command":   `"command":"` + long + `"`,
+		"a long directory": `"command":"ls","cwd":"` + long + `"`,
+		"permissions":      `"command":"ls","additionalPermissions":{"network":{"enabled":true}}`,
+		"a host":           `"networkApprovalContext":{"host":"example.com","protocol":"https"}`,
+		"no command":       `"approvalId":"a"`,
+		"input":            `"command":"ls","kind":"writeStdin"`,
+		"something new":    `"command":"ls","asUser":"root"`,
+	} {
+		q := questionOf(t, commandAsk, `7`, `{"threadId":"t","itemId":"i",`+params+`}`)
+		assert.Equal(t, []string{decline}, q.Decisions, name)
+	}
+	assert.Equal(t, []string{decline}, questionOf(t, changeAsk, `7`, `{"threadId":"t","itemId":"i","grantRoot":"/"}`).Decisions)
+}
+
+// Changes of files can be approved if the question shows each of them.
+func TestChanges(t *testing.T) {
+	v := newView("t")
+	ask := func(id, changes string) Question {
+		if changes != "" {
+			note(v, "item/started", `{"threadId":"t","item":{"type":"fileChange","status":"inProgress","id":"`+id+`","changes":[`+changes+`]}}`)
+		}
+		v.ask(changeAsk, json.RawMessage(`"`+id+`"`), json.RawMessage(`{"threadId":"t","itemId":"`+id+`"}`))
+		list := v.take().Questions
+		return list[len(list)-1]
+	}
+	q := ask("whole", `{"path":"/a","kind":{"type":"add"},"diff":"one\ndelete /b"},
+		{"path":"/c\nd","kind":{"type":"update","move_path":"/e"},"diff":"-x\n+y\n"},{"path":"/f","kind":{"type":"delete"},"diff":""}`)
+	assert.Equal(t, "add /a\n  one\n  delete /b\nupdate \"/c\\nd\" -> /e\n  -x\n  +y\ndelete /f\n", q.Text)
+	assert.Equal(t, decisions, q.Decisions)
+	a, is := v.find(q.ID)
+	assert.True(t, is)
+	assert.Equal(t, decisions, a.Decisions)
+	note(v, "item/started", `{"threadId":"t","item":{"type":"fileChange","status":"inProgress","id":"whole","changes":[
+		{"path":"/root/.profile","kind":{"type":"add"},"diff":"x"}]}}`)
+	_, is = v.find(q.ID)
+	assert.False(t, is, "its item has other changes now")
+	note(v, "item/completed", `{"threadId":"t","item":{"type":"fileChange","status":"completed","id":"whole","changes":[
+		{"path":"/a","kind":{"type":"add"},"diff":"one"}]}}`)
+	for _, q := range v.take().Questions {
+		assert.Equal(t, []string{decline}, q.Decisions, "its item is over")
+	}
+	long := strings.Repeat("x", maxText)
+	for id, changes := range map[string]string{
+		"unknown": "", "none": " ", "kind": `{"path":"/a","kind":{"type":"chown"},"diff":"x"}`,
+		"long": `{"path":"/root/.profile","kind":{"type":"add"},"diff":"x"},{"path":"/a","kind":{"type":"add"},"diff":"` + long + `"}`,
+	} {
+		q = ask(id, changes)
+		assert.Equal(t, []string{decline}, q.Decisions, id)
+	}
+}
+
+// An approval is for the question that was shown, and not for the next one of the same item, as after a sandbox has
+// refused the command.
+func TestQuestionsOfOneItem(t *testing.T) {
+	v := newView("t")
+	ask := func(id, more string) {
+		v.ask(commandAsk, json.RawMessage(id), json.RawMessage(`{"threadId":"t","itemId":"i","command":"run"`+more+`}`))
+	}
+	ask(`7`, "")
+	first := v.take().Questions[0].ID
+	ask(`8`, `,"reason":"retry without sandbox?"`)
+	both := v.take().Questions
+	require.Len(t, both, 2)
+	assert.NotEqual(t, both[0].ID, both[1].ID)
+	note(v, "serverRequest/resolved", `{"threadId":"t","requestId":7}`)
+	_, is := v.find(first)
+	assert.False(t, is)
+	a, is := v.find(both[1].ID)
+	assert.True(t, is)
+	assert.Equal(t, `8`, string(a.id))
+	v.forget()
+	ask(`7`, `,"cwd":"/"`)
+	_, is = v.find(first)
+	assert.False(t, is, "another question with the number of the first, as after a restart of codex")
 }
 
 func note(v *view, method, params string) { v.notified(method, json.RawMessage(params)) }
@@ -105,12 +193,20 @@ func TestViewIsBounded(t *testing.T) {
 		note(v, "item/completed", fmt.Sprintf(`{"threadId":"t","item":{"type":"agentMessage","id":"%d","text":"x"}}`, i))
 		v.ask("item/fileChange/requestApproval", fmt.Append(nil, i), fmt.Appendf(nil, `{"threadId":"t","itemId":"%d"}`, i))
 		note(v, "item/agentMessage/delta",
-			fmt.Sprintf(`{"threadId":"t","itemId":"%d","delta":"%s"}`, i, strings.Repeat("y", maxText/2)))
+			fmt.Sprintf(`{"threadId":"t","itemId":"%d","delta":"%s"}`, i, strings.Repeat("y", maxText/8)))
 	}
 	u := v.take()
 	assert.Len(t, u.Items, maxItems)
 	assert.Len(t, u.Questions, maxQuestions)
 	assert.Equal(t, "599", u.Items[maxItems-1].ID)
+	for i := range maxItems {
+		note(v, "item/completed", fmt.Sprintf(`{"threadId":"t","item":{"type":"agentMessage","id":"%d","text":"%s"}}`,
+			400+i, strings.Repeat("x", maxText)))
+	}
+	u = v.take()
+	assert.InDelta(t, maxUpdate/maxText, len(u.Items), 1, "the newest of them")
+	assert.Equal(t, "599", u.Items[len(u.Items)-1].ID)
+	note(v, "item/completed", `{"threadId":"t","item":{"type":"agentMessage","id":"599","text":""}}`)
 	for range 10 {
 		note(v, "item/agentMessage/delta", `{"threadId":"t","itemId":"599","delta":"`+strings.Repeat("y", maxText)+`"}`)
 	}

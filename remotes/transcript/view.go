@@ -41,15 +41,42 @@ func (v *view) take() Update {
 	u := v.now
 	u.Questions = []Question{}
 	for _, a := range v.asked {
-		u.Questions = append(u.Questions, a.Question)
+		u.Questions = append(u.Questions, v.about(a))
 	}
-	for _, i := range v.items {
-		if v.dirty[i.ID] {
+	for size, at := 0, len(v.items)-1; at >= 0 && size <= maxUpdate; at-- {
+		i := v.items[at]
+		if !v.dirty[i.ID] {
+			continue
+		}
+		if size += len(i.ID) + len(i.Text) + len(i.Output) + len(i.Status); size <= maxUpdate {
 			u.Items = append(u.Items, i)
 		}
 	}
+	slices.Reverse(u.Items)
 	clear(v.dirty)
 	return u
+}
+
+// about is a question as a person has to see it.
+func (v *view) about(a asked) Question {
+	changes := ""
+	if at := v.index(a.item); at >= 0 {
+		changes = v.items[at].changes
+	}
+	return a.about(changes)
+}
+
+// find is the request with the question of that ID.
+func (v *view) find(question string) (asked, bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, a := range v.asked {
+		if q := v.about(a); q.ID == question {
+			a.Question = q
+			return a, true
+		}
+	}
+	return asked{}, false
 }
 
 // begin takes over a thread as codex has it.
@@ -144,14 +171,14 @@ const maxQuestions = 32
 
 // ask takes over a question.
 func (v *view) ask(method string, id, params json.RawMessage) {
-	q, thread := questionOf(method, params)
-	if q.ID == "" || thread != v.now.Thread {
+	a, is := askedOf(method, id, params)
+	if !is || a.thread != v.now.Thread {
 		return
 	}
 	v.update(func() {
-		known := slices.ContainsFunc(v.asked, func(a asked) bool { return string(a.id) == string(id) })
+		known := slices.ContainsFunc(v.asked, func(b asked) bool { return string(b.id) == string(id) })
 		if !known && len(v.asked) < maxQuestions {
-			v.asked = append(v.asked, asked{id, q})
+			v.asked = append(v.asked, a)
 		}
 	})
 }

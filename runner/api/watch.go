@@ -3,9 +3,12 @@ package api
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"net/http"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -64,7 +67,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, c caller) error {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	defer context.AfterFunc(s.done, cancel)()
-	v := &watcher{server: s, page: page, to: newResponse(w), sent: map[string][]byte{}}
+	v := &watcher{server: s, page: page, to: newResponse(w), sent: map[string][sha256.Size]byte{}}
 	if err := v.look(ctx); err != nil || !follow {
 		return err
 	}
@@ -79,7 +82,7 @@ type watcher struct {
 	to     response
 	begun  bool
 	status []byte
-	sent   map[string][]byte // each session as it was sent last, by its ID
+	sent   map[string][sha256.Size]byte // the hash of each session as it was sent last, by its ID
 }
 
 func (v *watcher) follow(ctx context.Context) error {
@@ -138,17 +141,20 @@ func (v *watcher) change(status wire.Status, sessions []wire.Session) ([]byte, e
 	if !bytes.Equal(raw, v.status) {
 		c.Status, v.status = &status, raw
 	}
-	now := map[string][]byte{}
+	now := map[string][sha256.Size]byte{}
 	for _, s := range sessions {
-		if now[s.ID], err = json.Marshal(s); err != nil {
+		s = brief(s)
+		raw, err := json.Marshal(s)
+		if err != nil {
 			return nil, err
 		}
-		if !bytes.Equal(now[s.ID], v.sent[s.ID]) {
+		now[s.ID] = sha256.Sum256(raw)
+		if now[s.ID] != v.sent[s.ID] {
 			c.Sessions = append(c.Sessions, s)
 		}
 	}
 	for id := range v.sent {
-		if now[id] == nil {
+		if _, is := now[id]; !is {
 			c.Removed = append(c.Removed, id)
 		}
 	}
@@ -158,4 +164,41 @@ func (v *watcher) change(status wire.Status, sessions []wire.Session) ([]byte, e
 	}
 	line, err := json.Marshal(c)
 	return append(line, '\n'), err
+}
+
+// maxWatchedText bounds each text of a session for watchers, and all arguments of a command together, in bytes.
+const maxWatchedText = 512
+
+// brief is a session with short texts. A user may give a command megabytes of arguments; GET of the session has them.
+func brief(s wire.Session) wire.Session {
+	s.Repository, s.Ref, s.Secrets = cut(s.Repository), cut(s.Ref), short(s.Secrets)
+	s.Commands = slices.Clone(s.Commands)
+	for i := range s.Commands {
+		c := &s.Commands[i]
+		c.Args, c.Directory, c.ArtifactsFault = short(c.Args), cut(c.Directory), cut(c.ArtifactsFault)
+		if c.Outcome != nil {
+			o := *c.Outcome
+			o.Text, o.Note, c.Outcome = cut(o.Text), cut(o.Note), &o
+		}
+	}
+	return s
+}
+
+// short is a list up to the bound, of which the last text is cut.
+func short(list []string) []string {
+	room := maxWatchedText
+	for n, text := range list {
+		if len(text) >= room {
+			return append(slices.Clone(list[:n]), strings.ToValidUTF8(text[:room], "")+"…")
+		}
+		room -= len(text) + 1
+	}
+	return list
+}
+
+func cut(text string) string {
+	if len(text) <= maxWatchedText {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxWatchedText], "") + "…"
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -64,6 +65,25 @@ func TestWatch(t *testing.T) {
 	require.NoError(t, b.server.Shutdown(t.Context()))
 	_, err := io.ReadAll(answer.Body)
 	assert.ErrorIs(t, err, io.ErrUnexpectedEOF, "the end of the service is not the end of the sessions")
+}
+
+// Whatever users give to their commands, a line and the memory of a watcher stay small.
+func TestWatchedTextsAreShort(t *testing.T) {
+	b := newBed(t)
+	b.create(truly)
+	long := strings.Repeat("<", 1<<20)
+	s := b.create(`{"commands":[{"args":["echo","a","` + long + `","b"]}]}`)
+	answer := b.open("")
+	text, err := io.ReadAll(answer.Body)
+	require.NoError(t, err)
+	assert.Less(t, len(text), 32<<10)
+	var w wire.Watched
+	require.NoError(t, json.Unmarshal(text, &w))
+	args := w.Sessions[0].Commands[0].Args
+	require.Len(t, args, 3)
+	assert.Equal(t, "echo a "+strings.Repeat("<", 505)+"…", strings.Join(args, " "))
+	_, whole := b.send("GET", "/v1/sessions/"+s.ID, "")
+	assert.Greater(t, len(whole), len(long), "the session has them whole")
 }
 
 func TestWatchersAreBounded(t *testing.T) {

@@ -8,16 +8,20 @@ const host = await import(globalThis.cockpit ? "./cockpit.js" : "./http.js");
 const maxLog = 65536;
 const $ = id => document.getElementById(id);
 
-// The stream of everything.
+function taken(events) {
+  events.forEach(take);
+  draw();
+}
+
+// The stream of everything. What comes of another service, in Cockpit, is no sign of life of this one.
 async function followAlways() {
   for (let fails = 0; ;) {
     try {
       await host.watch(events => {
         fails = 0;
         Object.assign(state, { lost: "", seen: Date.now() });
-        events.forEach(take);
-        draw();
-      });
+        taken(events);
+      }, taken);
       state.lost = t.gone;
     } catch (e) {
       // Nobody listens at the console's port; other errors have the reason, such as a service that is down.
@@ -54,7 +58,7 @@ function show() {
   for (const [id, text] of [["lost", state.lost], ["notice", state.notice || state.reason]]) if ($(id).textContent !== text) $(id).textContent = text;
   morph($("nav"), Object.keys(pages()).map(p => el("a", { href: `#${p}`, "aria-current": p === page ? "page" : null, "data-key": p }, t.pages[p])));
   const scroll = $("talk") || $("log"), atEnd = !scroll || scroll.scrollTop + scroll.clientHeight >= scroll.scrollHeight - 8;
-  const known = state.status || state.units || page === "sessions" && state.runner;
+  const known = state.status || state.units || page === "sessions" && (state.runner || state.runner_lost);
   const content = known ? pages()[page](state) : [el("p", null, t.loading)];
   morph($("main"), [el("h1", { tabindex: -1 }, t.pages[page]), ...content.filter(Boolean).map((c, i) => { c.dataset.key = `${page}${i}`; return c; })]);
   const shown = $("talk") || $("log");
@@ -147,7 +151,7 @@ async function addKey(form) {
   const made = await carryOut("add", words, t.verb(t.add, words.key));
   if (!made) return;
   form.reset();
-  ask(t.newKey(words.key), t.newKeyText, el("input", { readonly: true, value: made.key, "aria-label": t.newKey(words.key) }), closer(t.close));
+  ask(t.newKey(words.key), t.newKeyText, el("p", null, made.outcome), el("input", { readonly: true, value: made.key, "aria-label": t.newKey(words.key) }), closer(t.close));
   $("dialog").querySelector("input").select();
 }
 
@@ -177,6 +181,7 @@ addEventListener("click", async event => {
     draw();
   }
   if (!b.dataset.verb) return;
+  if (b.dataset.verb === "approve" && event.detail > 1) return; // the second half of a double click, on what has come in between
   const verb = b.dataset.verb, words = JSON.parse(b.dataset.words), sure = b.dataset.sure;
   if (["revoke", "cancel"].includes(verb) && !sure) {
     const yes = el("button", { type: "button", "data-verb": verb, "data-words": b.dataset.words, "data-sure": "yes", "data-close": true }, t[verb]);

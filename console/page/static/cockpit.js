@@ -1,5 +1,6 @@
 // The host of the page in Cockpit: the sockets of both services with administrative access, else the units that every
-// user sees. Nothing asks the port of the API: that would start a service that an operator has stopped.
+// user sees. Nothing asks the port of the API, or the socket of a codex-runner that does not run: that would start a
+// service that an operator has stopped.
 import { t } from "./texts.js";
 
 const { cockpit } = globalThis;
@@ -51,50 +52,61 @@ function lines(request, each, signal) {
 
 const run = (args, options) => cockpit.spawn(["codex-proxy", ...args], { superuser: "require", err: "message", ...options });
 
-// watchSessions follows codex-runner where it runs; without it there is no page of sessions.
+const manager = "/org/freedesktop/systemd1", managerName = "org.freedesktop.systemd1.Manager";
+const systemd = () => cockpit.dbus("org.freedesktop.systemd1", { bus: "system", superuser: null });
+
+// watchSessions follows codex-runner while it runs. Its socket is systemd's, which starts it for whoever connects: so
+// systemd is asked first.
 async function watchSessions(each) {
   const path = `/v1/watch?follow=true&limit=1000&all=${admin}`;
   const page = ({ whole, status, sessions, removed }) => ({ sessions_whole: whole, runner: status, changed: sessions, removed });
-  for (let pause = 1000; ; pause = Math.min(2 * pause, 60_000)) {
+  let bus = systemd();
+  for (let pause = 1000; ; pause = Math.min(2 * pause, 5000)) {
+    let lost = t.gone;
     try {
-      await lines(runner().get(path), values => {
+      const [units] = await native(bus.call(manager, managerName, "ListUnitsByPatterns", [["active", "reloading"], ["codex-runner.service"]]));
+      if (!units.length) lost = t.runnerStopped;
+      else await lines(runner().get(path), values => {
         pause = 1000;
-        each(values.map(page));
+        each([{ runner_lost: "" }, ...values.map(page)]);
       });
     } catch (e) {
       if (e.problem === "access-denied") return; // not in the group codex-runner
+      lost = e.message;
+      bus.close();
+      bus = systemd();
     }
+    each([{ runner_lost: lost }]);
     await new Promise(again => setTimeout(again, pause));
   }
 }
 
 // watchUnits has the states of the units as every user may see them, at each change.
 function watchUnits(each) {
-  const bus = cockpit.dbus("org.freedesktop.systemd1", { bus: "system", superuser: null });
-  const manager = "/org/freedesktop/systemd1", name = "org.freedesktop.systemd1.Manager";
+  const bus = systemd();
   let asked = false;
   const look = () => {
     if (asked) return;
     asked = true;
     setTimeout(async () => {
       asked = false;
-      const [units] = await bus.call(manager, name, "ListUnitsByPatterns", [[], ["codex*"]]);
+      const [units] = await bus.call(manager, managerName, "ListUnitsByPatterns", [[], ["codex*"]]);
       each([{ units: units.map(([unit, description, , active_state, sub_state]) => ({ unit, description, active_state, sub_state })).sort((a, b) => a.unit < b.unit ? -1 : 1) }]);
     }, 100);
   };
   const ours = path => path.startsWith(`${manager}/unit/codex`);
   bus.subscribe({ interface: "org.freedesktop.DBus.Properties", member: "PropertiesChanged", path_namespace: `${manager}/unit` }, path => { if (ours(path)) look(); });
   for (const member of ["UnitNew", "UnitRemoved"])
-    bus.subscribe({ path: manager, interface: name, member }, (_path, _interface, _member, [unit]) => { if (unit.startsWith("codex")) look(); });
-  bus.call(manager, name, "Subscribe").catch(() => undefined); // another program of this bridge has done it
+    bus.subscribe({ path: manager, interface: managerName, member }, (_path, _interface, _member, [unit]) => { if (unit.startsWith("codex")) look(); });
+  bus.call(manager, managerName, "Subscribe").catch(() => undefined); // another program of this bridge has done it
   look();
   return new Promise((_, reject) => bus.addEventListener("close", (_event, e) => reject(new Error(e && (e.message || e.problem)))));
 }
 
 let sessions = false;
 
-export async function watch(each) {
-  if (!sessions) watchSessions(each);
+export async function watch(each, other) {
+  if (!sessions) watchSessions(other);
   sessions = true;
   if (!admin) return watchUnits(each);
   return lines(control().get("/v1/watch"), each).catch(e => { throw new Error(e.problem === "not-found" ? t.notRunning : e.message); });
@@ -113,13 +125,25 @@ async function usage({ since, by }) {
   return { ...all, usage: all.usage.slice(-500), rows: all.usage.length, sums: sums.usage };
 }
 
+// tell is all that a command says. A new key is in it even if the command fails then; nobody could show it again.
+const tell = args => native(run(args, { err: "out" })).then(text => text.trim(), e => { throw new Error((e.body || e.message).trim()); });
+const isKey = text => /^sk-\S+$/m.test(text);
+
 const orders = {
   usage, drain: drain("drain"), undrain: drain("undrain"), pause: account("pause"), resume: account("resume"), switch: account("switch"),
   doctor: async () => JSON.parse(await native(run(["doctor", "--json"], { superuser: "try" })).catch(e => e.body || Promise.reject(e))), // it exits with 1 after a fault
-  add: async ({ key, ...limits }) => ({ key: (await native(run(["keys", "add", key, ...Object.entries(limits).map(([k, v]) => `--${k}=${v}`)]))).trim() }),
-  revoke: ({ key }) => native(run(["keys", "revoke", "--", key])).then(() => ({})),
-  send: words => native(run(["remotes", "send", ...thread(words), words.remote, "--", words.text])).then(id => ({ thread: id.trim() })),
-  approve: words => native(run(["remotes", "approve", ...thread(words), `--decision=${words.decision}`, words.remote, words.question])).then(() => ({})),
+  add: async ({ key, ...limits }) => {
+    const text = await tell(["keys", "add", ...Object.entries(limits).map(([k, v]) => `--${k}=${v}`), "--", key]).catch(e => isKey(e.message) ? e.message : Promise.reject(e));
+    const said = text.split("\n");
+    return { key: said.find(isKey), outcome: said.filter(line => !isKey(line)).join("\n") };
+  },
+  revoke: async ({ key }) => ({ outcome: await tell(["keys", "revoke", "--", key]) }),
+  send: async words => {
+    const sent = run(["remotes", "send", ...thread(words), "--", words.remote, "-"]); // every user sees the words of a command line
+    sent.input(words.text);
+    return { thread: (await native(sent)).trim() };
+  },
+  approve: words => native(run(["remotes", "approve", ...thread(words), `--decision=${words.decision}`, "--", words.remote, words.question])).then(() => ({})),
   interrupt: words => native(run(["remotes", "interrupt", ...thread(words), words.remote])).then(() => ({})),
   cancel: ({ session, command }) => post(runner(), `/v1/sessions/${session}/cancel`, command ? { command: Number(command) } : {}),
   release: ({ session }) => native(runner().post(`/v1/sessions/${session}/release`, "")).then(() => ({})),

@@ -170,8 +170,8 @@ function limitedTo({ units }) {
 }
 
 // pagesOf are the pages of a service, and what its user may see.
-export function pagesOf({ service, limited, runner }) {
+export function pagesOf({ service, limited, runner, runner_lost }) {
   if (service === "codex-runner") return { sessions, doctor };
-  const more = runner ? { sessions } : {};
+  const more = runner || runner_lost && runner_lost !== t.runnerStopped ? { sessions } : {};
   return limited ? { overview: limitedTo, ...more } : { overview, workers, keys, requests, remotes, dependencies, ...more, doctor };
 }

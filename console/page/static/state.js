@@ -26,7 +26,7 @@ function takeSessions({ sessions_whole, changed, removed }) {
 /** @param {Event} event */
 export function take(event) {
   if (event.sessions_whole || event.changed || event.removed) takeSessions(event);
-  for (const part of ["status", "accounts", "keys", "remotes", "dependencies", "runner", "units"]) if (event[part] !== undefined) state[part] = event[part];
+  for (const part of ["status", "accounts", "keys", "remotes", "dependencies", "runner", "runner_lost", "units"]) if (event[part] !== undefined) state[part] = event[part];
   if (event.whole) Object.assign(state, { requests: [], history: undefined }); // of another process
   if (event.requests) state.requests = newest((state.requests || []).concat(event.requests));
   if (event.history) {

@@ -3,13 +3,14 @@ import { t } from "./texts.js";
 import { el, act } from "./dom.js";
 
 // visible shows signs that have no form, or that change the order of the text, by their numbers.
-const visible = text => text.replace(/[\p{Cc}\p{Cf}]/gu, c => c === "\n" || c === "\t" ? c : `\\u{${c.codePointAt(0).toString(16)}}`);
+const visible = text => text.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, c => c === "\n" || c === "\t" ? c : `\\u{${c.codePointAt(0).toString(16)}}`);
 
 function questionOf(q, { remote, thread }, off) {
-  const answer = decision => act("approve", { remote, thread, question: q.id, decision }, t[decision], t.verb(t[decision], q.text || q.id), off);
+  const answer = decision => act("approve", { remote, thread, question: q.id, decision }, t[decision], t.verb(t[decision], visible(q.text || q.id).split("\n")[0]), off);
   return el("div", { class: "question", "data-key": q.id }, el("p", { class: "muted" }, t.question[q.kind]),
-    q.text ? el("pre", null, visible(q.text)) : null, q.directory ? el("p", { class: "muted" }, t.in(q.directory)) : null,
-    q.reason ? el("p", null, visible(q.reason)) : null, q.decisions.map(answer));
+    q.text ? el("pre", null, visible(q.text)) : null, q.directory ? el("p", { class: "muted" }, t.in(visible(q.directory))) : null,
+    q.reason ? el("p", null, visible(q.reason)) : null,
+    q.decisions.includes("decline") && !q.decisions.includes("accept") ? el("p", null, t.hidden) : null, q.decisions.map(answer));
 }
 
 function itemOf(i) {

@@ -13,6 +13,7 @@ export const t = {
   lastKnown: text => `The state of ${text} ago: the connection is lost.`,
   limited: "Limited access: this page only shows. Turn on administrative access at the top of Cockpit for accounts, keys, requests, remotes and orders.",
   notRunning: "codex-proxy does not run: systemctl start codex.target",
+  runnerStopped: "codex-runner does not run: systemctl start codex-runner",
   units: "Units", unit: "Unit", description: "Description", noUnits: "There is no unit of codex.",
   readOnly: "This console only shows: it was started with --read-only.",
   done: what => `${what}: done.`,
@@ -58,6 +59,7 @@ export const t = {
   openTalk: "Open", talk: name => `The thread of ${name}`, messages: "Messages and commands", talkHint: "To open a remote starts it, as an attach does.",
   waitsForYou: "The turn waits for a person.", runs: "A turn runs.", idle: "No turn runs.", noMessages: "Nothing was said yet.", output: "Output",
   question: { command: "codex wants to run a command:", change: "codex wants to change files:", other: "codex asks for an answer that only a terminal can give: codex-proxy attach" },
+  hidden: "This page does not show all that an approval would allow. A terminal does: codex-proxy attach",
   in: dir => `in ${dir}`, approve: "Approve", accept: "Approve", acceptForSession: "Approve for the session", decline: "Decline",
   interrupt: "Interrupt", message: "Message", send: "Send", exitStatus: n => `exit status ${n}`, talkEnded: "The remote has ended the connection.",
   kinds: {

@@ -16,7 +16,8 @@ import (
 const cockpitURL = "https://127.0.0.1:9090"
 
 // The page in the real Cockpit: administrative access has all of the console, limited access the states of the units
-// and the reason. It shows the death of a worker, drains, and starts no service that was stopped.
+// and the reason. It shows the death of a worker and of codex-runner, drains, makes and revokes keys, and starts no
+// service that was stopped.
 func TestCockpit(t *testing.T) {
 	t.Parallel()
 	suites := []string{"trixie"}
@@ -38,6 +39,20 @@ sed -i /^root/d /etc/cockpit/disallowed-users
 useradd -m -s /bin/sh guest
 printf 'root:secret\nguest:secret\n' | chpasswd
 systemctl start cockpit.socket`)
+	// A codex-runner that does not run: a connection to its socket starts it.
+	b.MustRun(t, "sh", "-ec", `printf '[Socket]\nListenStream=/run/codex-runner/api.sock\n' >/run/systemd/system/codex-runner.socket
+printf '[Service]\nExecStart=python3 /run/runner.py\n' >/run/systemd/system/codex-runner.service
+cat >/run/runner.py <<'E'
+import socket
+listener, kept = socket.socket(fileno=3), []
+while True:
+    kept.append(listener.accept()[0])
+    kept[-1].recv(65536)
+    kept[-1].sendall(b'HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n{"whole":true,"status":{"ready":true,'
+        b'"running":0,"max_sessions":1,"queued":0,"max_queued":1,"disk_free":1}}\n')
+E
+systemctl daemon-reload
+systemctl start codex-runner.socket`)
 	d := startDriver(b)
 
 	d.logIn("guest")
@@ -69,18 +84,31 @@ systemctl start cockpit.socket`)
 	d.keys("#add button", "\ue007")
 	d.until(`document.querySelector("dialog[open] input[readonly]")`)
 	assert.Contains(t, d.script(`return document.querySelector("dialog input").value`), "sk-")
+	assert.Contains(t, d.script(`return document.querySelector("dialog").textContent`), "has taken it over")
 	d.keys("dialog [data-close]", "\ue007")
 	d.until(`[...document.querySelectorAll("tbody th")].some(th => th.textContent === "alice")`)
+	d.keys("button[data-verb=revoke]", "\ue007")
+	d.keys("dialog button[data-sure]", "\ue007")
+	d.until(`document.querySelector("#notice").textContent.includes("has taken it over")`)
 	d.click(`nav a[href="#doctor"]`)
 	d.until(`document.querySelector("tbody tr")`)
 	d.judge("overview", "workers")
+	if suite == "trixie" { // whose Cockpit has Python
+		b.MustRun(t, "systemctl", "start", "codex-runner")
+		d.click(`nav a[href="#sessions"]`)
+		d.until(`document.querySelector("#ready.ready")`)
+		b.MustRun(t, "systemctl", "stop", "codex-runner")
+		d.until(`document.querySelector("#ready.not") && document.querySelector("#ready").textContent.includes("does not run")`)
+	}
 
 	// A service that was stopped stays so, and the page says it.
 	b.MustRun(t, "systemctl", "stop", "codex-proxy")
 	d.until(`document.querySelector("#lost").textContent !== ""`)
 	d.until(`document.querySelector("#lost").textContent.includes("does not run")`)
 	bed.Pause(t.Context(), 3*time.Second) // several tries of the page
-	assert.Equal(t, "inactive", b.Properties("codex-proxy.service", "ActiveState")["ActiveState"])
+	for _, unit := range []string{"codex-proxy.service", "codex-runner.service"} {
+		assert.Equal(t, "inactive", b.Properties(unit, "ActiveState")["ActiveState"], unit)
+	}
 	b.MustRun(t, "systemctl", "start", "codex-proxy")
 	d.until(`document.querySelector("#lost").textContent === ""`)
 }

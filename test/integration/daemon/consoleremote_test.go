@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"codex-proxy/remotes/transcript"
+	"codex-proxy/test/await"
 	"codex-proxy/test/bed"
 	"codex-proxy/test/modelserver"
 )
@@ -72,6 +73,9 @@ func testConsoleRemote(t *testing.T, suite string) {
 		assert.True(t, u.Waits)
 		assert.Contains(t, u.Questions[0].Text, "touch /srv/build/"+file)
 		assert.Contains(t, u.Questions[0].Reason, "MAY-I")
+		await.True(t, func() bool {
+			return strings.Contains(b.MustRun(t, "codex-proxy", "remotes", "list", "--json"), `"alone_since"`)
+		}, bed.Bound, "a page that is open keeps the alert from a person")
 		assert.Equal(t, "asleep-no", b.MustRun(t, "sh", "-c", "test -e /srv/build/"+file+" || printf asleep-no"), "it waits")
 		return u.Questions[0]
 	}
@@ -109,6 +113,15 @@ func testConsoleRemote(t *testing.T, suite string) {
 	untilThread(t, stream, "it goes on without it", func(u transcript.Update) bool { return u.Turn == "" })
 	_, _, err := b.Run(t.Context(), "test", "-e", "/srv/build/never")
 	require.Error(t, err, "declined")
+
+	answer("patch-word", "custom apply_patch *** Begin Patch\n*** Add File: /var/tmp/patched\n+by the model\n*** End Patch")
+	send("patch-word")
+	u = untilThread(t, stream, "the changes of files", func(u transcript.Update) bool { return len(u.Questions) > 0 && u.Questions[0].Text != "" })
+	assert.Equal(t, "add /var/tmp/patched\n  by the model\n", u.Questions[0].Text)
+	assert.Contains(t, u.Questions[0].Decisions, "accept")
+	answer("patch-word", "text then so")
+	decide(u.Questions[0], "accept")
+	untilThread(t, stream, "it goes on with them", func(u transcript.Update) bool { return u.Turn == "" && len(u.Questions) == 0 })
 
 	answer("fourth-word", "text a beginning", "gate never", "text an end")
 	send("fourth-word")
