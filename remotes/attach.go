@@ -15,7 +15,7 @@ type Client struct {
 	Since   time.Time `json:"since"`
 }
 
-// Page is the name of a program that shows the questions of a turn for as long as it is open, whoever looks at it.
+// Page is the name of a program that shows the questions of a turn for as long as it is open, even if nobody looks.
 const Page = "codex-proxy-page"
 
 // present means that the client may answer an approval, and that a person is there as far as one can know.

@@ -142,7 +142,7 @@ func (s *state) alone() bool {
 	return false
 }
 
-// nobody reports whether nobody is there who could answer an approval.
+// nobody reports whether nobody is there for an approval.
 func (s *state) nobody() bool {
 	for _, c := range s.clients {
 		if c.present() {

@@ -129,7 +129,8 @@ func TestRemotes(t *testing.T) {
 	for _, o := range []pipe.Order{
 		{Verb: "transcript", Words: given{"remote": "build"}},
 		{Verb: "send", Words: given{"remote": "build", "text": "run\nit ünd <b>"}},
-		{Verb: "approve", Words: given{"remote": "build", "thread": aThread, "question": aQuestion, "decision": "acceptForSession"}},
+		{Verb: "approve", Words: given{"remote": "build", "thread": aThread, "question": aQuestion,
+			"decision": "acceptForSession"}},
 		{Verb: "interrupt", Words: given{"remote": "build", "thread": aThread}},
 	} {
 		raw, err := v.Handle(closed, o, func(line json.RawMessage) error { lines = append(lines, string(line)); return nil })
@@ -139,7 +140,8 @@ func TestRemotes(t *testing.T) {
 		}
 	}
 	assert.Equal(t, []string{`{"thread":""}`}, lines)
-	assert.Equal(t, []string{"build follow ", "build send  run\nit ünd <b>", "build approve " + aThread + " " + aQuestion + " acceptForSession",
+	assert.Equal(t, []string{"build follow ", "build send  run\nit ünd <b>",
+		"build approve " + aThread + " " + aQuestion + " acceptForSession",
 		"build interrupt " + aThread}, *done)
 	_, err := v.try("send", given{"remote": "none", "text": "x"})
 	assert.EqualError(t, err, "there is no remote")

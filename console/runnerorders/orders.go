@@ -14,7 +14,7 @@ import (
 type Settings struct {
 	Client *client.Client
 	All    bool // the sessions of all users, for administrators
-	// Running is an error if the service does not run. A connection would start it: its socket is systemd's.
+	// Running is an error if the service does not run. A connection would start it, by its socket.
 	Running func(context.Context) error
 	// Doctor examines the installation, and returns the object of `codex-runner doctor --json`.
 	Doctor func(context.Context) (any, error)

@@ -45,7 +45,8 @@ func newRig(t *testing.T, readOnly bool, run func(*apitest.Command)) *rig {
 	r := &rig{daemon: apitest.Start(t, run)}
 	r.client = client.New(r.daemon.Socket)
 	t.Cleanup(r.client.Close)
-	r.all = All(Settings{Client: r.client, Running: r.running, Doctor: func(context.Context) (any, error) { return given{"ok": "yes"}, nil }})
+	r.all = All(Settings{Client: r.client, Running: r.running,
+		Doctor: func(context.Context) (any, error) { return given{"ok": "yes"}, nil }})
 	r.Table = verbs.New(readOnly, r.all)
 	return r
 }

@@ -84,7 +84,8 @@ func (s *scroll) show(v any) error {
 		if s.asked[q.ID] = true; before[q.ID] {
 			continue
 		}
-		fmt.Fprintf(&text, "waits for approval of %s\n%s%s", listing.Printable(q.ID), lines(q.Text, "  "), lines(q.Reason, "  "))
+		fmt.Fprintf(&text, "waits for approval of %s\n%s%s", listing.Printable(q.ID), lines(q.Text, "  "),
+			lines(q.Reason, "  "))
 		if q.Directory != "" {
 			fmt.Fprintf(&text, "  in %s\n", listing.Printable(q.Directory))
 		}

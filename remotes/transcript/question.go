@@ -27,17 +27,18 @@ type asked struct {
 	Question
 }
 
-// shown are the fields of a question that people see, or that grant nothing. Any other field may widen what an approval
-// grants: who approves has to see it, in a terminal.
+// shown are the fields of a question that people see, or that grant nothing. Any other field may widen an approval: a
+// person has to see it, in a terminal.
 var shown = []string{
-	"threadId", "turnId", "itemId", "approvalId", "startedAtMs", "environmentId", "kind", "reason", "command", "cwd", "commandActions",
-	"availableDecisions", "proposedExecpolicyAmendment", "proposedNetworkPolicyAmendments",
+	"threadId", "turnId", "itemId", "approvalId", "startedAtMs", "environmentId", "kind", "reason", "command", "cwd",
+	"commandActions", "availableDecisions", "proposedExecpolicyAmendment", "proposedNetworkPolicyAmendments",
 }
 
 // questions are the kinds of codex's requests that ask a person. Calls of tools and of clocks are for terminals.
 var questions = map[string]string{
 	"item/commandExecution/requestApproval": command, "item/fileChange/requestApproval": change,
-	"item/permissions/requestApproval": other, "item/tool/requestUserInput": other, "mcpServer/elicitation/request": other,
+	"item/permissions/requestApproval": other, "item/tool/requestUserInput": other,
+	"mcpServer/elicitation/request": other,
 }
 
 // approval has the fields of a request that are used here.
@@ -65,7 +66,7 @@ func askedOf(method string, id, params json.RawMessage) (asked, bool) {
 	}}, true
 }
 
-// decisions are those that a person may take who sees the question: nothing but a decline, if it would grant more.
+// decisions are those for a person with this question alone: nothing but a decline, if an approval would grant more.
 func (p approval) decisions(kind string, fields map[string]json.RawMessage) []string {
 	hidden := len(p.Directory) > maxText
 	if kind == command {
@@ -83,9 +84,9 @@ func (p approval) decisions(kind string, fields map[string]json.RawMessage) []st
 	return available(p.Available)
 }
 
-// idOf names a question by all that it asks: items have several questions, and codex counts requests anew when it starts.
-func idOf(method string, id json.RawMessage, asks any) string {
-	text, _ := json.Marshal([]any{method, id, asks}) // they were JSON
+// idOf names a question by all of its content: items have several, and codex counts requests anew when it starts.
+func idOf(method string, id json.RawMessage, content any) string {
+	text, _ := json.Marshal([]any{method, id, content}) // they were JSON
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:16])
 }

@@ -23,7 +23,7 @@ type Remote struct {
 	// ReadOnly only watches: the questions of a turn go to others.
 	ReadOnly bool
 
-	program string // that it tells; empty: codex-proxy
+	program string // its name for codex; empty: codex-proxy
 }
 
 // session is a connection to codex of the remote.

@@ -68,7 +68,7 @@ func TestQuestions(t *testing.T) {
 	}
 }
 
-// Nobody approves what the question does not show, whatever a newer codex asks.
+// Nobody approves what the question does not show, also of a newer codex.
 func TestHiddenQuestionsAreDeclined(t *testing.T) {
 	long := strings.Repeat("x", maxText+1)
 	for name, params := range map[string]string{

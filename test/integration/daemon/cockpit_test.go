@@ -93,12 +93,12 @@ systemctl start codex-runner.socket`)
 	d.click(`nav a[href="#doctor"]`)
 	d.until(`document.querySelector("tbody tr")`)
 	d.judge("overview", "workers")
-	if suite == "trixie" { // whose Cockpit has Python
+	if suite == "trixie" { // its Cockpit has Python
 		b.MustRun(t, "systemctl", "start", "codex-runner")
 		d.click(`nav a[href="#sessions"]`)
 		d.until(`document.querySelector("#ready.ready")`)
 		b.MustRun(t, "systemctl", "stop", "codex-runner")
-		d.until(`document.querySelector("#ready.not") && document.querySelector("#ready").textContent.includes("does not run")`)
+		d.until(`document.querySelector("#ready.not") && document.querySelector("#ready").textContent.includes("not run")`)
 	}
 
 	// A service that was stopped stays so, and the page says it.
