@@ -123,7 +123,7 @@ func (s *orders) carryOut(ctx context.Context, r request) {
 // errLong is the end of an order alone: a longer line would be the end of the console.
 var errLong = fmt.Errorf("the answer is too long for the page: it has more than %d MiB", maxAnswer>>20)
 
-// Encode is a value as JSON. <, > and & take one byte each, unlike those of json.Marshal.
+// Encode is a value as JSON. <, > and & take one byte each, in contrast to json.Marshal.
 func Encode(value any) ([]byte, error) {
 	var line bytes.Buffer
 	to := json.NewEncoder(&line)

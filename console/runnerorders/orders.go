@@ -23,7 +23,7 @@ type Settings struct {
 const (
 	// maxSessions bounds the sessions that a page shows.
 	maxSessions = 1000
-	// maxChanges bounds those of one line.
+	// maxChanges bounds the changes in one line.
 	maxChanges = 250
 )
 

@@ -91,7 +91,7 @@ type item struct {
 // changes are the changes of files for an approval, up to a bit more than a question has: a line for each file, and below
 // it, indented, so that no content looks like such a line, its content or difference.
 func (i item) changes() string {
-	if i.Status != codexthread.InProgress { // those of another item, perhaps before with the same ID
+	if i.Status != codexthread.InProgress { // another item has them, perhaps before with the same ID
 		return ""
 	}
 	var out strings.Builder
