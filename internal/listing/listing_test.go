@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -99,12 +100,12 @@ func TestWatchEnds(t *testing.T) {
 func TestWatchFollowsChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		looks, changes := 0, make(chan func(), 1)
+		var looks atomic.Int32
+		changes := make(chan func(), 1)
 		var out bytes.Buffer
 		l := Listing[things]{Stdout: &out, Watch: true, Write: writeThings,
 			Collect: func(context.Context) (things, error) {
-				looks++
-				return things{fmt.Sprint(looks)}, nil
+				return things{fmt.Sprint(looks.Add(1))}, nil
 			},
 			Changes: func(ctx context.Context, changed func()) error {
 				changes <- changed
@@ -116,13 +117,13 @@ func TestWatchFollowsChanges(t *testing.T) {
 		changed := <-changes
 		changed()
 		synctest.Wait()
-		assert.Equal(t, 2, looks, "at the beginning and after the change")
+		assert.EqualValues(t, 2, looks.Load(), "at the beginning and after the change")
 		changed()
 		synctest.Wait()
-		assert.Equal(t, 3, looks)
+		assert.EqualValues(t, 3, looks.Load())
 		<-time.After(slowPause + pause + time.Millisecond)
 		synctest.Wait()
-		assert.Equal(t, 4, looks, "settings change without an event")
+		assert.EqualValues(t, 4, looks.Load(), "settings change without an event")
 		cancel()
 		require.NoError(t, <-ended)
 	})
@@ -132,15 +133,15 @@ func TestWatchFollowsChanges(t *testing.T) {
 func TestWatchWithoutItsSource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		looks := 0
+		var looks atomic.Int32
 		l := Listing[things]{Stdout: io.Discard, Watch: true, Write: writeThings,
-			Collect: func(context.Context) (things, error) { looks++; return things{}, nil },
+			Collect: func(context.Context) (things, error) { looks.Add(1); return things{}, nil },
 			Changes: func(context.Context, func()) error { return io.EOF }}
 		ended := make(chan error, 1)
 		go func() { ended <- l.Run(ctx) }()
 		<-time.After(3*pause + time.Millisecond)
 		synctest.Wait()
-		assert.Equal(t, 4, looks)
+		assert.EqualValues(t, 4, looks.Load())
 		cancel()
 		require.NoError(t, <-ended)
 	})
