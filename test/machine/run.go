@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -78,10 +77,12 @@ func (m *Machine) startInside(cmd *exec.Cmd) error {
 
 // entry is the arguments of nsenter(1) before a command, which has the usual umask. The cgroup namespace comes after the
 // process is in its cgroup, as nsdelegate forbids to cross it (cgroups(7)). nsenter takes a millisecond; this program,
-// run again in its place, takes fifty to start.
+// run again in its place, takes fifty to start. Each namespace is named by its file: nsenter(1) of util-linux 2.41 opens
+// its --target with pidfd_open(2), which takes the number as one of the machine, and may find itself.
 func (m *Machine) entry() []string {
-	return []string{"--target", strconv.Itoa(m.pid), "--mount", "--uts", "--ipc", "--net", "--cgroup",
-		"sh", "-c", `umask 022; exec "$@"`, "sh"}
+	ns := fmt.Sprintf("=/proc/%d/ns/", m.pid)
+	return []string{"--mount" + ns + "mnt", "--uts" + ns + "uts", "--ipc" + ns + "ipc", "--net" + ns + "net",
+		"--cgroup" + ns + "cgroup", "sh", "-c", `umask 022; exec "$@"`, "sh"}
 }
 
 // Run runs a command and returns its output; err has its exit status and its stderr.
