@@ -4,6 +4,7 @@ package turnerror
 
 import (
 	"encoding/json"
+	"strconv"
 	"strings"
 )
 
@@ -47,6 +48,21 @@ type Error struct {
 	Message           string `json:"message"`
 	Info              Info   `json:"codexErrorInfo"`
 	AdditionalDetails string `json:"additionalDetails"`
+}
+
+// UnmarshalJSON decodes the report of codex. One before 0.169 has the status of the endpoint in its text alone.
+func (e *Error) UnmarshalJSON(b []byte) error {
+	type plain Error
+	if err := json.Unmarshal(b, (*plain)(e)); err != nil {
+		return err
+	}
+	if rest, ok := strings.CutPrefix(e.Message, unexpectedStatus); ok && e.Info == (Info{Kind: KindOther}) {
+		number, _, _ := strings.Cut(rest, " ")
+		if status, err := strconv.Atoi(number); err == nil {
+			e.Info = Info{Kind: KindConnectionFailed, HTTPStatus: status}
+		}
+	}
+	return nil
 }
 
 // Error implements error.

@@ -26,3 +26,17 @@ func TestInfoForms(t *testing.T) {
 		assert.Equal(t, want, e.Info, in)
 	}
 }
+
+// A codex before 0.169 has the status in its text alone.
+func TestStatusInTheText(t *testing.T) {
+	for text, want := range map[string]turnerror.Info{
+		`{"message":"unexpected status 502 Bad Gateway: x, url: http://x","codexErrorInfo":"other"}`: {
+			Kind: "httpConnectionFailed", HTTPStatus: 502},
+		`{"message":"unexpected status of the moon","codexErrorInfo":"other"}`:        {Kind: "other"},
+		`{"message":"unexpected status 429 x","codexErrorInfo":"usageLimitExceeded"}`: {Kind: "usageLimitExceeded"},
+	} {
+		var e turnerror.Error
+		require.NoError(t, json.Unmarshal([]byte(text), &e))
+		assert.Equal(t, want, e.Info, text)
+	}
+}

@@ -22,6 +22,9 @@ const (
 	// MarksResponses is the first one of those that the tests run that reports the end of a response of the model. An
 	// older one has a turn go on until the calls in it are answered.
 	MarksResponses = 153
+	// RefusesLinkedDocuments is the first one of those that the tests run that reads no AGENTS.md which is a link to a
+	// file outside the workspace. An older one gives the model whatever file the link names.
+	RefusesLinkedDocuments = 153
 	// Tested is the newest minor version that the tests have run.
 	Tested = 171
 )

@@ -35,9 +35,10 @@ type probation struct {
 	bad    string         // name, once it has failed
 	reason string
 
-	suspect request // that alone has failed a copy
-	cleared string  // the copy of which that was no fault
-	undo    bool    // it is to be in use again
+	suspect   request // that alone has failed a copy
+	cleared   string  // the copy of which that was no fault
+	clearedOf int64   // the request
+	undo      bool    // it is to be in use again
 }
 
 // turn is one that has ended. fault is that of codex itself; empty: none.
@@ -138,6 +139,23 @@ func (p *probation) ended(unit string, t turn, crash any, now time.Time) (bad st
 	return name
 }
 
+// notReady takes over that a remote does not become ready after its change, which fails a copy at once. It returns
+// that copy.
+func (p *probation) notReady(unit string, t turn, now time.Time) (bad string) {
+	name, ok := p.of(unit)
+	if !ok {
+		return ""
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.clear(name, t)
+	if name != p.name || !now.Before(p.until) || p.bad != "" || name == p.cleared && t.request == p.clearedOf {
+		return ""
+	}
+	p.bad, p.reason, p.suspect = name, t.fault, request{t.request, name}
+	return name
+}
+
 // clear has a copy used again that one request alone has failed, if that fails on another copy, too. It stays held if
 // the request succeeds there.
 func (p *probation) clear(name string, t turn) {
@@ -147,7 +165,7 @@ func (p *probation) clear(name string, t turn) {
 	}
 	p.suspect = request{}
 	if t.fault != "" {
-		p.cleared, p.undo = suspect.copy, true
+		p.cleared, p.clearedOf, p.undo = suspect.copy, suspect.id, true
 		p.wake.Touch()
 	}
 }

@@ -3,7 +3,9 @@ package follow
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"hash/fnv"
+	"slices"
 	"time"
 
 	"codex-proxy/probes"
@@ -22,7 +24,7 @@ func (f *Follower) nextRemote(ctx context.Context, now time.Time) {
 		done, err := f.RenewRemote(ctx, r.Name)
 		if done && err == nil { // it answers later if not now
 			f.settle(r.Unit)
-			f.seen[r.Unit] = seen{known: true, restarts: r.RestartsTotal, after: now}
+			f.seen[r.Unit] = seen{known: true, restarts: r.RestartsTotal, after: now, unready: now}
 			f.Logger.Info("remote starts again, for another codex", "remote", r.Name, "copy", f.state.InUse)
 			return
 		}
@@ -40,6 +42,7 @@ type seen struct {
 	restarts      uint64
 	copied        string    // the copy that it runs
 	after         time.Time // an earlier report is of another run, or process
+	unready       time.Time // since when it does not become ready after its change, or after the last verdict of that
 }
 
 // countRemotes counts the turns of remotes that have ended since the last step.
@@ -53,11 +56,31 @@ func countRemotes(f *Follower, now time.Time) {
 		}
 		is := was.next(r)
 		is.copied, _ = f.Store.Of(r.Unit)
-		f.seen[r.Unit] = is
 		for _, fault := range was.faults(is, r) {
 			f.ended(r.Unit, turn{sourceOf(r.Unit), fault}, nil, now)
 		}
+		if fault := is.notReady(r, now); fault != "" {
+			is.unready = now
+			if bad := f.probation.notReady(r.Unit, turn{sourceOf(r.Unit), fault}, now); bad != "" {
+				f.drain(bad, true)
+			}
+		}
+		f.seen[r.Unit] = is
 	}
+}
+
+// notReady is why a remote does not become ready after its change; empty: it is, or has time left, or is to be stopped.
+func (s seen) notReady(r probes.Remote, now time.Time) string {
+	switch {
+	case r.Ready, s.unready.IsZero(), now.Sub(s.unready) <= readyBound, r.LastExit.OutOfMemory(),
+		r.Reason == probes.RemoteInvalid, slices.Contains([]string{"", "inactive", "deactivating"}, r.ActiveState):
+		return ""
+	}
+	reason := fmt.Sprintf("remote %s is not ready %s after its change: %s", r.Name, readyBound, r.Reason)
+	if r.StatusText != "" {
+		reason += " (" + r.StatusText + ")"
+	}
+	return reason
 }
 
 // sourceOf is the request of all turns of a remote: one remote alone is no more proof against a codex than one request.
@@ -76,7 +99,7 @@ func (s seen) next(r probes.Remote) seen {
 	case !r.Ready: // the counts of its next run begin anew
 		s.known, s.ended, s.failed, s.turns = true, 0, 0, false
 	case u != nil && u.At.After(s.after):
-		s.known, s.ended, s.failed, s.turns = true, u.Ended, u.Failed, u.Turns > 0
+		s.known, s.ended, s.failed, s.turns, s.unready = true, u.Ended, u.Failed, u.Turns > 0, time.Time{}
 	}
 	s.restarts = r.RestartsTotal
 	return s

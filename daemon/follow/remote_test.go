@@ -143,6 +143,51 @@ func TestACodexThatEndsInATurnOfARemote(t *testing.T) {
 	}
 }
 
+// A remote that was ready on the codex before and does not become ready on the new one leads back. If it does not on
+// the one before either, the new one is in use again, and that remote does not lead back from it any more.
+func TestARemoteThatIsNotReadyAfterItsChange(t *testing.T) {
+	for name, tc := range map[string]struct {
+		active string
+		exit   probes.Exit
+		back   bool
+	}{
+		"fails":     {"activating", probes.Exit{Result: "exit-code"}, true},
+		"failed":    {"failed", probes.Exit{Result: "exit-code"}, true},
+		"stopped":   {"inactive", probes.Exit{Result: "success"}, false},
+		"no memory": {"activating", probes.Exit{Result: "oom-kill"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, old, next := newRemotesBed(t)
+			b.runs(next, units.Worker("w")) // or the copy goes, and root takes it once more
+			b.busy = false
+			b.steps(int(remoteAgain/tickEvery) + 1)
+			require.Equal(t, []string{"y"}, b.renewed)
+			b.runs(next, units.Remote("y"))
+			y := &b.remotes[1]
+			y.ActiveState, y.Ready, y.Reason = tc.active, false, probes.RemoteBackingOff
+			y.LastExit, y.StatusText = &tc.exit, "Ended: exit status 1"
+			b.steps(int(readyBound/tickEvery) / 2)
+			require.Equal(t, next, b.inUse())
+			b.steps(int(readyBound / tickEvery))
+			require.Equal(t, tc.back, b.inUse() == old)
+			if !tc.back {
+				return
+			}
+			state, err := b.Store.State()
+			require.NoError(t, err)
+			held, _ := state.HeldBack(next)
+			assert.Equal(t, "remote y is not ready 40s after its change: backing_off (Ended: exit status 1)", held.Reason)
+
+			b.runs(old, units.Remote("x"), units.Remote("y"))
+			b.steps(int(readyBound/tickEvery) + 3)
+			require.Equal(t, next, b.inUse(), "nor on the one before")
+			b.runs(next, units.Remote("x"), units.Remote("y"))
+			b.steps(2*int(readyBound/tickEvery) + 3)
+			assert.Equal(t, next, b.inUse())
+		})
+	}
+}
+
 // The counts from before this process, or from before a change of the remote, are none of it.
 func TestCountsOfRemotesFromBefore(t *testing.T) {
 	b, _, next := newRemotesBed(t)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -56,6 +57,18 @@ func TestPreparedFilesAreTheOwnersOnly(t *testing.T) {
 	left, err := filepath.Glob(filepath.Join(f.Dir, ".new-*"))
 	require.NoError(t, err)
 	assert.Empty(t, left)
+}
+
+// A tool of a native worker may write links into the workspace.
+func TestNativeWorkersOfAnOldCodexReadNoLinkedDocuments(t *testing.T) {
+	for version, off := range map[string]bool{"0.140.0": true, "0.153.0": false} {
+		f := newFake(t, `mode = "native"`)
+		f.answers(t, "version", "codex-cli "+version+"\n")
+		require.NoError(t, f.Prepare(context.Background()))
+		text, err := os.ReadFile(f.configFile())
+		require.NoError(t, err)
+		assert.Equal(t, off, strings.Contains(string(text), "project_doc_max_bytes = 0"), version)
+	}
 }
 
 func TestAFailedPrepareLeavesNoConfigBehind(t *testing.T) {

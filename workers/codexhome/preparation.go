@@ -39,6 +39,11 @@ func (p *preparation) renew(ctx context.Context, inputs string) error {
 	if err != nil {
 		return err
 	}
+	if p.worker.sandbox != nil && versions.Older(version, versions.RefusesLinkedDocuments) {
+		base["project_doc_max_bytes"] = 0 // a tool could link AGENTS.md to any file of the home
+		p.Note(fmt.Sprintf("codex %s follows links of AGENTS.md out of the workspace; it reads no AGENTS.md "+
+			"(hint: use 0.%d or newer)", version, versions.RefusesLinkedDocuments))
+	}
 	written, err := p.settle(ctx, base, version)
 	if err != nil {
 		return err

@@ -63,3 +63,20 @@ func TestACodexThatBreaksLeadsBack(t *testing.T) {
 		}, bed.Bound, "its version is what it says in its trial")
 	})
 }
+
+// A codex that passes its trial and does not start as a remote, whose command line the fake one refuses, leads back.
+// The next message of the remote is for the one before.
+func TestARemoteLeadsBack(t *testing.T) {
+	bed.EitherSuite(t, func(t *testing.T, suite string) {
+		b := newCopiesBed(t, suite, bed.RealWorker, "follow")
+		old := b.running(b.remote.Unit)
+		b.installFake("0.171.901", "breaks")
+		b.awaitRunning(bed.WorkerUnit, "0.171.901")
+		await.True(t, func() bool { return b.program(b.remote.Unit) != old }, bed.Bound, "the remote ends")
+		await.True(t, func() bool { return b.program(b.remote.Unit) == old }, bed.Bound, "the remote runs the codex before")
+		assert.Contains(t, b.MustRun(t, "codex-proxy", "status"),
+			"0.171.901 is installed and held back: remote build is not ready 40s after its change: ")
+		b.MustRun(t, "codex-proxy", "remotes", "send", b.remote.Name, "[[text fine]]")
+		await.True(t, func() bool { return len(bed.TurnsWith(b.Bed, "[[text fine]]")) == 1 }, bed.Bound, "it asks")
+	})
+}
