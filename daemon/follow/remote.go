@@ -5,9 +5,10 @@ import (
 	"context"
 	"fmt"
 	"hash/fnv"
-	"slices"
+	"strconv"
 	"time"
 
+	"codex-proxy/internal/cli"
 	"codex-proxy/probes"
 )
 
@@ -24,7 +25,7 @@ func (f *Follower) nextRemote(ctx context.Context, now time.Time) {
 		done, err := f.RenewRemote(ctx, r.Name)
 		if done && err == nil { // it answers later if not now
 			f.settle(r.Unit)
-			f.seen[r.Unit] = seen{known: true, restarts: r.RestartsTotal, after: now, unready: now}
+			f.seen[r.Unit] = seen{known: true, restarts: r.RestartsTotal, after: now, unready: now, before: r.RestartsTotal + 1}
 			f.Logger.Info("remote starts again, for another codex", "remote", r.Name, "copy", f.state.InUse)
 			return
 		}
@@ -42,7 +43,9 @@ type seen struct {
 	restarts      uint64
 	copied        string    // the copy that it runs
 	after         time.Time // an earlier report is of another run, or process
-	unready       time.Time // since when it does not become ready after its change, or after the last verdict of that
+	// unready is since when it does not become ready after its change, or since the last verdict on that; zero: it did.
+	unready time.Time
+	before  uint64 // its restarts then
 }
 
 // countRemotes counts the turns of remotes that have ended since the last step.
@@ -60,7 +63,6 @@ func countRemotes(f *Follower, now time.Time) {
 			f.ended(r.Unit, turn{sourceOf(r.Unit), fault}, nil, now)
 		}
 		if fault := is.notReady(r, now); fault != "" {
-			is.unready = now
 			if bad := f.probation.notReady(r.Unit, turn{sourceOf(r.Unit), fault}, now); bad != "" {
 				f.drain(bad, true)
 			}
@@ -69,18 +71,24 @@ func countRemotes(f *Follower, now time.Time) {
 	}
 }
 
-// notReady is why a remote does not become ready after its change; empty: it is, or has time left, or is to be stopped.
-func (s seen) notReady(r probes.Remote, now time.Time) string {
+// notReady is why a remote does not become ready after its change; empty: it is, or has time left, or something else than
+// codex keeps it. Its codex has to end a few times: the start of a unit may wait for an hour for its hands.
+func (s *seen) notReady(r probes.Remote, now time.Time) string {
+	ends := r.Reason == probes.RemoteBackingOff || r.Reason == probes.RemoteStartLimitHit || r.Reason == probes.RemoteFailed
+	ofCodex := r.LastExit != nil && !r.LastExit.OutOfMemory() && r.LastExit.Status != strconv.Itoa(cli.Unavailable)
 	switch {
-	case r.Ready, s.unready.IsZero(), now.Sub(s.unready) <= readyBound, r.LastExit.OutOfMemory(),
-		r.Reason == probes.RemoteInvalid, slices.Contains([]string{"", "inactive", "deactivating"}, r.ActiveState):
+	case s.unready.IsZero(), r.Ready, r.Reason == probes.RemoteStarting, r.Reason == probes.RemoteExited:
 		return ""
+	case !ends || !ofCodex:
+	case now.Sub(s.unready) <= readyBound || r.RestartsTotal < s.before+inARow:
+		return ""
+	default:
+		defer func() { s.unready, s.before = now, r.RestartsTotal }()
+		return fmt.Sprintf("remote %s is not ready %s after its change: its codex ends (%s)", r.Name, readyBound,
+			cmp.Or(r.StatusText, r.LastExit.String()))
 	}
-	reason := fmt.Sprintf("remote %s is not ready %s after its change: %s", r.Name, readyBound, r.Reason)
-	if r.StatusText != "" {
-		reason += " (" + r.StatusText + ")"
-	}
-	return reason
+	s.unready, s.before = now, r.RestartsTotal // the time begins anew
+	return ""
 }
 
 // sourceOf is the request of all turns of a remote: one remote alone is no more proof against a codex than one request.

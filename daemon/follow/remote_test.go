@@ -146,15 +146,19 @@ func TestACodexThatEndsInATurnOfARemote(t *testing.T) {
 // A remote that was ready on the codex before and does not become ready on the new one leads back. If it does not on
 // the one before either, the new one is in use again, and that remote does not lead back from it any more.
 func TestARemoteThatIsNotReadyAfterItsChange(t *testing.T) {
+	ends := &probes.Exit{Result: "exit-code", Status: "1"}
 	for name, tc := range map[string]struct {
-		active string
-		exit   probes.Exit
-		back   bool
+		reason   probes.RemoteReason
+		exit     *probes.Exit
+		restarts uint64 // after its change
+		back     bool
 	}{
-		"fails":     {"activating", probes.Exit{Result: "exit-code"}, true},
-		"failed":    {"failed", probes.Exit{Result: "exit-code"}, true},
-		"stopped":   {"inactive", probes.Exit{Result: "success"}, false},
-		"no memory": {"activating", probes.Exit{Result: "oom-kill"}, false},
+		"ends": {probes.RemoteBackingOff, ends, 4, true}, "given up": {probes.RemoteStartLimitHit, ends, 4, true},
+		"failed": {probes.RemoteFailed, ends, 4, true}, "once": {probes.RemoteBackingOff, ends, 2, false},
+		"starting": {probes.RemoteStarting, ends, 4, false}, "no hands": {probes.RemoteBackingOff,
+			&probes.Exit{Result: "exit-code", Status: "69"}, 4, false},
+		"invalid": {probes.RemoteInvalid, ends, 4, false}, "stopped": {probes.RemoteAsleep, ends, 4, false},
+		"no memory": {probes.RemoteBackingOff, &probes.Exit{Result: "oom-kill"}, 4, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b, old, next := newRemotesBed(t)
@@ -164,24 +168,31 @@ func TestARemoteThatIsNotReadyAfterItsChange(t *testing.T) {
 			require.Equal(t, []string{"y"}, b.renewed)
 			b.runs(next, units.Remote("y"))
 			y := &b.remotes[1]
-			y.ActiveState, y.Ready, y.Reason = tc.active, false, probes.RemoteBackingOff
-			y.LastExit, y.StatusText = &tc.exit, "Ended: exit status 1"
+			y.ActiveState, y.Ready, y.Reason, y.LastExit = "activating", false, tc.reason, tc.exit
+			y.StatusText, y.RestartsTotal = "Ended: exit status 1", y.RestartsTotal+tc.restarts
 			b.steps(int(readyBound/tickEvery) / 2)
 			require.Equal(t, next, b.inUse())
 			b.steps(int(readyBound / tickEvery))
 			require.Equal(t, tc.back, b.inUse() == old)
+			if !tc.back && tc.reason != probes.RemoteStarting { // the time and the restarts count from here
+				y.Reason, y.LastExit = probes.RemoteBackingOff, ends
+				b.steps(2)
+				require.Equal(t, next, b.inUse())
+			}
 			if !tc.back {
 				return
 			}
 			state, err := b.Store.State()
 			require.NoError(t, err)
 			held, _ := state.HeldBack(next)
-			assert.Equal(t, "remote y is not ready 40s after its change: backing_off (Ended: exit status 1)", held.Reason)
+			assert.Equal(t, "remote y is not ready 40s after its change: its codex ends (Ended: exit status 1)", held.Reason)
 
 			b.runs(old, units.Remote("x"), units.Remote("y"))
+			y.RestartsTotal += inARow
 			b.steps(int(readyBound/tickEvery) + 3)
 			require.Equal(t, next, b.inUse(), "nor on the one before")
 			b.runs(next, units.Remote("x"), units.Remote("y"))
+			y.RestartsTotal += inARow
 			b.steps(2*int(readyBound/tickEvery) + 3)
 			assert.Equal(t, next, b.inUse())
 		})

@@ -14,6 +14,8 @@ type Saved struct {
 	Since   time.Time   `json:"since,omitzero"`
 	Last    []SavedTurn `json:"last,omitempty"`
 	Cleared string      `json:"cleared,omitempty"` // the copy that one request has failed, which was no fault of it
+	// ClearedOf is that request, or the remote.
+	ClearedOf int64 `json:"cleared_of,omitempty"`
 }
 
 // SavedTurn is a turn without the words of its fault.
@@ -32,7 +34,7 @@ const maxSaved = 16
 func (p *probation) save() Saved {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := Saved{Copy: p.state.InUse, Since: p.state.Changed, Cleared: p.cleared}
+	s := Saved{Copy: p.state.InUse, Since: p.state.Changed, Cleared: p.cleared, ClearedOf: p.clearedOf}
 	for name, c := range p.counts {
 		if !p.concerns(name) {
 			continue
@@ -60,7 +62,7 @@ func (p *probation) concerns(name string) bool {
 func (p *probation) restore(s Saved) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.saved, p.cleared = s, s.Cleared
+	p.saved, p.cleared, p.clearedOf = s, s.Cleared, s.ClearedOf
 	for name, before := range s.Counts {
 		if len(p.counts) >= maxSaved || before.Turns < before.Faults || before.Faults < 0 {
 			continue

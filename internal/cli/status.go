@@ -12,11 +12,12 @@ import (
 
 // Exit statuses, as sysexits.h and systemd.exec(5) name them.
 const (
-	OK       = 0
-	Failure  = 1
-	Usage    = 64 // EX_USAGE
-	TempFail = 75 // EX_TEMPFAIL: another try may succeed
-	Config   = 78 // EX_CONFIG
+	OK          = 0
+	Failure     = 1
+	Usage       = 64 // EX_USAGE
+	Unavailable = 69 // EX_UNAVAILABLE: another service is not there
+	TempFail    = 75 // EX_TEMPFAIL: another try may succeed
+	Config      = 78 // EX_CONFIG
 )
 
 // exitError is an error with the exit status that it leads to.

@@ -146,3 +146,9 @@ func TestWatchWithoutItsSource(t *testing.T) {
 		require.NoError(t, <-ended)
 	})
 }
+
+// A person approves what is shown: no sign is left out, and none looks like nothing.
+func TestVisible(t *testing.T) {
+	assert.Equal(t, "rm\t-rf\\u{d}/é \\u{200b}\\u{a0}\\u{3164}x", Visible("rm\t-rf\r/é \u200b\u00a0\u3164x"))
+	assert.Equal(t, "rm-rf", Printable("rm\t-rf"))
+}

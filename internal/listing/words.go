@@ -17,6 +17,22 @@ func Printable(text string) string {
 	}, text)
 }
 
+// blank are signs that print, and show nothing.
+const blank = "\u034f\u115f\u1160\u2800\u3164\uffa0"
+
+// Visible is Printable with a code such as \u{200b} for each sign that would be left out, but a tab, or show nothing.
+func Visible(text string) string {
+	var out strings.Builder
+	for _, r := range text {
+		if r == '\t' || unicode.IsPrint(r) && !strings.ContainsRune(blank, r) {
+			out.WriteRune(r)
+		} else {
+			fmt.Fprintf(&out, `\u{%x}`, r)
+		}
+	}
+	return out.String()
+}
+
 // Clock is a time in the zone of now: "13:12", and with its day if that is another one.
 func Clock(t, now time.Time) string {
 	t = t.In(now.Location())

@@ -153,7 +153,9 @@ func (t *run) lose(reason string) {
 	// other workers than those are about to stop, or change to another codex
 	if reason != lostOverloaded && reason != lostInterrupted && reason != lostBroker && reason != lostFault {
 		t.ask.Avoid = append(t.ask.Avoid, t.lease.Conn)
-		t.ask.LostCodexes = append(t.ask.LostCodexes, t.lease.Codex)
+		if reason != lostStart { // that codex lives
+			t.ask.LostCodexes = append(t.ask.LostCodexes, t.lease.Codex)
+		}
 	}
 }
 

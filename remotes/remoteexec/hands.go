@@ -95,7 +95,10 @@ func (u *Unit) openHands(ctx context.Context, notifier *notify.Notifier, of *han
 	of.Status = notifier.Status
 	ctx, cancel := context.WithTimeout(ctx, handsBound)
 	defer cancel()
-	return of.Open(ctx)
+	if err := of.Open(ctx); err != nil {
+		return cli.Exit(cli.Unavailable, err) // and no fault of codex
+	}
+	return nil
 }
 
 // closeHands ends the hands with codex: their commands have no reader any more.

@@ -111,11 +111,11 @@ func (s *scroll) remember(id, text string) {
 	}
 }
 
-// lines are the lines of a text, each printable and indented.
+// lines are the lines of a text, each indented. Whoever reads them may approve them: no sign is left out.
 func lines(text, indent string) string {
 	var out strings.Builder
 	for line := range strings.Lines(text) {
-		out.WriteString(indent + listing.Printable(line) + "\n")
+		out.WriteString(indent + listing.Visible(strings.TrimSuffix(line, "\n")) + "\n")
 	}
 	return out.String()
 }

@@ -37,6 +37,12 @@ func (a *Accounts) Remove(ctx context.Context, name string) error {
 	if err := a.Systemd.DaemonReload(ctx); err != nil { // the generated units go with the file
 		return err
 	}
+	// Not before: the broker of a codex for several accounts ends with the socket of each of them.
+	for _, unit := range []string{units.Login(name), units.LoginSocket(name)} {
+		if err := a.Systemd.Stop(ctx, unit); err != nil {
+			return err
+		}
+	}
 	a.print("The worker %s is removed.", name)
 	a.startServed(ctx, survey.Generated, served)
 	a.reloadProxy(ctx, func(names []string) string {
@@ -113,8 +119,6 @@ func (a *Accounts) takeDown(ctx context.Context, name string) error {
 	for _, step := range []func() error{
 		func() error { return a.Systemd.Stop(ctx, unit) },
 		func() error { return a.Systemd.Stop(ctx, socket) },
-		func() error { return a.Systemd.Stop(ctx, units.Login(name)) },
-		func() error { return a.Systemd.Stop(ctx, units.LoginSocket(name)) },
 		func() error { return a.Systemd.Disable(ctx, unit) },
 		func() error { return a.Systemd.ResetFailed(ctx, unit) },
 		func() error { return a.Systemd.ResetFailed(ctx, socket) },
