@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"hash/fnv"
+	"slices"
 	"strconv"
 	"time"
 
@@ -71,15 +72,15 @@ func countRemotes(f *Follower, now time.Time) {
 	}
 }
 
-// notReady is why a remote does not become ready after its change; empty: it is, or has time left, or something else than
-// codex keeps it. Its codex has to end a few times: the start of a unit may wait for an hour for its hands.
+// notReady is why a remote does not become ready after its change; empty: it is, or has time left, or something else
+// than codex keeps it. Its codex has to end a few times: the start of a unit may wait for an hour for its hands.
 func (s *seen) notReady(r probes.Remote, now time.Time) string {
-	ends := r.Reason == probes.RemoteBackingOff || r.Reason == probes.RemoteStartLimitHit || r.Reason == probes.RemoteFailed
+	ended := []probes.RemoteReason{probes.RemoteBackingOff, probes.RemoteStartLimitHit, probes.RemoteFailed}
 	ofCodex := r.LastExit != nil && !r.LastExit.OutOfMemory() && r.LastExit.Status != strconv.Itoa(cli.Unavailable)
 	switch {
 	case s.unready.IsZero(), r.Ready, r.Reason == probes.RemoteStarting, r.Reason == probes.RemoteExited:
 		return ""
-	case !ends || !ofCodex:
+	case !slices.Contains(ended, r.Reason) || !ofCodex:
 	case now.Sub(s.unready) <= readyBound || r.RestartsTotal < s.before+inARow:
 		return ""
 	default:
