@@ -127,7 +127,7 @@ $(PROGRAMS): $(SRC) Makefile $(FLAGS)
 # Man pages and completions, from the programs' own help.
 $(SHARE)/made: $(SRC) $(shell find packaging/manual -type f) $(shell find packaging/etc packaging/dependencies packaging/remotes packaging/runner packaging/systemd -type f) docs/operations.md docs/runner-operations.md docs/configuration.md docs/runner-configuration.md CHANGELOG.md
 	@rm -rf $(SHARE) && mkdir -p build/host
-	CGO_ENABLED=0 GOARCH=$(HOST) go build -o build/host/ $(PACKAGES:%=./cmd/%) ./packaging/manual
+	CGO_ENABLED=0 GOARCH=$(HOST) go build -trimpath -o build/host/ $(PACKAGES:%=./cmd/%) ./packaging/manual
 	for program in $(PACKAGES); do build/host/manual -program build/host/$$program -out $(SHARE)/$$program; done
 	@touch $@
 
@@ -176,7 +176,7 @@ run-needs:
 
 run-build: $(ONLINE)
 	@echo "building codex-proxy and codex-runner …"
-	@CGO_ENABLED=0 go build -ldflags '-s -w -X main.version=$(VERSION)' -o build/try/ ./cmd/codex-proxy ./cmd/codex-proxy-broker ./cmd/codex-proxy-remote-init ./cmd/codex-runner ./cmd/codex-runner-unit ./test/try
+	@CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o build/try/ ./cmd/codex-proxy ./cmd/codex-proxy-broker ./cmd/codex-proxy-remote-init ./cmd/codex-runner ./cmd/codex-runner-unit ./test/try
 	@echo "codex-proxy and codex-runner are built"
 
 .PHONY: check
