@@ -1,6 +1,8 @@
 package daemon
 
 import (
+	"context"
+	"log/slog"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -8,6 +10,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"codex-proxy/internal/resident"
 )
 
 // LimitProcessors keeps the program to a quarter of the processors, at least one, as a turn
@@ -40,4 +44,14 @@ func observeProcess(registry prometheus.Registerer, version string) {
 		Name: "codex_proxy_build_info", Help: "Always 1; the label is the version.",
 		ConstLabels: prometheus.Labels{"version": version},
 	}, func() float64 { return 1 })
+}
+
+// trim returns a task that gives back the memory of the start.
+func trim(logger *slog.Logger) func(context.Context) error {
+	return func(context.Context) error {
+		if err := resident.Trim(); err != nil {
+			logger.Warn("the memory of the start stays", "error", err)
+		}
+		return nil
+	}
 }

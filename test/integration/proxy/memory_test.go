@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
+	"codex-proxy/test/await"
 	"codex-proxy/test/bed"
 )
 
@@ -45,7 +46,7 @@ func hostile() map[string][]string {
 	}
 }
 
-// The process takes at most twice request_memory for hostile bodies that come at the
+// The process takes no more at rest than its bound, and at most twice request_memory for hostile bodies that come at the
 // same time.
 func TestPeakMemory(t *testing.T) {
 	bed.Alone(t)
@@ -53,6 +54,9 @@ func TestPeakMemory(t *testing.T) {
 	b := bed.New(t, bed.Newest, `mode = "demo"`, fmt.Sprintf("request_memory = %d\nqueue_timeout = \"100m\"\n", limit<<10))
 	b.Start()
 	proxy := b.OnlyProcess(bed.ProxyUnit).Host
+	const rest = 22 << 10 // KiB
+	await.True(t, func() bool { return bed.RSS(b, proxy) <= rest }, bed.Bound, "the process at rest takes more than 22 MiB")
+	t.Logf("%d KiB at rest", bed.RSS(b, proxy))
 	idle := bed.ProxyMemory(b, proxy, "VmHWM")
 	ctx, cancel := context.WithTimeout(t.Context(), 5*bed.Bound)
 	defer cancel()
