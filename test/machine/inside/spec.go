@@ -50,7 +50,7 @@ var Masked = []string{
 	"systemd-udevd.service", "systemd-udev-trigger.service", "systemd-udevd-control.socket",
 	"systemd-udevd-kernel.socket",
 	"systemd-journald-audit.socket", "systemd-remount-fs.service", "systemd-tpm2-setup-early.service",
-	"systemd-tpm2-setup.service",
+	"systemd-tpm2-setup.service", "systemd-tmpfiles-setup-dev-early.service", "systemd-tmpfiles-setup-dev.service",
 	"dev-hugepages.mount", "dev-mqueue.mount", "sys-fs-fuse-connections.mount", "sys-kernel-config.mount",
 	"sys-kernel-debug.mount", "sys-kernel-tracing.mount", "proc-sys-fs-binfmt_misc.automount",
 	"kmod-static-nodes.service", "modprobe@.service", "remote-fs.target", "apparmor.service", "nftables.service",
