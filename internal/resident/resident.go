@@ -33,8 +33,8 @@ func Trim() error {
 type segment struct{ start, length uintptr }
 
 // constant returns the segments that are mapped without the right to write. The pages that the start of a
-// position-independent program has relocated look like these in /proc/self/maps, and would be lost: only the table of the
-// program's file distinguishes them (elf(5)).
+// position-independent program has relocated look like these in /proc/self/maps, and would be lost: only the
+// table of the program's file distinguishes them (elf(5)).
 func constant() ([]segment, error) {
 	file, err := os.Open("/proc/self/exe")
 	if err != nil {

@@ -53,7 +53,8 @@ func (e Emulation) stage(files, packages string) error {
 		errs = append(errs, f.Write())
 	}
 	for _, unit := range inside.Masked {
-		errs = append(errs, inside.Link{Path: filepath.Join(files, "/etc/systemd/system", unit), Target: "/dev/null"}.Make())
+		place := filepath.Join(files, "/etc/systemd/system", unit)
+		errs = append(errs, inside.Link{Path: place, Target: "/dev/null"}.Make())
 	}
 	wants := filepath.Join(files, "/etc/systemd/system/multi-user.target.wants", emulationUnit)
 	return errors.Join(append(errs, inside.Link{Path: wants, Target: "../" + emulationUnit}.Make())...)

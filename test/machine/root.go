@@ -72,7 +72,8 @@ func (host) layout(context.Context) (inside.Layout, error) {
 		l.Preset = append(l.Preset, File{Path: "/etc/resolv.conf", Data: data}) // often a link into the host's /run
 	}
 	if target, err := os.Readlink("/etc/systemd/system/dbus.service"); err == nil {
-		l.Links = append(l.Links, inside.Link{Path: "/etc/systemd/system/dbus.service", Target: target}) // which bus the host uses
+		// Which bus the host uses.
+		l.Links = append(l.Links, inside.Link{Path: "/etc/systemd/system/dbus.service", Target: target})
 	}
 	return l, nil
 }

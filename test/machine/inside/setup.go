@@ -1,8 +1,8 @@
-// Package inside is the beginning of a machine's first process: the program that boots it, started again in the machine's
-// namespaces, makes the machine's root and becomes systemd.
+// Package inside is the beginning of a machine's first process: the program that boots it, started again in the
+// machine's namespaces, makes the machine's root and becomes systemd.
 //
-// It imports little and nothing of others but system calls: Go initializes a package as soon as its imports are, so this
-// process is systemd before most packages of a large program of tests are initialized, which takes longer than all it does.
+// It imports little: Go initializes a package as soon as its imports are, so this process becomes systemd before
+// it has initialized most packages of a large program of tests, which takes longer than the rest.
 package inside
 
 import (
