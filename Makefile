@@ -83,9 +83,10 @@ MIRRORED = mkdir -p $(MIRROR) build; go build -o build/mirror ./test/mirror; tre
 MADE     = $(foreach v,DEB RPM RUNNER_DEB RUNNER_RPM,CODEX_PROXY_TEST_$(v)=$$made/$(notdir $(CODEX_PROXY_TEST_$(v))))
 UNITS    = nice $(TOOLS)/gotestsum --format pkgname-and-test-fails --jsonfile $(CURDIR)/build/unit-$(1).json -- $(GO_TEST) -timeout 30m
 INTEGRATION = $(TOOLS)/gotestsum --format testname --jsonfile build/integration-$(1).json -- $(GO_TEST) -count=1 -timeout 60m
-# The packages of the tests in booted machines, those that take longest first: each of four at once runs two tests at once.
-LONGEST     = $(addprefix ./test/integration/,limits proxy workers runner accounts daemon dependencies api)
-TOGETHER    = -p 4 -parallel 2 $(LONGEST) $(filter-out $(LONGEST),$(shell go list -f '{{with .Dir}}./{{end}}{{slice .ImportPath 12}}' ./test/integration/...))
+# The packages of the tests in booted machines, those that take longest first: each of five at once runs three tests at once.
+# Most of these wait: eight at once left a third of two processors idle.
+LONGEST     = $(addprefix ./test/integration/,limits proxy accounts workers runner api dependencies daemon remotes)
+TOGETHER    = -p 5 -parallel 3 $(LONGEST) $(filter-out $(LONGEST),$(shell go list -f '{{with .Dir}}./{{end}}{{slice .ImportPath 12}}' ./test/integration/...))
 ALONE       = $$(test/integration/calling.sh Alone BothSuitesAlone)
 
 export CODEX_PROXY_TEST_CODEX := $(NPM_CODEX)/codex
@@ -127,7 +128,7 @@ $(PROGRAMS): $(SRC) Makefile $(FLAGS)
 # Man pages and completions, from the programs' own help.
 $(SHARE)/made: $(SRC) $(shell find packaging/manual -type f) $(shell find packaging/etc packaging/dependencies packaging/remotes packaging/runner packaging/systemd -type f) docs/operations.md docs/runner-operations.md docs/configuration.md docs/runner-configuration.md CHANGELOG.md
 	@rm -rf $(SHARE) && mkdir -p build/host
-	CGO_ENABLED=0 GOARCH=$(HOST) go build -o build/host/ $(PACKAGES:%=./cmd/%) ./packaging/manual
+	CGO_ENABLED=0 GOARCH=$(HOST) go build -trimpath -o build/host/ $(PACKAGES:%=./cmd/%) ./packaging/manual
 	for program in $(PACKAGES); do build/host/manual -program build/host/$$program -out $(SHARE)/$$program; done
 	@touch $@
 
@@ -176,7 +177,7 @@ run-needs:
 
 run-build: $(ONLINE)
 	@echo "building codex-proxy and codex-runner …"
-	@CGO_ENABLED=0 go build -ldflags '-s -w -X main.version=$(VERSION)' -o build/try/ ./cmd/codex-proxy ./cmd/codex-proxy-broker ./cmd/codex-proxy-remote-init ./cmd/codex-runner ./cmd/codex-runner-unit ./test/try
+	@CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o build/try/ ./cmd/codex-proxy ./cmd/codex-proxy-broker ./cmd/codex-proxy-remote-init ./cmd/codex-runner ./cmd/codex-runner-unit ./test/try
 	@echo "codex-proxy and codex-runner are built"
 
 .PHONY: check
@@ -204,15 +205,16 @@ shell: ## look into a machine: a shell in a booted Debian with both packages and
 test: ## run every check: unit tests, the real thing in booted machines, and lint
 	@$(MAKE) --no-print-directory needs NEEDS="$(TEST_NEEDS)"
 	@$(MAKE) --no-print-directory -j2 $(DEBS) $(RPMS) $(RELEASED)/made $(NPM_CODEX)/codex $(OLDEST_CODEX)/codex $(BETWEEN_CODEX)/made $(CLIENTS)/node $(AXE)/made $(PYTHON_CLIENTS)/made $(TEMPORAL)/temporal $(UV)/uv $(MICROMAMBA)/micromamba $(PROJECT_TOOLS)/made $(TOOLS)/gotestsum $(TOOLS)/golangci-lint
-	@# What measures runs beside nothing but the compiler, which takes no processor from it. The other booted machines
-	@# mostly wait, so lint and the unit tests run beside them, and yield to them.
-	@rm -f build/integration-*.json build/unit-*.json; go build -o build/failures ./test/failures; $(MIRRORED); \
-	(cd $$tree && exec chrt --idle 0 go list -test -export -trimpath -race $(UNIT)) >/dev/null 2>&1 9>&- & compiled=$$!; \
+	@# What measures runs beside nothing but the compiler, which takes no processor from it, and which ends with it: go test
+	@# compiles the rest. The other booted machines mostly wait, so lint and the unit tests run beside them, and yield to them.
+	@rm -rf build/integration-*.json build/unit-*.json build/_compiling; mkdir -p build/_compiling; go build -o build/failures ./test/failures; $(MIRRORED); \
+	(cd $$tree && GOTMPDIR=$(CURDIR)/build/_compiling exec setsid chrt --idle 0 go list -test -export -trimpath -race $(UNIT)) >/dev/null 2>&1 9>&- & compiled=$$!; \
 	status=0; $(call INTEGRATION,alone) -p 1 $$(test/integration/packages.sh "$(ALONE)") -run "$(ALONE)" 9>&- || status=$$?; \
+	kill -- -$$compiled 2>/dev/null || :; wait $$compiled || :; rm -rf build/_compiling; \
 	nice $(MAKE) --no-print-directory -C $$tree lint >build/lint.log 2>&1 9>&- & lint=$$!; \
-	wait $$compiled || :; \
-	{ failed=0; export $(MADE); cd $$tree; GORACE=atexit_sleep_ms=100 $(call UNITS,race) -race $(UNIT) || failed=$$?; $(call UNITS,readers) $(READERS) || failed=$$?; \
-	cd $(CURDIR); $(call UNITS,listers) -count=1 $(LISTERS) && exit $$failed; } >build/unit.log 2>&1 9>&- & unit=$$!; \
+	{ failed=0; export $(MADE); cd $$tree; $(call UNITS,readers) $(READERS) || failed=$$?; \
+	(cd $(CURDIR) && $(call UNITS,listers) -count=1 $(LISTERS)) || failed=$$?; \
+	GORACE=atexit_sleep_ms=100 $(call UNITS,race) -race $(UNIT) && exit $$failed; } >build/unit.log 2>&1 9>&- & unit=$$!; \
 	$(call INTEGRATION,together) $(TOGETHER) -skip "$(ALONE)" 9>&- || status=$$?; \
 	wait $$unit || status=$$?; cat build/unit.log; \
 	wait $$lint || status=$$?; cat build/lint.log; \

@@ -58,6 +58,7 @@ func (d *Daemon) setElsewhere(l inflight.Load) {
 // observe makes the report and the metrics of this process, and the watcher of the units.
 func (d *Daemon) observe(registry prometheus.Registerer) {
 	observeProcess(registry, d.version)
+	d.add(registry, feature{serving: []Task{d.once("memory", trim)}})
 	resets := restarts.NewResets(d.cfg.ResetAfter, d.systemd.ResetFailed, func(unit string, err error) {
 		d.logger.Warn("cannot reset the restart delay of a unit", "unit", unit, "error", err)
 	})

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"context"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -8,6 +9,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"codex-proxy/internal/resident"
 )
 
 // LimitProcessors keeps the program to a quarter of the processors, at least one, as a turn
@@ -40,4 +43,10 @@ func observeProcess(registry prometheus.Registerer, version string) {
 		Name: "codex_proxy_build_info", Help: "Always 1; the label is the version.",
 		ConstLabels: prometheus.Labels{"version": version},
 	}, func() float64 { return 1 })
+}
+
+// trim gives back the memory of the start. If the kernel refuses, it stays, and nothing else is lost.
+func trim(context.Context) error {
+	_ = resident.Trim()
+	return nil
 }

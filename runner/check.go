@@ -3,9 +3,9 @@ package runner
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"time"
 
+	"codex-proxy/internal/lazyregexp"
 	"codex-proxy/runner/api/wire"
 	"codex-proxy/runner/environments"
 	"codex-proxy/runner/logs"
@@ -60,7 +60,7 @@ func (c checks) session(n wire.NewSession) ([]wire.NewCommand, error) {
 	return full, nil
 }
 
-var secretName = regexp.MustCompile(`^[A-Za-z0-9_]{1,64}$`)
+var secretName = lazyregexp.New(`^[A-Za-z0-9_]{1,64}$`)
 
 func checkSecrets(secrets map[string]string) error {
 	if len(secrets) > maxSecrets {

@@ -3,12 +3,13 @@ package units
 import (
 	"crypto/sha256"
 	"fmt"
-	"regexp"
 	"strings"
+
+	"codex-proxy/internal/lazyregexp"
 )
 
 // validName and validDependency bound no length: {0,63} would be 63 copies in the memory of every process.
-var validName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]*$`)
+var validName = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9_-]*$`)
 
 const (
 	longestName = 64
@@ -62,7 +63,7 @@ func ValidName(name string) error {
 		name)
 }
 
-var validDependency = regexp.MustCompile(`^[a-z0-9][a-z0-9-]*$`)
+var validDependency = lazyregexp.New(`^[a-z0-9][a-z0-9-]*$`)
 
 // Dependency returns the service unit of the dependency called name.
 func Dependency(name string) string { return "codex-dependency@" + name + ".service" }
@@ -116,7 +117,7 @@ func Here(name string) string { return "codex-user@" + name + ".service" }
 // HereSocket returns the socket unit of the own codex of the user called name.
 func HereSocket(name string) string { return "codex-user@" + name + ".socket" }
 
-var validUser = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.-]*$`)
+var validUser = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_.-]*$`)
 
 // longestUser is the length that systemd and the utmp take (systemd.exec(5), User=).
 const longestUser = 31

@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -62,7 +61,7 @@ func TestValidName(t *testing.T) {
 func TestPolkitAdmitsValidNames(t *testing.T) {
 	rule, err := os.ReadFile("../packaging/polkit/codex-proxy.rules")
 	require.NoError(t, err)
-	bounded := func(form *regexp.Regexp, longest int) string {
+	bounded := func(form fmt.Stringer, longest int) string {
 		return strings.ReplaceAll(strings.Trim(form.String(), "^$"), "*", fmt.Sprintf("{0,%d}", longest-1)) + `\.service$/`
 	}
 	assert.Contains(t, string(rule), "/^codex-worker@"+bounded(validName, longestName))

@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
+	"codex-proxy/internal/lazyregexp"
 	"codex-proxy/internal/paths"
 	"codex-proxy/internal/settingsfile"
 	"codex-proxy/internal/unitfile"
@@ -259,7 +259,7 @@ func ofUnit(name string) *strings.Replacer {
 }
 
 // comment is a line that systemd leaves out, also within a continued one.
-var comment = regexp.MustCompile(`(?m)^[ \t]*[#;].*\n?`)
+var comment = lazyregexp.New(`(?m)^[ \t]*[#;].*\n?`)
 
 // add adds the settings of one file (systemd.syntax(7)). An empty value takes back the ones before it.
 func (d *dropIns) add(text string) {

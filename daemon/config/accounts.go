@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"codex-proxy/internal/lazyregexp"
 	"codex-proxy/internal/nearest"
 	"codex-proxy/internal/strict"
 	"codex-proxy/workers/accounts"
@@ -126,7 +126,7 @@ func (a rawAccounts) checkProcesses(workers int) error {
 }
 
 // windowForm is a length as codex-proxy accounts list shows it.
-var windowForm = regexp.MustCompile(`^([1-9][0-9]{0,4})([mhd])$`)
+var windowForm = lazyregexp.New(`^([1-9][0-9]{0,4})([mhd])$`)
 
 func (a rawAccounts) checkThresholds() error {
 	if !percent(a.RotateAt) {

@@ -4,12 +4,13 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"regexp"
 	"strings"
+
+	"codex-proxy/internal/lazyregexp"
 )
 
 // headerLine is a field line of RFC 9110, without obsolete forms.
-var headerLine = regexp.MustCompile("^([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([\t -~]*)$")
+var headerLine = lazyregexp.New("^([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([\t -~]*)$")
 
 // ReadHeaders reads HTTP headers, one "Name: value" a line, and skips empty lines
 // and those that begin with #. The values are secrets: other users must not be able

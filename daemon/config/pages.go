@@ -2,9 +2,9 @@ package config
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 
+	"codex-proxy/internal/lazyregexp"
 	"codex-proxy/proxy/auth"
 )
 
@@ -22,7 +22,7 @@ func (p Pages) Check(keys *auth.Keys) error {
 		"codex-proxy keys add NAME, or take cors_origins out", p)
 }
 
-var originsLine = regexp.MustCompile(`^[ \t]*["']?cors_origins["']?[ \t]*=`)
+var originsLine = lazyregexp.New(`^[ \t]*["']?cors_origins["']?[ \t]*=`)
 
 // pagesIn finds cors_origins in the text of the file at path, unless one of set has it.
 func pagesIn(path string, text []byte, set []string) Pages {

@@ -4,16 +4,16 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
 	"codex-proxy/codex/versions"
+	"codex-proxy/internal/lazyregexp"
 	"codex-proxy/probes"
 )
 
 // agentVersion is the version in the name with which a codex answers a handshake. The demo has none.
-var agentVersion = regexp.MustCompile(`^[^/]*/(\d+\.\d+\.\d+[0-9A-Za-z.-]*)`)
+var agentVersion = lazyregexp.New(`^[^/]*/(\d+\.\d+\.\d+[0-9A-Za-z.-]*)`)
 
 // writeCodex writes which codex runs in which workers, and the lines about the codex of the machine.
 func writeCodex(w io.Writer, workers []probes.Worker, lines []string) {

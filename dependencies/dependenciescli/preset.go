@@ -6,9 +6,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 
+	"codex-proxy/internal/lazyregexp"
 	"codex-proxy/internal/nearest"
 )
 
@@ -53,7 +53,7 @@ func (d *Dependencies) preset(name string) (preset, text string, err error) {
 }
 
 // presetName keeps a name from leading out of the directory.
-var presetName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]*$`)
+var presetName = lazyregexp.New(`^[a-z0-9][a-z0-9-]*$`)
 
 func (d *Dependencies) readPreset(preset string) (string, error) {
 	if !presetName.MatchString(preset) {
@@ -75,7 +75,7 @@ func unknownPreset(preset string, names []string) error {
 }
 
 // placeholderName is the word that stands for the name of the dependency in presets.
-var placeholderName = regexp.MustCompile(`\bNAME\b`)
+var placeholderName = lazyregexp.New(`\bNAME\b`)
 
 // named is a preset with the name of the dependency. "NAME = FILE" in a comment stands for other names.
 func named(text, name string) string { return placeholderName.ReplaceAllString(text, name) }

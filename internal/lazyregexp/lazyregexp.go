@@ -38,3 +38,8 @@ func (r *Regexp) FindStringSubmatch(s string) []string { return r.compiled().Fin
 func (r *Regexp) ReplaceAllString(src, repl string) string {
 	return r.compiled().ReplaceAllString(src, repl)
 }
+
+// ReplaceAllStringFunc is regexp.Regexp.ReplaceAllStringFunc.
+func (r *Regexp) ReplaceAllStringFunc(src string, repl func(string) string) string {
+	return r.compiled().ReplaceAllStringFunc(src, repl)
+}

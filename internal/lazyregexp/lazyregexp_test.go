@@ -11,6 +11,7 @@ func TestRegexp(t *testing.T) {
 	assert.True(t, digits.MatchString("a42"))
 	assert.Equal(t, []string{"42", "4", "2"}, digits.FindStringSubmatch("a42"))
 	assert.Equal(t, "a24", digits.ReplaceAllString("a42", "$2$1"))
+	assert.Equal(t, "a(42)", digits.ReplaceAllStringFunc("a42", func(s string) string { return "(" + s + ")" }))
 }
 
 // A bad pattern fails in the tests of its package.

@@ -1,17 +1,16 @@
 package settingsfile
 
 import (
-	"regexp"
-
+	"codex-proxy/internal/lazyregexp"
 	"codex-proxy/internal/paths"
 )
 
 // accountName is the form of the names of users and groups.
-var accountName = regexp.MustCompile(`^[a-z_][a-z0-9_-]*$`)
+var accountName = lazyregexp.New(`^[a-z_][a-z0-9_-]*$`)
 
 // dynamicUser are the users that systemd makes for units of ours: workers, brokers, dependencies and remotes, and
 // sessions, mirrors and environments of codex-runner.
-var dynamicUser = regexp.MustCompile(`^c[wbdrsme]-`)
+var dynamicUser = lazyregexp.New(`^c[wbdrsme]-`)
 
 // AccountName reports whether a user or a group may have the name.
 func AccountName(name string) bool { return len(name) <= 31 && accountName.MatchString(name) }

@@ -47,7 +47,7 @@ var made = sync.OnceValues(func() (map[string][]byte, error) {
 // makeOne builds a program and adds what is made of it.
 func makeOne(all map[string][]byte, program string) error {
 	name := filepath.Base(program)
-	build := exec.Command("go", "build", "-ldflags=-s -w", "-o", program, "./cmd/"+name)
+	build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", program, "./cmd/"+name)
 	build.Env = append(os.Environ(), "CGO_ENABLED=0") // as make builds the program that the pages are made of
 	if out, err := build.CombinedOutput(); err != nil {
 		return &exec.Error{Name: string(out), Err: err}

@@ -2,16 +2,16 @@ package anthropic
 
 import (
 	"errors"
-	"regexp"
 	"strings"
 
+	"codex-proxy/internal/lazyregexp"
 	"codex-proxy/proxy/openai"
 )
 
 // brackets are the indices in a path of OpenAI's form, such as messages[3].content[0].
 var (
-	bracketed = regexp.MustCompile(`\b(?:messages|system|tools|stop_sequences|content)[\w.]*(?:\[\d+\][\w.]*)+`)
-	brackets  = regexp.MustCompile(`\[(\d+)\]`)
+	bracketed = lazyregexp.New(`\b(?:messages|system|tools|stop_sequences|content)[\w.]*(?:\[\d+\][\w.]*)+`)
+	brackets  = lazyregexp.New(`\[(\d+)\]`)
 )
 
 // dotted is an error with its paths in Anthropic's form, messages.3.content.0.

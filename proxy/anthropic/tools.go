@@ -3,9 +3,9 @@ package anthropic
 import (
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"strconv"
 
+	"codex-proxy/internal/lazyregexp"
 	"codex-proxy/proxy/openai"
 	"codex-proxy/proxy/openai/clienttool"
 	"codex-proxy/proxy/openai/jsonbody"
@@ -96,7 +96,7 @@ func (c *rawToolChoice) choice() (choice clienttool.Choice, err error) {
 
 // knownTool is a tool that the client runs, with parameters that Anthropic's models know.
 type knownTool struct {
-	kind                *regexp.Regexp
+	kind                *lazyregexp.Regexp
 	description, schema string
 }
 
@@ -112,19 +112,19 @@ func clientTool(kind string) (knownTool, bool) {
 // knownTools describe the tools that Anthropic's models know.
 // Source: https://docs.anthropic.com/en/docs/agents-and-tools/tool-use/bash-tool, text-editor-tool and memory-tool.
 var knownTools = []knownTool{{
-	regexp.MustCompile(`^bash_\d{8}$`),
+	lazyregexp.New(`^bash_\d{8}$`),
 	"Run a command in a persistent bash session, which keeps its working directory and variables.",
 	`{"type":"object","properties":{` +
 		`"command":{"type":"string","description":"The bash command to run. Required unless restart is true."},` +
 		`"restart":{"type":"boolean","description":"Restarts the session, and runs no command."}}}`,
 }, {
-	regexp.MustCompile(`^text_editor_\d{8}$`),
+	lazyregexp.New(`^text_editor_\d{8}$`),
 	"View, create and edit text files. Paths are absolute. view shows a file, with line numbers, or lists a directory; " +
 		"create writes a new file; str_replace replaces the one place of a file that has old_str, exactly; insert puts " +
 		"text after a line.",
 	editorSchema(`"view","create","str_replace","insert"`, ``),
 }, {
-	regexp.MustCompile(`^memory_\d{8}$`),
+	lazyregexp.New(`^memory_\d{8}$`),
 	"Keep notes that outlive the conversation, in files below /memories. view shows a file or lists a directory; create " +
 		"writes a file; str_replace and insert edit one; delete removes a file or directory; rename moves it. View " +
 		"/memories before you begin a task.",

@@ -8,15 +8,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"strings"
+
+	"codex-proxy/internal/lazyregexp"
 )
 
 // maxFile is the largest key file, in bytes: some hundred keys. A running daemon
 // receives all of it, and hands it to the next process at a reload.
 const maxFile = 48 << 10
 
-var validName = regexp.MustCompile(`^[A-Za-z0-9_.-]+$`)
+var validName = lazyregexp.New(`^[A-Za-z0-9_.-]+$`)
 
 // noKey is the name of the line that marks a key file which has had a key: when none is
 // left, the API is closed. An older version reads the line as a key that no client has,

@@ -6,8 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 
+	"codex-proxy/internal/lazyregexp"
 	"codex-proxy/remotes"
 	"codex-proxy/remotes/remoteapi"
 	"codex-proxy/units"
@@ -81,7 +81,7 @@ func (a *Attach) Run(ctx context.Context) (status int, err error) {
 
 // threadID is the form of codex's ids. A remote is not trusted with the command line of a person: a tool may rule its
 // codex.
-var threadID = regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z-]*$`)
+var threadID = lazyregexp.New(`^[0-9A-Za-z][0-9A-Za-z-]*$`)
 
 // words are the arguments of codex.
 func (a *Attach) words(ctx context.Context, socket string, st remotes.Status) ([]string, error) {

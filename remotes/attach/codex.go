@@ -7,12 +7,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
 	"codex-proxy/codex/versions"
+	"codex-proxy/internal/lazyregexp"
 	"codex-proxy/remotes"
 )
 
@@ -64,7 +64,7 @@ func (v version) before(w version) bool {
 	return false
 }
 
-var versionForm = regexp.MustCompile(`(\d+)\.(\d+)\.(\d+)`)
+var versionForm = lazyregexp.New(`(\d+)\.(\d+)\.(\d+)`)
 
 // versionOf reads the version from the package of npm that the program lies in, as a start of node takes long; another
 // program is asked.

@@ -9,11 +9,11 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
+	"codex-proxy/internal/lazyregexp"
 	"codex-proxy/internal/settingsfile"
 	"codex-proxy/internal/strict"
 )
@@ -91,7 +91,7 @@ func read(file string) ([]byte, error) {
 }
 
 // pattern is the name of a variable, perhaps with * at its end.
-var pattern = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*\*?$`)
+var pattern = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]*\*?$`)
 
 func (s *Settings) add(file string, text []byte) error {
 	var r raw

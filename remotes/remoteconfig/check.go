@@ -3,11 +3,11 @@ package remoteconfig
 import (
 	"net"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
+	"codex-proxy/internal/lazyregexp"
 	"codex-proxy/internal/settingsfile"
 	"codex-proxy/internal/unitfile"
 	"codex-proxy/units"
@@ -76,8 +76,8 @@ func (s *Settings) checkChoices() error {
 }
 
 var (
-	size    = regexp.MustCompile(`^[1-9][0-9]*[KMGT]?$`)
-	percent = regexp.MustCompile(`^[1-9][0-9]{0,5}%$`)
+	size    = lazyregexp.New(`^[1-9][0-9]*[KMGT]?$`)
+	percent = lazyregexp.New(`^[1-9][0-9]{0,5}%$`)
 )
 
 func (l Limits) check() error {
@@ -113,7 +113,7 @@ func (s *Settings) checkTurns() error {
 }
 
 // providerName is also the key of a table in codex's config.toml.
-var providerName = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
+var providerName = lazyregexp.New(`^[A-Za-z0-9_-]+$`)
 
 // ofCodex are names that codex itself gives to providers.
 var ofCodex = []string{"openai", "ollama", "lmstudio", "amazon-bedrock"}

@@ -1,11 +1,11 @@
 package remoteconfig
 
 import (
-	"regexp"
 	"strings"
 	"time"
 
 	"codex-proxy/internal/cli"
+	"codex-proxy/internal/lazyregexp"
 	"codex-proxy/internal/settingsfile"
 	"codex-proxy/internal/unitfile"
 )
@@ -60,7 +60,7 @@ func (r *rawHands) hands() *Hands {
 }
 
 // repoURL matches the URLs of git that codex-runner fetches.
-var repoURL = regexp.MustCompile(`^([a-z][a-z0-9+.-]*://|[^/:\s]+:)\S+$`)
+var repoURL = lazyregexp.New(`^([a-z][a-z0-9+.-]*://|[^/:\s]+:)\S+$`)
 
 // maxRef bounds the name of a branch, tag or commit.
 const maxRef = 1024

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"codex-proxy/internal/lazyregexp"
 	"codex-proxy/internal/settingsfile"
 	"codex-proxy/remotes/remoteconfig"
 	"codex-proxy/remotes/remotescheck"
@@ -120,7 +121,7 @@ func (r *Remotes) open(ctx context.Context, name string) error {
 }
 
 // placeholderName is the word that stands for the name of the remote in the template.
-var placeholderName = regexp.MustCompile(`\bNAME\b`)
+var placeholderName = lazyregexp.New(`\bNAME\b`)
 
 func named(text, name string) string { return placeholderName.ReplaceAllString(text, name) }
 

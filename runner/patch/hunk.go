@@ -2,12 +2,13 @@ package patch
 
 import (
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
+
+	"codex-proxy/internal/lazyregexp"
 )
 
-var hunkHeader = regexp.MustCompile(`^@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@`)
+var hunkHeader = lazyregexp.New(`^@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@`)
 
 // hunk reads a hunk of the file. Its header has the number of its lines, so text of the file is never taken for a
 // header.

@@ -2,8 +2,8 @@ package repositories
 
 import (
 	"context"
-	"regexp"
 
+	"codex-proxy/internal/lazyregexp"
 	"codex-proxy/runner/api/wire"
 	"codex-proxy/runner/store"
 )
@@ -16,7 +16,7 @@ type Source struct {
 }
 
 // fullCommit matches the whole name of a commit, which never changes its meaning.
-var fullCommit = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
+var fullCommit = lazyregexp.New(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
 
 // Resolve finds the commit of a request. A commit that the mirror is known to have needs no fetch, and everything else
 // does, as the origin may have changed. The mirror stays until the caller calls release, or has a session that uses it.

@@ -9,10 +9,10 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
+	"codex-proxy/internal/lazyregexp"
 	"codex-proxy/runner/paths"
 )
 
@@ -69,7 +69,7 @@ func (s Settings) checkPath() error {
 // own are the variables that a sandbox sets itself.
 var own = []string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "CREDENTIALS_DIRECTORY"}
 
-var name = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+var name = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // checkEnv names no value, which may be secret.
 func (s Settings) checkEnv() error {

@@ -6,15 +6,15 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 
+	"codex-proxy/internal/lazyregexp"
 	"codex-proxy/runner/client"
 	"codex-proxy/runner/workspace"
 	"codex-proxy/runner/worktree"
 )
 
 // remote matches the URLs of git: a scheme, or HOST:PATH, without a slash before the colon (git-clone(1)).
-var remote = regexp.MustCompile(`^([a-z][a-z0-9+.-]*://|[^/:]+:)`)
+var remote = lazyregexp.New(`^([a-z][a-z0-9+.-]*://|[^/:]+:)`)
 
 // Source is the repository of a new session, as a caller names it.
 type Source struct {

@@ -10,10 +10,10 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 
+	"codex-proxy/internal/lazyregexp"
 	"codex-proxy/internal/strict"
 	"codex-proxy/runner/artifact"
 )
@@ -93,7 +93,7 @@ const (
 )
 
 // variable is the name of a variable that a shell can have.
-var variable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+var variable = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // check returns the key of the first fault.
 func (r raw) check() (key string, err error) {

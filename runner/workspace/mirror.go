@@ -10,11 +10,12 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"codex-proxy/internal/lazyregexp"
 )
 
 var (
@@ -45,7 +46,7 @@ var transport = []string{
 	"SSL_CERT_DIR", "GIT_SSL_CAINFO", "GIT_SSL_CAPATH",
 }
 
-var scp = regexp.MustCompile(`^[A-Za-z0-9_.][A-Za-z0-9_.-]*@[A-Za-z0-9_][A-Za-z0-9_.-]*:[^:-][^\x00-\x20]*$`)
+var scp = lazyregexp.New(`^[A-Za-z0-9_.][A-Za-z0-9_.-]*@[A-Za-z0-9_][A-Za-z0-9_.-]*:[^:-][^\x00-\x20]*$`)
 
 // CheckURL accepts https, http, ssh, git and file URLs and USER@HOST:PATH, without a password. Its error, an ErrURL,
 // names the fault and the remedy.

@@ -89,6 +89,17 @@ func (p *process) memory(line string) (float64, error) {
 	return kib / 1024, nil
 }
 
+// atRest is the resident memory once the process has given back the memory of its start, or after ten seconds.
+func (p *process) atRest(ctx context.Context, most float64) (rss float64, err error) {
+	_ = until(ctx, "its memory at rest", func() error {
+		if rss, err = p.memory("VmRSS"); err == nil && rss > most {
+			return fmt.Errorf("%.1f MiB", rss)
+		}
+		return nil
+	})
+	return rss, err
+}
+
 // resetPeak makes VmHWM start again (clear_refs in proc_pid_clear_refs(5)).
 func (p *process) resetPeak() error { return os.WriteFile(p.file("clear_refs"), []byte("5"), 0) }
 

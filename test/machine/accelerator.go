@@ -24,7 +24,8 @@ var (
 	// programs, the machine is as fast on a busy host as on an idle one, and no bound of theirs passes early. That takes a
 	// single thread. With a small cache, QEMU translates code of large programs again and again.
 	// Source: https://www.qemu.org/docs/master/devel/tcg-icount.html
-	tcg = accelerator{"-accel", "tcg,thread=single,tb-size=512", "-icount", "shift=2", "-cpu", "max"}
+	// Without erms, the kernel and the C library copy and clear by words: QEMU emulates their "rep movsb" byte by byte.
+	tcg = accelerator{"-accel", "tcg,thread=single,tb-size=512", "-icount", "shift=2", "-cpu", "max,-erms,-fsrm"}
 )
 
 // kvmBound bounds the probe of KVM. Where it works, a kernel needs a second.

@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"time"
 
+	"codex-proxy/test/machine/inside"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -36,12 +38,12 @@ type debian struct {
 	packages []string
 }
 
-func (d debian) layout(ctx context.Context) (layout, error) {
+func (d debian) layout(ctx context.Context) (inside.Layout, error) {
 	dir, err := d.cached(ctx)
 	if err != nil {
-		return layout{}, fmt.Errorf("%w: cannot make the Debian %s root: %w", ErrUnable, d.suite, err)
+		return inside.Layout{}, fmt.Errorf("%w: cannot make the Debian %s root: %w", ErrUnable, d.suite, err)
 	}
-	return layout{Lower: dir, Target: "multi-user.target", Hide: generators, Preset: preset()}, nil
+	return inside.Layout{Lower: dir, Target: "multi-user.target", Hide: generators, Preset: preset()}, nil
 }
 
 // recipe is the arguments of mmdebstrap; their hash names the cached root.

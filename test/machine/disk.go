@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 
+	"codex-proxy/test/machine/inside"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -32,7 +34,7 @@ func makeDisk(ctx context.Context, lower, scratch string, e Emulation) (string, 
 		args = append(args, source, b.Target)
 	}
 	cmd := exec.CommandContext(ctx, "sh", args...)
-	cmd.Env = []string{systemPath, "LC_ALL=C.UTF-8", "DEBIAN_FRONTEND=noninteractive"}
+	cmd.Env = []string{inside.Path, "LC_ALL=C.UTF-8", "DEBIAN_FRONTEND=noninteractive"}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("cannot make the disk: %w: %s", err, strings.TrimSpace(string(out)))
@@ -48,11 +50,12 @@ func (e Emulation) stage(files, packages string) error {
 	}
 	for _, f := range append(e.preset(), e.Files...) {
 		f.Path = filepath.Join(files, f.Path)
-		errs = append(errs, f.write())
+		errs = append(errs, f.Write())
 	}
-	for _, unit := range masked {
-		errs = append(errs, link{filepath.Join(files, "/etc/systemd/system", unit), "/dev/null"}.make())
+	for _, unit := range inside.Masked {
+		place := filepath.Join(files, "/etc/systemd/system", unit)
+		errs = append(errs, inside.Link{Path: place, Target: "/dev/null"}.Make())
 	}
 	wants := filepath.Join(files, "/etc/systemd/system/multi-user.target.wants", emulationUnit)
-	return errors.Join(append(errs, link{wants, "../" + emulationUnit}.make())...)
+	return errors.Join(append(errs, inside.Link{Path: wants, Target: "../" + emulationUnit}.Make())...)
 }

@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"codex-proxy/test/machine/inside"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -109,7 +111,7 @@ func (m *Machine) mkdirAll(dir string) error {
 }
 
 // link makes symbolic links.
-func (m *Machine) link(links []link) error {
+func (m *Machine) link(links []inside.Link) error {
 	for _, l := range links {
 		if err := m.mkdirAll(filepath.Dir(l.Path)); err != nil {
 			return err

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"time"
 
+	"codex-proxy/test/machine/inside"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -27,17 +29,17 @@ type installed struct {
 	debs []string
 }
 
-func (i installed) layout(ctx context.Context) (layout, error) {
+func (i installed) layout(ctx context.Context) (inside.Layout, error) {
 	l, err := i.root.layout(ctx)
 	if err != nil {
-		return layout{}, err
+		return inside.Layout{}, err
 	}
 	dir, err := i.hold(ctx, i.name(filepath.Base(l.Lower)))
 	if err == nil {
-		err = l.add(dir)
+		err = addLayer(&l, dir)
 	}
 	if err != nil {
-		return layout{}, fmt.Errorf("cannot make a root with %q: %w", i.debs, err)
+		return inside.Layout{}, fmt.Errorf("cannot make a root with %q: %w", i.debs, err)
 	}
 	return l, nil
 }

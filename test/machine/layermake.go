@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"codex-proxy/test/machine/inside"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -15,8 +17,8 @@ import (
 func layerFiles(dir string) string { return filepath.Join(dir, "files") }
 func layerLinks(dir string) string { return filepath.Join(dir, "links") }
 
-// add puts the layer on top of l.
-func (l *layout) add(dir string) error {
+// addLayer puts the layer on top of l.
+func addLayer(l *inside.Layout, dir string) error {
 	text, err := os.ReadFile(layerLinks(dir))
 	if err != nil {
 		return err
@@ -43,8 +45,8 @@ func makeLayer(ctx context.Context, i installed, dir string) (err error) {
 	if err := i.install(ctx, disk); err != nil {
 		return err
 	}
-	files := upperDir(disk, 0)
-	if err := l.uncover(disk, files); err != nil {
+	files := inside.UpperDir(disk, 0)
+	if err := uncover(l.Hide, disk, files); err != nil {
 		return err
 	}
 	if err := takeLinks(files, layerLinks(dir)); err != nil {
@@ -71,9 +73,9 @@ func (i installed) install(ctx context.Context, disk string) (err error) {
 
 // uncover gives the hidden directories of the root, which were mounted, their places in the layer, where overlayfs
 // shows nothing of the root in them.
-func (l *layout) uncover(disk, files string) error {
-	for n, dir := range l.Hide {
-		mounted, place := emptyDir(disk, n), filepath.Join(files, dir)
+func uncover(hidden []string, disk, files string) error {
+	for n, dir := range hidden {
+		mounted, place := inside.EmptyDir(disk, n), filepath.Join(files, dir)
 		if !isDir(mounted) {
 			continue
 		}
@@ -95,7 +97,7 @@ func (l *layout) uncover(disk, files string) error {
 
 // takeLinks moves the links by which units would start at boot from the layer to a file.
 func takeLinks(files, to string) error {
-	links := []link{}
+	links := []inside.Link{}
 	for _, kind := range []string{"wants", "requires"} {
 		found, err := filepath.Glob(filepath.Join(files, "etc/systemd/system/*."+kind, "*"))
 		if err != nil {
@@ -106,7 +108,7 @@ func takeLinks(files, to string) error {
 			if err != nil { // it hides one of the root
 				continue
 			}
-			links = append(links, link{path[len(files):], target})
+			links = append(links, inside.Link{Path: path[len(files):], Target: target})
 			if err := os.Remove(path); err != nil {
 				return err
 			}

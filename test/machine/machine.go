@@ -17,6 +17,8 @@ import (
 	"sync"
 	"time"
 
+	"codex-proxy/test/machine/inside"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -64,16 +66,16 @@ func Start(ctx context.Context, root Root, options Options) (*Machine, error) {
 	sweep()
 	m := &Machine{options: options, exited: make(chan struct{})}
 	m.transport = m.newTransport()
-	if options.Disk != "" && isDir(upperDir(options.Disk, 0)) {
+	if options.Disk != "" && isDir(inside.UpperDir(options.Disk, 0)) {
 		files.Late = nil // the disk has what the machine did with them
 	}
-	if err := m.start(ctx, newSpec(files, options)); err != nil {
+	if err := m.start(ctx, inside.New(files, options)); err != nil {
 		return nil, errors.Join(err, m.Close())
 	}
 	return m, nil
 }
 
-func (m *Machine) start(ctx context.Context, s spec) (err error) {
+func (m *Machine) start(ctx context.Context, s inside.Spec) (err error) {
 	if m.cgroup, err = newCgroup(); err != nil {
 		return fmt.Errorf("%w: %w", ErrUnable, err)
 	}

@@ -8,11 +8,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"codex-proxy/test/machine/inside"
 )
 
 // Root is the source of a machine's files: Debian, Host, or Installed on one of them.
 type Root interface {
-	layout(ctx context.Context) (layout, error)
+	layout(ctx context.Context) (inside.Layout, error)
 }
 
 // generators run before any unit and only add what a machine must not have
@@ -60,8 +62,8 @@ After=basic.target dbus.socket
 AllowIsolate=yes
 `
 
-func (host) layout(context.Context) (layout, error) {
-	l := layout{
+func (host) layout(context.Context) (inside.Layout, error) {
+	l := inside.Layout{
 		Lower: "/", Submounts: hostSubmounts(), Target: "machine.target",
 		Hide:   append([]string{"/etc/systemd/system", "/var/log/journal"}, generators...),
 		Preset: append(preset(), File{Path: "/etc/systemd/system/machine.target", Data: []byte(hostTarget)}),
@@ -70,7 +72,8 @@ func (host) layout(context.Context) (layout, error) {
 		l.Preset = append(l.Preset, File{Path: "/etc/resolv.conf", Data: data}) // often a link into the host's /run
 	}
 	if target, err := os.Readlink("/etc/systemd/system/dbus.service"); err == nil {
-		l.Links = append(l.Links, link{"/etc/systemd/system/dbus.service", target}) // which bus the host uses
+		// Which bus the host uses.
+		l.Links = append(l.Links, inside.Link{Path: "/etc/systemd/system/dbus.service", Target: target})
 	}
 	return l, nil
 }

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"time"
 
+	"codex-proxy/test/machine/inside"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -26,7 +28,7 @@ type Exec struct {
 
 // environment is that of every command: nothing of the host's gets in.
 var environment = []string{
-	systemPath, "HOME=/root", "LANG=C.UTF-8", "TERM=dumb",
+	inside.Path, "HOME=/root", "LANG=C.UTF-8", "TERM=dumb",
 	"SYSTEMD_PAGER=", "SYSTEMD_COLORS=0", "DEBIAN_FRONTEND=noninteractive",
 }
 

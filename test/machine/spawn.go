@@ -13,12 +13,14 @@ import (
 	"syscall"
 	"time"
 
+	"codex-proxy/test/machine/inside"
+
 	"golang.org/x/sys/unix"
 )
 
 // spawn clones this program into new namespaces, where setup turns it into
 // systemd. It returns the socket on which systemd will send READY=1.
-func (m *Machine) spawn(ctx context.Context, s spec) (*net.UnixConn, error) {
+func (m *Machine) spawn(ctx context.Context, s inside.Spec) (*net.UnixConn, error) {
 	talk, child, err := socketPair()
 	if err != nil {
 		return nil, err
@@ -48,7 +50,7 @@ func (m *Machine) clone(child *os.File, shareNetwork bool) error {
 	}
 	pidfd := -1
 	cmd := &exec.Cmd{
-		Path: "/proc/self/exe", Args: []string{setupName}, Env: []string{systemPath}, Dir: "/",
+		Path: "/proc/self/exe", Args: []string{inside.Name}, Env: []string{inside.Path}, Dir: "/",
 		Stdout: m.console, Stderr: m.console, ExtraFiles: []*os.File{child},
 		SysProcAttr: &syscall.SysProcAttr{
 			Cloneflags: flags, Setsid: true, Pdeathsig: unix.SIGKILL, PidFD: &pidfd,
@@ -75,7 +77,7 @@ func (m *Machine) clone(child *os.File, shareNetwork bool) error {
 
 // handOver sends the spec to the child and takes the notify socket it made
 // inside the machine. The talk socket closes when systemd is executed.
-func (m *Machine) handOver(talk *net.UnixConn, s spec) (*net.UnixConn, error) {
+func (m *Machine) handOver(talk *net.UnixConn, s inside.Spec) (*net.UnixConn, error) {
 	if err := json.NewEncoder(talk).Encode(s); err != nil {
 		return nil, fmt.Errorf("cannot set the machine up: %w%s", err, m.consoleTail())
 	}

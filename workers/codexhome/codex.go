@@ -8,13 +8,13 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
 	"codex-proxy/codex/versions"
+	"codex-proxy/internal/lazyregexp"
 )
 
 // stopped is the error of a run that was cut short. It is no evidence about the home.
@@ -87,7 +87,7 @@ func (c codex) environ() []string {
 	return append(env, "RUST_BACKTRACE=0", "CODEX_HOME="+c.home)
 }
 
-var versionNumber = regexp.MustCompile(`(\d+)\.(\d+)\.\d+\S*`)
+var versionNumber = lazyregexp.New(`(\d+)\.(\d+)\.\d+\S*`)
 
 // version is codex's, if it is 0.oldest or later.
 func (c codex) version(ctx context.Context, oldest int) (string, error) {
@@ -146,7 +146,7 @@ func (c codex) check(ctx context.Context) (*refusal, error) {
 	return parseRefusal(talk), nil
 }
 
-var place = regexp.MustCompile(`^(/[^:]*):(\d+):\d+: `)
+var place = lazyregexp.New(`^(/[^:]*):(\d+):\d+: `)
 
 // trimmed drops the place from the detail; File and Line have it.
 func (r refusal) trimmed() *refusal {

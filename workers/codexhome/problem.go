@@ -3,9 +3,9 @@ package codexhome
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
 
+	"codex-proxy/internal/lazyregexp"
 	"codex-proxy/internal/strict"
 )
 
@@ -49,7 +49,7 @@ func (w *Worker) problem(key, text, hint string) *Problem {
 	return &Problem{File: w.File, Line: line, Text: text, Hint: hint}
 }
 
-var unknownField = regexp.MustCompile("^unknown configuration field `([^`]+)`")
+var unknownField = lazyregexp.New("^unknown configuration field `([^`]+)`")
 
 // key is the key that codex refuses; empty if codex names none.
 func (r *refusal) key(rendered strict.Lines) string {

@@ -10,10 +10,10 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
+	"codex-proxy/internal/lazyregexp"
 	"codex-proxy/internal/strict"
 	"codex-proxy/internal/unitfile"
 	"codex-proxy/units/requires"
@@ -81,7 +81,7 @@ type rawProvider struct {
 }
 
 // providerName is also the key of a table in config.toml.
-var providerName = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
+var providerName = lazyregexp.New(`^[A-Za-z0-9_-]+$`)
 
 // Load reads a worker file. Its errors are Problems.
 func Load(file string) (*Worker, error) {

@@ -3,9 +3,10 @@ package clienttool
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"regexp"
 	"slices"
 	"strings"
+
+	"codex-proxy/internal/lazyregexp"
 )
 
 // Names that codex 0.169 keeps to itself, as measured: it refuses every thread with a tool mcp or mcp__…, and hides
@@ -49,7 +50,7 @@ func isKept(name string) bool {
 	return slices.Contains(keptNames, name) || strings.HasPrefix(name, keptPrefix) || shortNames.MatchString(name)
 }
 
-var shortNames = regexp.MustCompile(`^t_[0-9a-f]{16}_`)
+var shortNames = lazyregexp.New(`^t_[0-9a-f]{16}_`)
 
 // shortName has a hash of the name and its end, which distinguishes tools of one server.
 func shortName(name string) string {

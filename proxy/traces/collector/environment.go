@@ -6,17 +6,17 @@ import (
 	"fmt"
 	"net/url"
 	"os"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"codex-proxy/internal/lazyregexp"
 	"codex-proxy/proxy/traces"
 )
 
 // headerName is a token of RFC 9110.
-var headerName = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
+var headerName = lazyregexp.New("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
 
 // variable returns OTEL_EXPORTER_OTLP_TRACES_name or OTEL_EXPORTER_OTLP_name, and which it is.
 func variable(name string) (value, key string) {

@@ -7,12 +7,12 @@ import (
 	"io"
 	"maps"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
 	"unicode/utf8"
 
+	"codex-proxy/internal/lazyregexp"
 	"codex-proxy/remotes/authz"
 	"codex-proxy/remotes/here"
 )
@@ -144,7 +144,7 @@ func (e *environments) config(pid int) map[string]json.RawMessage {
 }
 
 // name is the form of names that codex's dotted keys can have.
-var name = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+var name = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // of returns the variables of a process that pass. A process of another user, or that has ended, has none: its number
 // may be another one's by now, of which the kernel lets us read our own user's alone.

@@ -4,7 +4,6 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -33,9 +32,6 @@ func TestLimits(t *testing.T) {
 				{Source: server, Target: "/usr/local/bin/modelserver"}},
 			Memory: 2048, Script: "PS4='+ $EPOCHREALTIME '\n" + runnerLimitsScript + outOfMemoryScript, Timeout: 20 * time.Minute,
 		})
-		for n, c := range r {
-			_ = os.WriteFile("/tmp/suite-limits."+n, []byte(c), 0o644)
-		}
 		t.Run("commands in sessions", func(t *testing.T) { assertRunnerLimits(t, r) })
 		t.Run("a command outlives the daemon", func(t *testing.T) { assertOutlivesDaemon(t, r) })
 		t.Run("limits by the machine's memory", func(t *testing.T) { assertLimits(t, r) })

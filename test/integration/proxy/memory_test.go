@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
+	"codex-proxy/test/await"
 	"codex-proxy/test/bed"
 )
 
@@ -45,14 +46,17 @@ func hostile() map[string][]string {
 	}
 }
 
-// The process takes at most twice request_memory for hostile bodies that come at the
-// same time.
+// The process takes no more at rest than its bound, and at most twice request_memory for hostile bodies that
+// come at the same time.
 func TestPeakMemory(t *testing.T) {
 	bed.Alone(t)
 	const limit = 128 << 10 // KiB
 	b := bed.New(t, bed.Newest, `mode = "demo"`, fmt.Sprintf("request_memory = %d\nqueue_timeout = \"100m\"\n", limit<<10))
 	b.Start()
 	proxy := b.OnlyProcess(bed.ProxyUnit).Host
+	const rest = 22 << 10 // KiB
+	await.True(t, func() bool { return bed.RSS(b, proxy) <= rest }, bed.Bound, "it takes more than 22 MiB at rest")
+	t.Logf("%d KiB at rest", bed.RSS(b, proxy))
 	idle := bed.ProxyMemory(b, proxy, "VmHWM")
 	ctx, cancel := context.WithTimeout(t.Context(), 5*bed.Bound)
 	defer cancel()

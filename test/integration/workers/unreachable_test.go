@@ -30,7 +30,7 @@ var unreachable = map[string]string{
 
 // An endpoint that cannot be reached: the client's error has the reason in words and comes soon; journal, status, metrics
 // and doctor have it by its name, until the endpoint answers.
-func TestUnreachable(t *testing.T) { bed.BothSuites(t, testUnreachable) }
+func TestUnreachable(t *testing.T) { bed.EitherSuite(t, testUnreachable) }
 
 func testUnreachable(t *testing.T, suite string) {
 	b := bed.New(t, suite, providerWorker, bed.Patient)

@@ -1,4 +1,9 @@
-package machine
+// Package inside is the beginning of a machine's first process: the program that boots it, started again in the
+// machine's namespaces, makes the machine's root and becomes systemd.
+//
+// It imports little: Go initializes a package as soon as its imports are, so this process becomes systemd before
+// it has initialized most packages of a large program of tests, which takes longer than the rest.
+package inside
 
 import (
 	"encoding/json"
@@ -9,17 +14,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// setupName is the name under which this program runs again inside a machine's namespaces, to become its PID 1.
-const setupName = "codex-machine-setup"
+// Name is the name under which this program runs again inside a machine's namespaces, to become its PID 1.
+const Name = "codex-machine-setup"
 
-// systemPath is the PATH of everything in a machine.
-const systemPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+// Path is the PATH of everything in a machine.
+const Path = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 // init runs instead of the program when it was started by spawn. It
 // must come before anything of the program itself, hence no function that a
 // main could forget to call.
 func init() {
-	if os.Args[0] == setupName {
+	if os.Args[0] == Name {
 		runSetup()
 	}
 }
@@ -35,7 +40,7 @@ func runSetup() {
 }
 
 func setup(talk *os.File) error {
-	var s spec
+	var s Spec
 	if err := json.NewDecoder(talk).Decode(&s); err != nil {
 		return fmt.Errorf("cannot read the spec: %w", err)
 	}
@@ -64,7 +69,7 @@ func setup(talk *os.File) error {
 		// https://systemd.io/CONTAINER_INTERFACE
 		"container=codex-machine",
 		"NOTIFY_SOCKET=" + notifyPath,
-		systemPath,
+		Path,
 		"LANG=C.UTF-8",
 	})
 	return fmt.Errorf("cannot execute systemd: %w (is it installed in the root?)", err)
@@ -85,7 +90,7 @@ func limitFiles() error {
 	return nil
 }
 
-func (s spec) systemd() string {
+func (s Spec) systemd() string {
 	for _, path := range []string{"/usr/lib/systemd/systemd", "/lib/systemd/systemd"} {
 		if unix.Access(path, unix.X_OK) == nil {
 			return path

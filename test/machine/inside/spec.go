@@ -1,4 +1,4 @@
-package machine
+package inside
 
 import (
 	"errors"
@@ -7,35 +7,36 @@ import (
 	"path/filepath"
 )
 
-// spec is sent to the child as JSON.
-type spec struct {
-	layout
+// Spec is a machine. The new process gets it as JSON.
+type Spec struct {
+	Layout
 	Options
 }
 
-// layout is the files of a root and the parameters of its boot.
-type layout struct {
+// Layout is the files of a root and the parameters of its boot.
+type Layout struct {
 	Lower     string   // read-only directory, the bottom of the overlay
 	Layers    []string // those above it, the top first
 	Submounts []string // file systems below Lower that the overlay does not show by itself
 	Target    string   // unit that systemd starts
 	Hide      []string // directories that the machine sees as empty
 	Preset    []File   // files written first
-	Links     []link   // symlinks made after Preset
-	Late      []link   // symlinks made after the first boot
+	Links     []Link   // symlinks made after Preset
+	Late      []Link   // symlinks made after the first boot
 }
 
-// link is a symbolic link of the machine.
-type link struct{ Path, Target string }
+// Link is a symbolic link of the machine.
+type Link struct{ Path, Target string }
 
-func newSpec(l layout, o Options) spec {
+// New returns the machine of a root with these options.
+func New(l Layout, o Options) Spec {
 	o.Empty = append(l.Hide, o.Empty...)
-	return spec{layout: l, Options: o}
+	return Spec{Layout: l, Options: o}
 }
 
-// masked units slow a boot down, reach out of the machine or change the
+// Masked units slow a boot down, reach out of the machine or change the
 // host's kernel, and no test needs them.
-var masked = []string{
+var Masked = []string{
 	"apt-daily.timer", "apt-daily-upgrade.timer", "dpkg-db-backup.timer", "e2scrub_all.timer", "fstrim.timer",
 	"man-db.timer", "motd-news.timer", "systemd-tmpfiles-clean.timer", "logrotate.timer",
 	"getty.target", "console-getty.service", "systemd-logind.service",
@@ -49,23 +50,23 @@ var masked = []string{
 	"systemd-udevd.service", "systemd-udev-trigger.service", "systemd-udevd-control.socket",
 	"systemd-udevd-kernel.socket",
 	"systemd-journald-audit.socket", "systemd-remount-fs.service", "systemd-tpm2-setup-early.service",
-	"systemd-tpm2-setup.service",
+	"systemd-tpm2-setup.service", "systemd-tmpfiles-setup-dev-early.service", "systemd-tmpfiles-setup-dev.service",
 	"dev-hugepages.mount", "dev-mqueue.mount", "sys-fs-fuse-connections.mount", "sys-kernel-config.mount",
 	"sys-kernel-debug.mount", "sys-kernel-tracing.mount", "proc-sys-fs-binfmt_misc.automount",
 	"kmod-static-nodes.service", "modprobe@.service", "remote-fs.target", "apparmor.service", "nftables.service",
 }
 
 // writeAll writes the files and links of layout and options into the root.
-func (s spec) writeAll() error {
+func (s Spec) writeAll() error {
 	var errs []error
 	for _, f := range append(s.Preset, s.Files...) {
-		errs = append(errs, f.write())
+		errs = append(errs, f.Write())
 	}
 	for _, l := range s.Links {
-		errs = append(errs, l.make())
+		errs = append(errs, l.Make())
 	}
-	for _, unit := range masked {
-		errs = append(errs, link{"/etc/systemd/system/" + unit, "/dev/null"}.make())
+	for _, unit := range Masked {
+		errs = append(errs, Link{"/etc/systemd/system/" + unit, "/dev/null"}.Make())
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("cannot write the machine's files: %w", err)
@@ -73,8 +74,8 @@ func (s spec) writeAll() error {
 	return nil
 }
 
-// write replaces the file, and a symlink in its place too.
-func (f File) write() error {
+// Write replaces the file, and a symlink in its place too.
+func (f File) Write() error {
 	if err := os.MkdirAll(filepath.Dir(f.Path), 0o755); err != nil {
 		return err
 	}
@@ -91,7 +92,8 @@ func (f File) write() error {
 	return os.Chmod(f.Path, mode)
 }
 
-func (l link) make() error {
+// Make replaces the link.
+func (l Link) Make() error {
 	if err := os.MkdirAll(filepath.Dir(l.Path), 0o755); err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package machine
+package inside
 
 import (
 	"cmp"
@@ -17,7 +17,7 @@ import (
 const scratch = "/sys"
 
 // mountAll makes the root and moves the calling process into it.
-func (s spec) mountAll() error {
+func (s Spec) mountAll() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("cannot make mounts private: %w", err)
 	}
@@ -46,7 +46,7 @@ func (s spec) mountAll() error {
 
 // mountRoot mounts the overlay and one more for every file system of the host
 // below its root.
-func (s spec) mountRoot(root string) error {
+func (s Spec) mountRoot(root string) error {
 	disk := cmp.Or(s.Disk, scratch)
 	if err := mountOverlay(append(s.Layers, s.Lower), root, disk, 0); err != nil {
 		return err
@@ -68,28 +68,28 @@ func (s spec) mountRoot(root string) error {
 }
 
 // mountEmpty shows a directory in which there is nothing but what the machine has written to its disk.
-func (s spec) mountEmpty(target string, n int) error {
+func (s Spec) mountEmpty(target string, n int) error {
 	if s.Disk == "" {
 		return mountFS("tmpfs", target, "tmpfs", 0, "mode=0755")
 	}
-	source := emptyDir(s.Disk, n)
+	source := EmptyDir(s.Disk, n)
 	if err := os.MkdirAll(source, 0o755); err != nil {
 		return fmt.Errorf("cannot empty %s: %w", target, err)
 	}
 	return unix.Mount(source, target, "", unix.MS_BIND, "")
 }
 
-// emptyDir is the place on a disk of the directory with that number among Options.Empty.
-func emptyDir(disk string, n int) string { return fmt.Sprintf("%s/empty%d", disk, n) }
+// EmptyDir is the place on a disk of the directory with that number among Options.Empty.
+func EmptyDir(disk string, n int) string { return fmt.Sprintf("%s/empty%d", disk, n) }
 
-// upperDir is the place on a disk of what the machine writes to the overlay with that number.
-func upperDir(disk string, n int) string { return fmt.Sprintf("%s/upper%d", disk, n) }
+// UpperDir is the place on a disk of what the machine writes to the overlay with that number.
+func UpperDir(disk string, n int) string { return fmt.Sprintf("%s/upper%d", disk, n) }
 
 var overlayEscapes = strings.NewReplacer(`\`, `\\`, `:`, `\:`, `,`, `\,`)
 
 // mountOverlay shows the lower directories, the top first.
 func mountOverlay(lower []string, target, disk string, n int) error {
-	upper, work := upperDir(disk, n), fmt.Sprintf("%s/work%d", disk, n)
+	upper, work := UpperDir(disk, n), fmt.Sprintf("%s/work%d", disk, n)
 	for _, dir := range []string{upper, work, target} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return fmt.Errorf("cannot prepare the overlay: %w", err)
@@ -179,7 +179,7 @@ type openBind struct {
 }
 
 // openBinds copies the mounts while the host's root is still there.
-func (s spec) openBinds() ([]openBind, error) {
+func (s Spec) openBinds() ([]openBind, error) {
 	var list []openBind
 	for _, b := range s.Binds {
 		fd, err := unix.OpenTree(unix.AT_FDCWD, b.Source, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)

@@ -1,4 +1,4 @@
-package machine
+package inside
 
 import (
 	"errors"
@@ -21,7 +21,7 @@ type Entry struct {
 
 // install makes the entries below root, which is not the root directory yet: the
 // host's files are still in reach. No link inside root leads out of it (os.Root).
-func (s spec) install(root string) error {
+func (s Spec) install(root string) error {
 	if len(s.Install) == 0 {
 		return nil
 	}
