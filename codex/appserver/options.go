@@ -21,8 +21,8 @@ type Options struct {
 	// WriteTimeout bounds the time in which the peer reads nothing of a message,
 	// so that a stopped one cannot block the connection. Zero means 10 s.
 	WriteTimeout time.Duration
-	// Prestart is how many threads may be started before their turns, for turns that begin like earlier ones. Each
-	// costs codex 0.169 about 2 MiB. Zero means none.
+	// Prestart is how many threads may be started before their turns, for turns that begin like earlier ones, as many as
+	// have started at once. Each costs codex 0.169 about 2 MiB. Zero means none.
 	Prestart int
 	// ThreadConfig has keys of config.toml for all threads of the connection.
 	ThreadConfig map[string]string

@@ -47,6 +47,7 @@ func (c *Conn) StartTurn(ctx context.Context, r TurnRequest) (t *Turn, err error
 		outstanding: newOutstanding(r.Ended)}
 	defer s.outstanding.done()
 	prestarted := c.claimPrestarted(s.thread)
+	defer c.hasStarted()
 	err = rpc.WhileOverloaded(ctx, c.Conn, func() error {
 		t, err = s.anywhere(ctx, prestarted)
 		prestarted = "" // for the first attempt only
@@ -89,13 +90,24 @@ func (s *starting) inThread(ctx context.Context, threadID string, before Usage) 
 	case late: // the reply to turn/start is outstanding, and closes the turn
 		s.conn.update(func(*state) { t.box.queue.Shut(ErrTurnClosed) })
 	default:
+		t.next = nil // the attempt after this one has its own
 		t.closeAsync(nil)
 	}
 	return nil, err
 }
 
+// newThread starts a thread. codex starts as many at a time as there are processors: it handles the requests of a
+// connection in their order, and the turns of the first threads would else begin after the start of the last one.
 func (s *starting) newThread(ctx context.Context) (string, error) {
 	c, o := s.conn, s.outstanding
+	select {
+	case c.starts <- struct{}{}:
+		defer func() { <-c.starts }()
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
+	case <-c.Done():
+		return "", c.Err()
+	}
 	var resp wire.ThreadStarted
 	unsubscribe := func(r rpc.Reply) { // it must not touch resp
 		var late wire.ThreadStarted
