@@ -69,7 +69,8 @@ func (d *Daemon) observe(registry prometheus.Registerer) {
 			if d.hosts.Of(account) == worker { // no broker reports of an account that another one serves
 				d.pool.Reported(account, limits)
 			}
-		}})
+		},
+		OnHidden: d.chargeHidden})
 	d.health = health.New(health.Settings{
 		Pool: d.pool, Dependencies: d.dependencyStates.watch.Report, Remotes: d.remotes.Report, Brokers: d.brokers.Report,
 		Changed: d.changes.reportChanged, Watchdog: d.notifier.WatchdogInterval(), Registry: registry, Logger: d.logger,
