@@ -25,16 +25,20 @@ const compactPath = "/compact"
 // ofThreads are the headers by which codex names threads: the one of the request, its root, and its parent.
 var ofThreads = []string{"Thread-Id", "Thread_id", "Session-Id", "Session_id", "Conversation_id", "X-Codex-Parent-Thread-Id"}
 
-// threadsOf are the threads of a request. A name that is too long is none of codex.
+// threadsOf are the threads of a request.
 func threadsOf(h http.Header) (all []string) {
-	const longest = 64
 	for _, name := range ofThreads {
-		thread := h.Get(name)
-		if thread != "" && len(thread) <= longest && !slices.Contains(all, thread) {
+		if thread := h.Get(name); isThread(thread) && !slices.Contains(all, thread) {
 			all = append(all, thread)
 		}
 	}
 	return all
+}
+
+// isThread reports whether codex may name a thread so: by a UUID. A tool may send any name.
+func isThread(name string) bool {
+	const longest, letters = 64, "0123456789abcdefABCDEF-"
+	return name != "" && len(name) <= longest && strings.Trim(name, letters) == ""
 }
 
 // usageMark begins the usage in an answer. Within a text of the answer it would have a backslash before its quotes.

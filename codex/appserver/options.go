@@ -24,6 +24,9 @@ type Options struct {
 	// Prestart is how many threads may be started before their turns, for turns that begin like earlier ones, as many as
 	// have started at once. Each costs codex 0.169 about 2 MiB. Zero means none.
 	Prestart int
+	// SlowStart is how long a thread that codex starts keeps the start of another one waiting, if as many as processors are
+	// being started. Codex may wait itself, for a server of tools. Zero means 250 ms.
+	SlowStart time.Duration
 	// ThreadConfig has keys of config.toml for all threads of the connection.
 	ThreadConfig map[string]string
 	// CallTimeout is how long a turn is silent after a call of a client's tool before the call is answered with a
@@ -52,6 +55,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.CallTimeout <= 0 {
 		o.CallTimeout = 2 * time.Second
+	}
+	if o.SlowStart <= 0 {
+		o.SlowStart = 250 * time.Millisecond
 	}
 	if o.QueueEvents <= 0 {
 		o.QueueEvents = 16384

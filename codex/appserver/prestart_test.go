@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"runtime"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -93,7 +95,7 @@ func TestThreadsStartInOrder(t *testing.T) {
 			return true // without an answer
 		},
 	}}
-	c := connect(t, srv)
+	c := connectWith(t, srv, appserver.Options{SlowStart: time.Hour})
 	ctx, cancel := context.WithCancel(t.Context())
 	failed := make(chan error)
 	for range runtime.NumCPU() + 2 {
@@ -108,6 +110,28 @@ func TestThreadsStartInOrder(t *testing.T) {
 	for range runtime.NumCPU() + 2 {
 		assert.ErrorIs(t, <-failed, context.Canceled)
 	}
+}
+
+// A thread that codex is slow to start keeps no other one waiting for long.
+func TestSlowStarts(t *testing.T) {
+	asked := make(chan struct{}, 100)
+	srv := &appservertest.Server{Faults: map[string]appservertest.Fault{
+		"thread/start": func(context.Context, *appservertest.Peer, json.RawMessage) bool {
+			asked <- struct{}{}
+			return true // without an answer
+		},
+	}}
+	c := connectWith(t, srv, appserver.Options{SlowStart: time.Millisecond})
+	ctx, cancel := context.WithCancel(t.Context())
+	var starts sync.WaitGroup
+	for range 2 * runtime.NumCPU() {
+		starts.Go(func() { _, err := c.StartTurn(ctx, hello()); assert.ErrorIs(t, err, context.Canceled) })
+	}
+	for range 2 * runtime.NumCPU() {
+		<-asked
+	}
+	cancel()
+	starts.Wait()
 }
 
 func TestPrestartedThreadsAreBounded(t *testing.T) {

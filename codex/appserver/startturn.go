@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
+	"time"
 
 	"codex-proxy/codex/rpc"
 	"codex-proxy/codex/wire"
@@ -102,7 +104,9 @@ func (s *starting) newThread(ctx context.Context) (string, error) {
 	c, o := s.conn, s.outstanding
 	select {
 	case c.starts <- struct{}{}:
-		defer func() { <-c.starts }()
+		release := sync.OnceFunc(func() { <-c.starts })
+		defer release()
+		defer time.AfterFunc(c.opts.SlowStart, release).Stop()
 	case <-ctx.Done():
 		return "", context.Cause(ctx)
 	case <-c.Done():
