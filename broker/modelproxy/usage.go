@@ -15,15 +15,17 @@ import (
 // usageSize is how many of the last bytes of an answer are kept to find its usage, which is near its end.
 const usageSize = 1 << 10
 
-// uncounted are the kinds of requests whose tokens codex does not report with those of a turn. It does report those of a
-// compaction, unless the endpoint compacts.
-var uncounted = map[string]bool{kindReview: true, kindMemory: true, kindSubagent: true, kindImage: true, kindSearch: true}
+// uncounted are the kinds of requests that codex does not count among the tokens of a turn. It does count a compaction,
+// unless the endpoint compacts.
+var uncounted = map[string]bool{kindReview: true, kindMemory: true, kindSubagent: true, kindImage: true,
+	kindSearch: true}
 
 // compactPath ends the address of a compaction by the endpoint.
 const compactPath = "/compact"
 
 // ofThreads are the headers by which codex names threads: the one of the request, its root, and its parent.
-var ofThreads = []string{"Thread-Id", "Thread_id", "Session-Id", "Session_id", "Conversation_id", "X-Codex-Parent-Thread-Id"}
+var ofThreads = []string{"Thread-Id", "Thread_id", "Session-Id", "Session_id", "Conversation_id",
+	"X-Codex-Parent-Thread-Id"}
 
 // threadsOf are the threads of a request.
 func threadsOf(h http.Header) (all []string) {

@@ -44,7 +44,7 @@ func TestTokens(t *testing.T) {
 	assert.Equal(t, map[string]brokerstate.Tokens{"turn": {Input: 20, Cached: 8, Output: 6},
 		"compaction": {Input: 10, Cached: 4, Output: 3}, "memory": {Input: 10, Cached: 4, Output: 3}}, l.State().Tokens)
 	assert.Equal(t, []brokerstate.Hidden{{Number: 1, Threads: []string{"6d656d6f7279-1", "2-0"},
-		Tokens: brokerstate.Tokens{Input: 10, Cached: 4, Output: 3}}}, l.State().Hidden, "codex counts the others itself")
+		Tokens: brokerstate.Tokens{Input: 10, Cached: 4, Output: 3}}}, l.State().Hidden, "codex counts the others")
 
 	for _, none := range []string{"", `"usage":{`, `"usage":{"input_tokens":-1}`, `"usage":null`} {
 		_, ok := usageIn([]byte(none))

@@ -21,11 +21,11 @@ type Options struct {
 	// WriteTimeout bounds the time in which the peer reads nothing of a message,
 	// so that a stopped one cannot block the connection. Zero means 10 s.
 	WriteTimeout time.Duration
-	// Prestart is how many threads may be started before their turns, for turns that begin like earlier ones, as many as
-	// have started at once. Each costs codex 0.169 about 2 MiB. Zero means none.
+	// Prestart is how many threads may be started before their turns, for turns that begin like earlier ones, as many
+	// as have started at once. Each costs codex 0.169 about 2 MiB. Zero means none.
 	Prestart int
-	// SlowStart is how long a thread that codex starts keeps the start of another one waiting, if as many as processors are
-	// being started. Codex may wait itself, for a server of tools. Zero means 250 ms.
+	// SlowStart is how long the start of a thread may keep other starts waiting: codex starts as many at a time as
+	// there are processors, and may wait itself, for a server of tools. Zero means 250 ms.
 	SlowStart time.Duration
 	// ThreadConfig has keys of config.toml for all threads of the connection.
 	ThreadConfig map[string]string

@@ -125,7 +125,9 @@ func (p *prestart) reserve(start *threadStart, limit int) (removed string) {
 		return ""
 	}
 	if len(p.threads) >= limit {
-		oldest := slices.IndexFunc(p.threads, func(t prestarted) bool { return t.id != "" && p.count(t.fingerprint) > n })
+		oldest := slices.IndexFunc(p.threads, func(t prestarted) bool {
+			return t.id != "" && p.count(t.fingerprint) > n
+		})
 		if oldest < 0 {
 			return ""
 		}
@@ -137,8 +139,8 @@ func (p *prestart) reserve(start *threadStart, limit int) (removed string) {
 	return removed
 }
 
-// next returns the thread that codex may start now, one at a time, and none while a turn starts, whose client waits;
-// nil: there is none.
+// next returns the thread that codex may start now, one at a time, and none while a turn starts, as a client waits for
+// that; nil: there is none.
 func (p *prestart) next() *threadStart {
 	if p.turns > 0 || p.asked || len(p.waiting) == 0 {
 		return nil

@@ -9,19 +9,19 @@ import (
 )
 
 const (
-	// mostOwners bounds the threads whose key is known. codex makes requests of its own while a turn runs, or soon after.
+	// mostOwners bounds the threads with a known key. codex makes requests of its own while a turn runs, or soon after.
 	mostOwners = 1024
-	// mostEarly bounds the hidden uses of threads whose key is not known yet.
+	// mostEarly bounds the hidden uses of threads without a known key.
 	mostEarly = 256
 )
 
-// owner is the key whose request a thread of codex has served, and the model that usage counts.
+// owner is the key of the request that a thread of codex has served, and the model that usage counts.
 type owner struct {
 	key   auth.Key
 	model string
 }
 
-// hidden has the use of requests that codex makes by itself, such as those of its agents.
+// hidden has the use of requests that codex makes by itself, for example for an agent.
 type hidden struct {
 	owners map[string]owner // by their threads
 	order  []string         // of owners, the oldest first
@@ -71,8 +71,8 @@ func (h *hidden) ownerOf(u use) (o owner, known bool) {
 	return o, false
 }
 
-// Charge counts the use of a request that codex has made by itself for one of these threads. It is the use of the key
-// whose request the thread has served, or will have served when that request has ended.
+// Charge counts the use of a request that codex has made by itself for one of these threads. It counts for the key of
+// the client's request that the thread serves: now, or when that request ends.
 func (l *Limiter) Charge(threads []string, share usage.Share) {
 	u := use{threads, share}
 	l.mu.Lock()

@@ -18,8 +18,8 @@ const AccountWorker = PlainWorker + "model = \"" + Model + "\"\n"
 // OneProcessEnv is the environment variable that has one codex serve all accounts of an AccountsBed, if it is 1.
 const OneProcessEnv = "CODEX_PROXY_TEST_ONE_PROCESS"
 
-// inOneProcess sets the service to one codex for all accounts, and returns the worker file for that. A test that sets it
-// itself keeps its settings.
+// inOneProcess sets the service to one codex for all accounts, and returns the worker file for that. A test with this
+// setting keeps its own.
 func (b *Bed) inOneProcess(worker string) string {
 	b.T.Helper()
 	const accounts, one = "[accounts]\n", "processes = 1\n"
