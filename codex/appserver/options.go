@@ -24,8 +24,8 @@ type Options struct {
 	// Prestart is how many threads may be started before their turns, for turns that begin like earlier ones, as many
 	// as have started at once. Each costs codex 0.169 about 2 MiB. Zero means none.
 	Prestart int
-	// SlowStart is how long the start of a thread may keep other starts waiting: codex starts as many at a time as
-	// there are processors, and may wait itself, for a server of tools. Zero means 250 ms.
+	// SlowStart is how long the start of a thread waits for others at most: codex starts as many at a time as there are
+	// processors, and may wait itself, for a server of tools. Zero means 250 ms.
 	SlowStart time.Duration
 	// ThreadConfig has keys of config.toml for all threads of the connection.
 	ThreadConfig map[string]string

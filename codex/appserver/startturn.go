@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -102,15 +101,12 @@ func (s *starting) inThread(ctx context.Context, threadID string, before Usage) 
 // connection in their order, and the turns of the first threads would else begin after the start of the last one.
 func (s *starting) newThread(ctx context.Context) (string, error) {
 	c, o := s.conn, s.outstanding
-	select {
-	case c.starts <- struct{}{}:
-		release := sync.OnceFunc(func() { <-c.starts })
-		defer release()
-		defer time.AfterFunc(c.opts.SlowStart, release).Stop()
-	case <-ctx.Done():
-		return "", context.Cause(ctx)
-	case <-c.Done():
-		return "", c.Err()
+	held, err := c.awaitStart(ctx)
+	if err != nil {
+		return "", err
+	}
+	if held {
+		defer func() { <-c.starts }()
 	}
 	var resp wire.ThreadStarted
 	unsubscribe := func(r rpc.Reply) { // it must not touch resp
@@ -122,11 +118,30 @@ func (s *starting) newThread(ctx context.Context) (string, error) {
 		c.unsubscribe(late.Thread.ID, func(rpc.Reply) { o.done() })
 	}
 	o.add()
-	err := c.CallLate(ctx, "thread/start", s.thread.params, &resp, unsubscribe)
+	err = c.CallLate(ctx, "thread/start", s.thread.params, &resp, unsubscribe)
 	if !errors.As(err, new(*rpc.WaitError)) {
 		o.done()
 	}
 	return resp.Thread.ID, err
+}
+
+// awaitStart waits until another thread may start, but not for long. held means that c.starts has a token for it.
+func (c *Conn) awaitStart(ctx context.Context) (held bool, err error) {
+	select {
+	case c.starts <- struct{}{}:
+		return true, nil
+	default:
+	}
+	select {
+	case c.starts <- struct{}{}:
+		return true, nil
+	case <-time.After(c.opts.SlowStart):
+		return false, nil
+	case <-ctx.Done():
+		return false, context.Cause(ctx)
+	case <-c.Done():
+		return false, c.Err()
+	}
 }
 
 // begin sends thread/inject_items and turn/start together, as codex handles the requests of a connection in order, and

@@ -17,8 +17,8 @@ const (
 
 // owner is the key of the request that a thread of codex has served, and the model that usage counts.
 type owner struct {
-	key   auth.Key
-	model string
+	key, model string
+	perMinute  int64 // the key's limit of tokens
 }
 
 // hidden has the use of requests that codex makes by itself, for example for an agent.
@@ -96,13 +96,13 @@ func (l *Limiter) own(threads []string, o owner) {
 }
 
 func (l *Limiter) charge(o owner, u use) {
-	l.usage.Add(o.key.Name, o.model, u.share)
-	if o.key.Name == "" || o.key.Limits.TokensPerMinute == 0 {
+	l.usage.Add(o.key, o.model, u.share)
+	if o.key == "" || o.perMinute == 0 {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	m := l.meter(o.key.Name)
-	m.spend(o.key.Limits, u.share.Tokens(), time.Now())
+	m := l.meter(o.key)
+	m.spend(auth.Limits{TokensPerMinute: o.perMinute}, u.share.Tokens(), time.Now())
 	l.changed()
 }
