@@ -324,9 +324,9 @@ schema: ## write test/contract/openai.json and anthropic.json anew, from the typ
 	@$(MAKE) --no-print-directory schemas FROM=$(SCHEMA) TO=$(CURDIR)/test/contract
 
 # What takes long, or looks at the world outside: a fault of it is no fault of a change.
-.PHONY: nightly nightly-codexes nightly-drift nightly-kills nightly-units nightly-rounds nightly-sessions nightly-suites
+.PHONY: nightly nightly-codexes nightly-drift nightly-kills nightly-one-process nightly-units nightly-rounds nightly-sessions nightly-suites
 nightly: ## what takes long, or compares with what others released since: one line each
-	@failed=; for form in nightly-suites nightly-units nightly-codexes nightly-kills nightly-rounds nightly-sessions chaos fuzz soak soak-turns nightly-drift projects; do \
+	@failed=; for form in nightly-suites nightly-units nightly-codexes nightly-one-process nightly-kills nightly-rounds nightly-sessions chaos fuzz soak soak-turns nightly-drift projects; do \
 		$(MAKE) --no-print-directory $$form || failed+=" $$form"; \
 	done; test -z "$$failed" || { echo "failed:$$failed" >&2; exit 1; }
 
@@ -369,6 +369,14 @@ nightly-codexes:
 	CODEX_PROXY_TEST_CODEX=$(OLDEST_CODEX)/codex go test -count=1 -timeout 0 -v -p 1 ./test/integration/workers ./test/integration/accounts ./test/integration/proxy -skip '$(OF_OTHERS)' || failed=$$?; \
 	minor=$$(sed -n 's/.*OldestForRemotes = //p' codex/versions/versions.go); CODEX_PROXY_TEST_CODEX=$$(find $(BETWEEN_CODEX) -maxdepth 1 -name "0.$$minor.*" | grep .) && \
 	go test -count=1 -timeout 0 -v ./test/integration/remotes -skip '^TestClientsOfCodex$$' && exit $$failed
+
+# The tests of accounts with one codex for all of them. Those left out are of the codex of one account: of standbys, of its
+# drain, of logins in its home.
+IN_ONE_PROCESS = ^Test(AccountsCommands|CarriedOver|IdleAccounts|Resets|Rotation|Sessions)$$
+nightly-one-process:
+	@$(MAKE) --no-print-directory needs NEEDS="$(TEST_NEEDS)"
+	@$(MAKE) --no-print-directory $(DEBS) $(NPM_CODEX)/codex $(CLIENTS)/node $(PYTHON_CLIENTS)/made
+	CODEX_PROXY_TEST_ONE_PROCESS=1 CODEX_PROXY_TEST_REQUIRE=1 go test -count=1 -timeout 0 -v -p 1 ./test/integration/accounts -run '$(IN_ONE_PROCESS)'
 
 # A thousand sessions that try to outlive their timeout, and two hundred at once.
 nightly-sessions:

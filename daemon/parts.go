@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"codex-proxy/broker/brokerstate"
 	"codex-proxy/broker/brokerwatch"
 	"codex-proxy/daemon/accountstate"
 	"codex-proxy/daemon/credentials"
@@ -20,6 +21,7 @@ import (
 	"codex-proxy/dependencies"
 	"codex-proxy/internal/paths"
 	"codex-proxy/notify/handoff"
+	"codex-proxy/proxy/usage"
 	"codex-proxy/remotes/remotewatch"
 	"codex-proxy/units"
 	"codex-proxy/units/restarts"
@@ -70,6 +72,11 @@ func (d *Daemon) observe(registry prometheus.Registerer) {
 			if d.hosts.Of(account) == worker { // no broker reports of an account that another one serves
 				d.pool.Reported(account, limits)
 			}
+		},
+		OnHidden: func(worker, account string, threads []string, used brokerstate.Tokens) {
+			if account == worker || d.hosts.Of(account) == worker {
+				d.server.Limiter.Charge(threads, usage.Share{Account: account, Counts: countsOf(used)})
+			}
 		}})
 	d.health = health.New(health.Settings{
 		Pool: d.pool, Dependencies: d.dependencyStates.watch.Report, Remotes: d.remotes.Report, Brokers: d.brokers.Report,
@@ -115,6 +122,13 @@ func (d *Daemon) observe(registry prometheus.Registerer) {
 	d.add(registry, feature{metrics: d.follower.Metrics(),
 		background: []Task{{"codex turns", codexes.Run}},
 		serving:    []Task{d.succeeding("codex", d.follower.Run)}})
+}
+
+// countsOf are the tokens of a request. A broker passes on the numbers of its endpoint, which may be any.
+func countsOf(t brokerstate.Tokens) usage.Counts {
+	const most = 1 << 40 // more than a request has
+	number := func(n uint64) int64 { return int64(min(n, most)) }
+	return usage.Counts{InputTokens: number(t.Input), CachedTokens: number(t.Cached), OutputTokens: number(t.Output)}
 }
 
 // accountsChanged has the rest of the service look at the store of the accounts again.

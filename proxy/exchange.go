@@ -56,7 +56,9 @@ type Record struct {
 }
 
 // Settle counts the use by the exchange; see limits.Grant.Settle.
-func (x *Exchange) Settle() { x.Grant.Settle(cmp.Or(x.Counted, x.Model), x.shares()) }
+func (x *Exchange) Settle() {
+	x.Grant.Settle(cmp.Or(x.Counted, x.Model), x.shares(), x.Turn.Threads()...)
+}
 
 // counts are the use of all accounts together.
 func (x *Exchange) counts() usage.Counts { return usage.Total(x.shares()) }

@@ -22,6 +22,9 @@ type State struct {
 	Tokens   map[string]Tokens `json:"tokens"`   // by the kind of their request
 	Streams  int               `json:"streams"`  // requests in flight
 	Line     Line              `json:"line"`
+	// Began is when the process did, and Hidden has its last hidden uses, the oldest first.
+	Began  time.Time `json:"began"`
+	Hidden []Hidden  `json:"hidden,omitempty"`
 	// Accounts are those with paths of their own, and Limits has their quotas by the last answers.
 	Accounts []string          `json:"accounts,omitempty"`
 	Limits   map[string]Limits `json:"limits,omitempty"`

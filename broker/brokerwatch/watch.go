@@ -3,6 +3,7 @@
 package brokerwatch
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -35,6 +36,8 @@ type Settings struct {
 	OnChange func()
 	// OnLimits is called for each account with limits that its worker's broker reports anew.
 	OnLimits func(worker, account string, limits json.RawMessage)
+	// OnHidden is called for each hidden use that the broker of a worker reports anew.
+	OnHidden func(worker, account string, threads []string, used brokerstate.Tokens)
 	Logger   *slog.Logger
 }
 
@@ -54,6 +57,9 @@ type state struct {
 	unit units.State
 	own  *brokerstate.State // nil: there is none
 	mute bool               // it was logged that it cannot be read
+	// The hidden uses of the process that began then are known, up to that number.
+	began  time.Time
+	hidden uint64
 }
 
 // New returns a watch that knows no broker yet.
@@ -145,21 +151,41 @@ func (w *Watch) TurnEnded() { w.ended.Touch() }
 // read reads the states of the brokers that run. It reports whether a failure has begun or ended.
 func (w *Watch) read() (changed bool) {
 	w.mu.Lock()
-	var limited []func()
+	var news []func()
 	for name, s := range w.states {
 		old := s.own
 		w.readState(name, s)
 		before, now := failureOf(old), failureOf(s.own)
 		changed = changed || before.Reason != now.Reason || before.Over != now.Over
 		for account, limits := range w.newLimits(old, s.own) {
-			limited = append(limited, func() { w.settings.OnLimits(name, account, limits) })
+			news = append(news, func() { w.settings.OnLimits(name, account, limits) })
+		}
+		for _, h := range s.newHidden() {
+			news = append(news, func() { w.settings.OnHidden(name, cmp.Or(h.Account, name), h.Threads, h.Tokens) })
 		}
 	}
 	w.mu.Unlock()
-	for _, report := range limited {
+	for _, report := range news {
 		report()
 	}
 	return changed
+}
+
+// newHidden are the hidden uses that were not known yet.
+func (s *state) newHidden() (fresh []brokerstate.Hidden) {
+	if s.own == nil {
+		return nil
+	}
+	if !s.own.Began.Equal(s.began) {
+		s.began, s.hidden = s.own.Began, 0
+	}
+	for _, h := range s.own.Hidden {
+		if h.Number > s.hidden {
+			s.hidden = h.Number
+			fresh = append(fresh, h)
+		}
+	}
+	return fresh
 }
 
 // newLimits are the limits that the old state has not. Older ones than this process may be known better by a reading.

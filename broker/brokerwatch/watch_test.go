@@ -105,6 +105,38 @@ func TestReport(t *testing.T) {
 	assert.Nil(t, r.Report()[0].Failure)
 }
 
+// Each hidden use is reported once, also if a state could not be read, or another process has begun.
+func TestHiddenUses(t *testing.T) {
+	r := newRig(t)
+	var reported []string
+	r.settings.OnHidden = func(worker, account string, threads []string, used brokerstate.Tokens) {
+		reported = append(reported, fmt.Sprintf("%s %s %v %d", worker, account, threads, used.Input))
+	}
+	r.Units()
+	s, dir := some(), filepath.Join(r.states, "a")
+	hide := func(input uint64, account string) {
+		s.Hide(brokerstate.Hidden{Account: account, Threads: []string{"t"}, Tokens: brokerstate.Tokens{Input: input}})
+		require.NoError(t, s.Write(dir))
+		r.read()
+	}
+	hide(1, "")
+	hide(2, "b")
+	require.NoError(t, os.Remove(filepath.Join(dir, "state.json")))
+	r.read()
+	hide(3, "")
+	r.read()
+	assert.Equal(t, []string{"a a [t] 1", "a b [t] 2", "a a [t] 3"}, reported)
+	s.Began, s.Hidden = time.Unix(2, 0), nil
+	hide(4, "")
+	assert.Len(t, reported, 4)
+	for n := range uint64(2 * brokerstate.MostHidden) {
+		s.Hide(brokerstate.Hidden{Tokens: brokerstate.Tokens{Input: n}})
+	}
+	require.NoError(t, s.Write(dir))
+	r.read()
+	assert.Len(t, reported, 4+brokerstate.MostHidden)
+}
+
 func TestMetrics(t *testing.T) {
 	r := newRig(t)
 	r.Units()

@@ -42,6 +42,13 @@ stream_max_retries = 0
 		c.call("thread/compact/start", fmt.Sprintf(`{"threadId":%q}`, id), "turn/completed")
 		c.call("review/start", fmt.Sprintf(`{"threadId":%q,"target":{"type":"custom","instructions":"all"},"delivery":"inline"}`, id),
 			"turn/completed")
+		counted := uint64(0)
+		for kind, used := range l.State().Tokens {
+			if !uncounted[kind] {
+				counted += used.Input + used.Output
+			}
+		}
+		assert.Equal(t, counted, c.used[id], "the tokens that codex reports of the thread")
 		requests := l.State().Requests
 		delete(requests, kindModels) // as many as it likes
 		assert.Equal(t, map[string]uint64{kindTurn: 1, kindCompaction: 1, kindReview: 1}, requests)
@@ -54,6 +61,8 @@ type client struct {
 	in  *json.Encoder
 	out *bufio.Reader
 	id  int
+	// used are the tokens of each thread, as codex reports them.
+	used map[string]uint64
 }
 
 func appServer(t *testing.T, program, home string) *client {
@@ -68,7 +77,7 @@ func appServer(t *testing.T, program, home string) *client {
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	return &client{t: t, in: json.NewEncoder(in), out: bufio.NewReader(out)}
+	return &client{t: t, in: json.NewEncoder(in), out: bufio.NewReader(out), used: map[string]uint64{}}
 }
 
 // call sends a request, and reads up to its answer and the notification. It returns the thread of the answer.
@@ -84,9 +93,16 @@ func (c *client) call(method, params, until string) (thread string) {
 			Method string
 			Error  json.RawMessage
 			Result struct{ Thread struct{ ID string } }
+			Params struct {
+				ThreadID   string
+				TokenUsage struct{ Total struct{ TotalTokens uint64 } }
+			}
 		}
 		if json.Unmarshal(line, &m) != nil { // the id of a thing of codex's own
 			continue
+		}
+		if m.Method == "thread/tokenUsage/updated" {
+			c.used[m.Params.ThreadID] = m.Params.TokenUsage.Total.TotalTokens
 		}
 		notified = notified || m.Method == until
 		if m.ID == c.id && m.Method == "" {

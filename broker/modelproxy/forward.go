@@ -17,7 +17,6 @@ type forward struct {
 	rewrite   func(out *http.Request)                                 // sets the address
 	modify    func(*http.Response)                                    // before codex gets the answer
 	fail      func(w http.ResponseWriter, r *http.Request, err error) // answers a request that has no answer
-	buffers   *buffers
 }
 
 // ServeHTTP implements http.Handler.
@@ -42,25 +41,26 @@ func (f *forward) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.modify(res)
 	passHeader(w.Header(), res.Header)
 	w.WriteHeader(res.StatusCode)
-	if f.pass(w, res.Body) != nil {
+	if pass(w, res.Body) != nil {
 		panic(http.ErrAbortHandler) // codex learns that the answer is cut
 	}
 }
 
 // pass copies an answer, each piece at once.
-func (f *forward) pass(w http.ResponseWriter, body io.Reader) error {
-	buffer := f.buffers.Get()
-	defer f.buffers.Put(buffer)
+func pass(w http.ResponseWriter, body io.Reader) error {
+	buffer := newBuffer()
+	defer buffer.release()
 	out := http.NewResponseController(w)
 	begin := late(out)
 	defer begin()
 	for {
-		n, err := body.Read(buffer)
+		n, err := body.Read(*buffer.text)
 		begin()
 		if n > 0 {
-			if _, failed := w.Write(buffer[:n]); failed != nil {
+			if _, failed := w.Write((*buffer.text)[:n]); failed != nil {
 				return failed
 			}
+			buffer.fit(n)
 			if failed := out.Flush(); failed != nil {
 				return failed
 			}
@@ -73,6 +73,41 @@ func (f *forward) pass(w http.ResponseWriter, body io.Reader) error {
 		}
 	}
 }
+
+// The sizes of a buffer. Most events of an answer are small, and many answers wait for the next one at the same time; a
+// long event is read in larger pieces.
+const (
+	smallBuffer = 1 << 10
+	largeBuffer = 16 << 10
+)
+
+var smallBuffers, largeBuffers = poolOf(smallBuffer), poolOf(largeBuffer)
+
+func poolOf(size int) *sync.Pool {
+	return &sync.Pool{New: func() any { b := make([]byte, size); return &b }}
+}
+
+// buffer is the buffer of an answer on its way to codex.
+type buffer struct {
+	pool *sync.Pool
+	text *[]byte
+}
+
+func newBuffer() *buffer { return &buffer{smallBuffers, smallBuffers.Get().(*[]byte)} }
+
+// fit chooses the size for the next piece, after one of n bytes.
+func (b *buffer) fit(n int) {
+	pool := smallBuffers
+	if n == len(*b.text) || n > smallBuffer {
+		pool = largeBuffers
+	}
+	if pool != b.pool {
+		b.release()
+		b.pool, b.text = pool, pool.Get().(*[]byte)
+	}
+}
+
+func (b *buffer) release() { b.pool.Put(b.text) }
 
 // lateHeader is how long the header of an answer waits for its first piece, with which it is one write.
 const lateHeader = 2 * time.Millisecond

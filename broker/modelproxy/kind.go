@@ -34,7 +34,7 @@ var ofSubagent = map[string]string{"review": kindReview, "compact": kindCompacti
 // kindOf is the kind of a request, also of one to the endpoint, whose path may be longer.
 func kindOf(r *http.Request) string {
 	switch path := strings.TrimPrefix(r.URL.Path, Prefix+"/codex"); {
-	case strings.HasSuffix(path, "/compact"):
+	case strings.HasSuffix(path, compactPath):
 		return kindCompaction
 	case strings.Contains(path, "/memories/"):
 		return kindMemory

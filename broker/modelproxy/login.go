@@ -59,7 +59,7 @@ func ForLogin(source LoginSource, served map[string]LoginSource, at OpenAI, conn
 	l.seen.of(transport)
 	l.seen.accounts, l.conversations = slices.Sorted(maps.Keys(served)), conversations
 	l.handler = probing(chatGPT.base, transport, all.choose(l.seen.limited, ofCodex(l.seen.observe(l.retriable(&forward{
-		transport: all, rewrite: func(out *http.Request) { out.URL = queried(out.URL) }, fail: f.answer, buffers: newBuffers(),
+		transport: all, rewrite: func(out *http.Request) { out.URL = queried(out.URL) }, fail: f.answer,
 		modify: func(res *http.Response) {
 			l.seen.limited(accountOf(res.Request), res.Header)
 			res.Header.Del("Set-Cookie")

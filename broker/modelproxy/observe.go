@@ -3,6 +3,7 @@ package modelproxy
 import (
 	"maps"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,6 +19,8 @@ type observation struct {
 	tokens   map[string]brokerstate.Tokens
 	accounts []string                      // that have paths of their own
 	limits   map[string]brokerstate.Limits // by those accounts
+	began    time.Time
+	hidden   brokerstate.State // its hidden uses alone
 	line     func() brokerstate.Line
 	changed  nudge.Nudge
 }
@@ -54,7 +57,8 @@ func (o *observation) limited(account string, h http.Header) {
 func (l *Proxy) State() *brokerstate.State {
 	l.seen.mu.Lock()
 	s := &brokerstate.State{Requests: maps.Clone(l.seen.requests), Tokens: maps.Clone(l.seen.tokens),
-		Accounts: l.seen.accounts, Limits: maps.Clone(l.seen.limits)}
+		Accounts: l.seen.accounts, Limits: maps.Clone(l.seen.limits),
+		Began: l.seen.began, Hidden: slices.Clone(l.seen.hidden.Hidden)}
 	l.seen.mu.Unlock()
 	s.Streams = l.flights.count()
 	if l.seen.line != nil {

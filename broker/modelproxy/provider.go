@@ -58,7 +58,7 @@ func New(e Endpoint, logger *slog.Logger) (*Proxy, error) {
 	l.conversations = conversation.New(transport, logger)
 	p := &provider{url: base, targets: targetsOf(base), key: e.Key, next: l.conversations, logger: logger}
 	l.handler = probing(base, transport, ofCodex(l.seen.observe(l.retriable(&forward{
-		transport: p, rewrite: p.rewrite, fail: p.fail, buffers: newBuffers(),
+		transport: p, rewrite: p.rewrite, fail: p.fail,
 		modify: func(res *http.Response) { answered(res); l.seen.meter(res); bound(res) },
 	}))))
 	return l, nil

@@ -39,7 +39,7 @@ type Proxy struct {
 func newProxy(logger *slog.Logger) *Proxy {
 	return &Proxy{Token: rand.Text(), guard: newGuard(), logger: logger,
 		seen: observation{requests: map[string]uint64{}, tokens: map[string]brokerstate.Tokens{},
-			limits: map[string]brokerstate.Limits{}, changed: nudge.New()}}
+			limits: map[string]brokerstate.Limits{}, began: time.Now(), changed: nudge.New()}}
 }
 
 // Run serves on l until ctx is done.

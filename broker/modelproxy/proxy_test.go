@@ -122,6 +122,6 @@ func (e early) RoundTrip(r *http.Request) (*http.Response, error) {
 func TestEarlyAnswers(t *testing.T) {
 	l, err := New(Endpoint{BaseURL: "http://provider.invalid"}, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
-	l.handler = ofCodex(&forward{rewrite: func(*http.Request) {}, modify: func(*http.Response) {}, transport: early{t}, buffers: newBuffers()})
+	l.handler = ofCodex(&forward{rewrite: func(*http.Request) {}, modify: func(*http.Response) {}, transport: early{t}})
 	assert.Equal(t, "early", textOf(t, ask(t, start(t, l)+"/responses", l.Token, "body")))
 }

@@ -79,17 +79,3 @@ func answered(res *http.Response) {
 		again.release()
 	}
 }
-
-// buffers are for answers on their way to codex: each holds one while it goes on, and most of its events are small.
-type buffers struct{ pool sync.Pool }
-
-func newBuffers() *buffers {
-	const size = 4 << 10
-	return &buffers{sync.Pool{New: func() any { b := make([]byte, size); return &b }}}
-}
-
-// Get implements httputil.BufferPool.
-func (b *buffers) Get() []byte { return *b.pool.Get().(*[]byte) }
-
-// Put implements httputil.BufferPool.
-func (b *buffers) Put(buffer []byte) { b.pool.Put(&buffer) }

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"slices"
+	"strings"
 	"sync"
 
 	"codex-proxy/broker/brokerstate"
@@ -13,6 +15,34 @@ import (
 // usageSize is how many of the last bytes of an answer are kept to find its usage, which is near its end.
 const usageSize = 1 << 10
 
+// uncounted are the kinds of requests that codex does not count among the tokens of a turn. It does count a compaction,
+// unless the endpoint compacts.
+var uncounted = map[string]bool{kindReview: true, kindMemory: true, kindSubagent: true, kindImage: true,
+	kindSearch: true}
+
+// compactPath ends the address of a compaction by the endpoint.
+const compactPath = "/compact"
+
+// ofThreads are the headers by which codex names threads: the one of the request, its root, and its parent.
+var ofThreads = []string{"Thread-Id", "Thread_id", "Session-Id", "Session_id", "Conversation_id",
+	"X-Codex-Parent-Thread-Id"}
+
+// threadsOf are the threads of a request.
+func threadsOf(h http.Header) (all []string) {
+	for _, name := range ofThreads {
+		if thread := h.Get(name); isThread(thread) && !slices.Contains(all, thread) {
+			all = append(all, thread)
+		}
+	}
+	return all
+}
+
+// isThread reports whether codex may name a thread so: by a UUID. A tool may send any name.
+func isThread(name string) bool {
+	const longest, letters = 64, "0123456789abcdefABCDEF-"
+	return name != "" && len(name) <= longest && strings.Trim(name, letters) == ""
+}
+
 // usageMark begins the usage in an answer. Within a text of the answer it would have a backslash before its quotes.
 var usageMark = []byte(`"usage":`)
 
@@ -20,13 +50,23 @@ var usageMark = []byte(`"usage":`)
 func (o *observation) meter(res *http.Response) {
 	if res.StatusCode == http.StatusOK && res.Request.Method == http.MethodPost {
 		kind := kindOf(res.Request)
-		res.Body = &metered{ReadCloser: res.Body, end: func(t brokerstate.Tokens) { o.spend(kind, t) }}
+		hidden := brokerstate.Hidden{}
+		if uncounted[kind] || strings.HasSuffix(res.Request.URL.Path, compactPath) {
+			hidden = brokerstate.Hidden{Account: accountOf(res.Request), Threads: threadsOf(res.Request.Header)}
+		}
+		res.Body = &metered{ReadCloser: res.Body, end: func(t brokerstate.Tokens) { o.spend(kind, t, hidden) }}
 	}
 }
 
-func (o *observation) spend(kind string, t brokerstate.Tokens) {
+// spend counts the tokens of a request, which is a hidden one if it names threads.
+func (o *observation) spend(kind string, t brokerstate.Tokens, hidden brokerstate.Hidden) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if len(hidden.Threads) > 0 {
+		hidden.Tokens = t
+		o.hidden.Hide(hidden)
+		o.changed.Touch()
+	}
 	sum := o.tokens[kind]
 	sum.Input += t.Input
 	sum.Cached += t.Cached

@@ -21,6 +21,7 @@ import (
 
 func main() {
 	limitProcessors()
+	limitMemory()
 	os.Exit(run(context.Background(), os.Args[1:], os.Stderr))
 }
 

@@ -16,7 +16,8 @@ import (
 // exactly once.
 type Conn struct {
 	*rpc.Conn
-	opts Options
+	opts   Options
+	starts chan struct{} // has a token for each thread that codex starts for a turn
 
 	mu    sync.Mutex
 	state state
@@ -57,7 +58,8 @@ func Dial(ctx context.Context, socketPath string, o Options) (*Conn, error) {
 }
 
 func newConn(o Options) *Conn {
-	return &Conn{opts: o.withDefaults(), state: state{threads: map[string]*mailbox{}}}
+	return &Conn{opts: o.withDefaults(), starts: make(chan struct{}, runtime.NumCPU()),
+		state: state{threads: map[string]*mailbox{}}}
 }
 
 // update runs f, which must not block, with the state locked.

@@ -21,9 +21,12 @@ type Options struct {
 	// WriteTimeout bounds the time in which the peer reads nothing of a message,
 	// so that a stopped one cannot block the connection. Zero means 10 s.
 	WriteTimeout time.Duration
-	// Prestart is how many threads may be started before their turns, for turns that begin like earlier ones. Each
-	// costs codex 0.169 about 2 MiB. Zero means none.
+	// Prestart is how many threads may be started before their turns, for turns that begin like earlier ones, as many
+	// as have started at once. Each costs codex 0.169 about 2 MiB. Zero means none.
 	Prestart int
+	// SlowStart is how long the start of a thread waits for others at most: codex starts as many at a time as there are
+	// processors, and may wait itself, for a server of tools. Zero means 250 ms.
+	SlowStart time.Duration
 	// ThreadConfig has keys of config.toml for all threads of the connection.
 	ThreadConfig map[string]string
 	// CallTimeout is how long a turn is silent after a call of a client's tool before the call is answered with a
@@ -52,6 +55,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.CallTimeout <= 0 {
 		o.CallTimeout = 2 * time.Second
+	}
+	if o.SlowStart <= 0 {
+		o.SlowStart = 250 * time.Millisecond
 	}
 	if o.QueueEvents <= 0 {
 		o.QueueEvents = 16384

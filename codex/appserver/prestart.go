@@ -12,30 +12,45 @@ import (
 )
 
 // A third of codex's work on a turn without history is to start its thread, and most turns use threads with the same
-// parameters: the same instructions and tools. So the end of such a turn starts the thread of the next one.
+// parameters: the same instructions and tools. So the end of such a turn has the thread of the next one started, and
+// after several turns at once, the threads of as many.
 
 // fingerprint is a hash of the parameters that a thread is started with.
 type fingerprint [sha256.Size]byte
 
-// maxKnown is how many fingerprints are remembered; a thread with another one counts as unique.
-const maxKnown = 64
+const (
+	// maxKnown is how many fingerprints are remembered; a thread with another one counts as unique.
+	maxKnown = 64
+	// maxPrestartAge bounds the age of a thread at the start of its turn: codex may have recorded facts in it that go
+	// out of date, such as the day. A burst is remembered for as long.
+	maxPrestartAge = 10 * time.Minute
+	// burstSpan is the time in which turns start that count as one burst.
+	burstSpan = 250 * time.Millisecond
+)
 
 // prestart holds the threads that were started before a turn needs them. It is part of state.
 type prestart struct {
-	known   []fingerprint // of the last threads, the newest last
-	threads []prestarted  // the oldest first
+	known   []pattern      // of the last threads, the newest last
+	threads []prestarted   // the oldest first
+	waiting []*threadStart // of threads that codex does not start yet
+	asked   bool           // codex starts a thread that no turn needs yet
+	turns   int            // that are starting
+}
+
+// pattern is how often a fingerprint is used at once.
+type pattern struct {
+	fingerprint fingerprint
+	recent      []time.Time // the starts within burstSpan
+	burst       int         // the most of them
+	at          time.Time   // of that burst
 }
 
 // prestarted is a thread that waits for its turn.
 type prestarted struct {
 	fingerprint fingerprint
-	id          string // empty while codex starts the thread
+	id          string // empty until codex has started the thread
 	since       time.Time
 }
-
-// maxPrestartAge bounds the age of a thread at the start of its turn: codex may have recorded facts in it that go out
-// of date, such as the day.
-const maxPrestartAge = 10 * time.Minute
 
 // claim removes and returns a thread with the fingerprint, if there is one, and the threads that have become too old.
 func (p *prestart) claim(f fingerprint) (id string, expired []string) {
@@ -55,15 +70,41 @@ func (p *prestart) claim(f fingerprint) (id string, expired []string) {
 	return id, expired
 }
 
-// remember reports whether a thread with the fingerprint was started before, and remembers the fingerprint.
+// remember reports whether a thread with the fingerprint was started before, and remembers this start.
 func (p *prestart) remember(f fingerprint) (known bool) {
-	if i := slices.Index(p.known, f); i >= 0 {
-		p.known, known = slices.Delete(p.known, i, i+1), true
+	last := pattern{fingerprint: f}
+	if i := p.index(f); i >= 0 {
+		last, known = p.known[i], true
+		p.known = slices.Delete(p.known, i, i+1)
 	}
-	if p.known = append(p.known, f); len(p.known) > maxKnown {
+	last.start(time.Now())
+	if p.known = append(p.known, last); len(p.known) > maxKnown {
 		p.known = slices.Delete(p.known, 0, 1)
 	}
 	return known
+}
+
+func (p *prestart) index(f fingerprint) int {
+	return slices.IndexFunc(p.known, func(k pattern) bool { return k.fingerprint == f })
+}
+
+// start counts a start.
+func (k *pattern) start(now time.Time) {
+	k.recent = slices.DeleteFunc(k.recent, func(at time.Time) bool { return now.Sub(at) > burstSpan })
+	if len(k.recent) < maxKnown {
+		k.recent = append(k.recent, now)
+	}
+	if n := len(k.recent); n >= k.burst || now.Sub(k.at) > maxPrestartAge {
+		k.burst, k.at = n, now
+	}
+}
+
+// burst is how many turns with the fingerprint may start at once.
+func (p *prestart) burst(f fingerprint) int {
+	if i := p.index(f); i >= 0 {
+		return p.known[i].burst
+	}
+	return 1
 }
 
 // count is how many threads have the fingerprint.
@@ -76,26 +117,43 @@ func (p *prestart) count(f fingerprint) (n int) {
 	return n
 }
 
-// reserve adds an entry for a thread with the fingerprint, unless there are as many as turns can use. It removes
-// another thread if limit is reached.
-func (p *prestart) reserve(f fingerprint, running, limit int) (reserved bool, removed string) {
-	if p.count(f) > running {
-		return false, ""
+// reserve adds an entry for a thread like start's, unless there are as many as turns can use. If limit is reached, it
+// removes another thread, of a fingerprint that has more.
+func (p *prestart) reserve(start *threadStart, limit int) (removed string) {
+	n := p.count(start.fingerprint)
+	if n >= p.burst(start.fingerprint) {
+		return ""
 	}
 	if len(p.threads) >= limit {
-		oldest := slices.IndexFunc(p.threads, func(t prestarted) bool { return t.id != "" })
-		if oldest < 0 || p.threads[oldest].fingerprint == f {
-			return false, ""
+		oldest := slices.IndexFunc(p.threads, func(t prestarted) bool {
+			return t.id != "" && p.count(t.fingerprint) > n
+		})
+		if oldest < 0 {
+			return ""
 		}
 		removed = p.threads[oldest].id
 		p.threads = slices.Delete(p.threads, oldest, oldest+1)
 	}
-	p.threads = append(p.threads, prestarted{fingerprint: f})
-	return true, removed
+	p.threads = append(p.threads, prestarted{fingerprint: start.fingerprint})
+	p.waiting = append(p.waiting, start)
+	return removed
+}
+
+// next returns the thread that codex may start now, one at a time, and none while a turn starts, as a client waits for
+// that; nil: there is none.
+func (p *prestart) next() *threadStart {
+	if p.turns > 0 || p.asked || len(p.waiting) == 0 {
+		return nil
+	}
+	first := p.waiting[0]
+	p.waiting = slices.Delete(p.waiting, 0, 1)
+	p.asked = true
+	return first
 }
 
 // started fills in the entry of a thread that codex has started; an empty id removes the entry.
 func (p *prestart) started(f fingerprint, id string) {
+	p.asked = false
 	i := slices.IndexFunc(p.threads, func(t prestarted) bool { return t.fingerprint == f && t.id == "" })
 	if id != "" {
 		p.threads[i].id, p.threads[i].since = id, time.Now()
@@ -140,13 +198,15 @@ func newThreadStart(r TurnRequest, config map[string]string) *threadStart {
 	return start
 }
 
-// claimPrestarted returns a thread that was started with the same parameters, if there is one.
+// claimPrestarted returns a thread that was started with the same parameters, if there is one. Until hasStarted, codex
+// starts no thread that no turn needs.
 func (c *Conn) claimPrestarted(start *threadStart) (id string) {
 	if c.opts.Prestart == 0 {
 		return ""
 	}
 	var expired []string
 	c.update(func(s *state) {
+		s.prestart.turns++
 		start.known = s.prestart.remember(start.fingerprint)
 		id, expired = s.prestart.claim(start.fingerprint)
 	})
@@ -156,20 +216,34 @@ func (c *Conn) claimPrestarted(start *threadStart) (id string) {
 	return id
 }
 
-// prestartNext starts a thread like the turn's, if it is likely to be used. It does not wait.
+// hasStarted ends the start of a turn, or the attempt.
+func (c *Conn) hasStarted() {
+	if c.opts.Prestart == 0 {
+		return
+	}
+	c.update(func(s *state) { s.prestart.turns-- })
+	c.startWaiting()
+}
+
+// prestartNext has a thread like the turn's started, if it is likely to be used. It does not wait.
 func (t *Turn) prestartNext() {
 	if t.next == nil || !t.next.known {
 		return
 	}
-	reserved, removed := false, ""
-	t.conn.update(func(s *state) {
-		reserved, removed = s.prestart.reserve(t.next.fingerprint, len(s.threads), t.conn.opts.Prestart)
-	})
+	removed := ""
+	t.conn.update(func(s *state) { removed = s.prestart.reserve(t.next, t.conn.opts.Prestart) })
 	if removed != "" {
 		t.conn.unsubscribe(removed, nil)
 	}
-	if reserved {
-		t.conn.Post("thread/start", t.next.params, func(r rpc.Reply) { t.conn.prestarted(t.next.fingerprint, r) })
+	t.conn.startWaiting()
+}
+
+// startWaiting has codex start the next thread that waits.
+func (c *Conn) startWaiting() {
+	var next *threadStart
+	c.update(func(s *state) { next = s.prestart.next() })
+	if next != nil {
+		c.Post("thread/start", next.params, func(r rpc.Reply) { c.prestarted(next.fingerprint, r) })
 	}
 }
 
@@ -180,4 +254,5 @@ func (c *Conn) prestarted(f fingerprint, r rpc.Reply) {
 		resp.Thread.ID = ""
 	}
 	c.update(func(s *state) { s.prestart.started(f, resp.Thread.ID) })
+	c.startWaiting()
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"codex-proxy/codex/rpc"
 	"codex-proxy/codex/wire"
@@ -47,6 +48,7 @@ func (c *Conn) StartTurn(ctx context.Context, r TurnRequest) (t *Turn, err error
 		outstanding: newOutstanding(r.Ended)}
 	defer s.outstanding.done()
 	prestarted := c.claimPrestarted(s.thread)
+	defer c.hasStarted()
 	err = rpc.WhileOverloaded(ctx, c.Conn, func() error {
 		t, err = s.anywhere(ctx, prestarted)
 		prestarted = "" // for the first attempt only
@@ -89,13 +91,23 @@ func (s *starting) inThread(ctx context.Context, threadID string, before Usage) 
 	case late: // the reply to turn/start is outstanding, and closes the turn
 		s.conn.update(func(*state) { t.box.queue.Shut(ErrTurnClosed) })
 	default:
+		t.next = nil // the attempt after this one has its own
 		t.closeAsync(nil)
 	}
 	return nil, err
 }
 
+// newThread starts a thread. codex starts as many at a time as there are processors: it handles the requests of a
+// connection in their order, and the turns of the first threads would else begin after the start of the last one.
 func (s *starting) newThread(ctx context.Context) (string, error) {
 	c, o := s.conn, s.outstanding
+	held, err := c.awaitStart(ctx)
+	if err != nil {
+		return "", err
+	}
+	if held {
+		defer func() { <-c.starts }()
+	}
 	var resp wire.ThreadStarted
 	unsubscribe := func(r rpc.Reply) { // it must not touch resp
 		var late wire.ThreadStarted
@@ -106,11 +118,30 @@ func (s *starting) newThread(ctx context.Context) (string, error) {
 		c.unsubscribe(late.Thread.ID, func(rpc.Reply) { o.done() })
 	}
 	o.add()
-	err := c.CallLate(ctx, "thread/start", s.thread.params, &resp, unsubscribe)
+	err = c.CallLate(ctx, "thread/start", s.thread.params, &resp, unsubscribe)
 	if !errors.As(err, new(*rpc.WaitError)) {
 		o.done()
 	}
 	return resp.Thread.ID, err
+}
+
+// awaitStart waits until another thread may start, but not for long. held means that c.starts has a token for it.
+func (c *Conn) awaitStart(ctx context.Context) (held bool, err error) {
+	select {
+	case c.starts <- struct{}{}:
+		return true, nil
+	default:
+	}
+	select {
+	case c.starts <- struct{}{}:
+		return true, nil
+	case <-time.After(c.opts.SlowStart):
+		return false, nil
+	case <-ctx.Done():
+		return false, context.Cause(ctx)
+	case <-c.Done():
+		return false, c.Err()
+	}
 }
 
 // begin sends thread/inject_items and turn/start together, as codex handles the requests of a connection in order, and

@@ -64,8 +64,8 @@ func (g *Grant) Admit(turns int64) error {
 
 // Settle counts the use of a request, once: before the last part of its answer is sent, as the client may send the next
 // request as soon as it has it, or when the request has ended. model is the name that usage counts; shares are the
-// accounts that served it.
-func (g *Grant) Settle(model string, shares []usage.Share) {
+// accounts that served it. The use that codex makes of the threads later counts for the key, too.
+func (g *Grant) Settle(model string, shares []usage.Share, threads ...string) {
 	if g.settled || g.limiter == nil {
 		return
 	}
@@ -77,6 +77,9 @@ func (g *Grant) Settle(model string, shares []usage.Share) {
 	if g.turns > 0 {
 		g.limiter.end(g.key.Name, g.key.Limits, g.turns, counts.Tokens())
 		g.turns = 0
+	}
+	if counts.Requests > 0 {
+		g.limiter.own(threads, owner{g.key.Name, model, g.key.Limits.TokensPerMinute})
 	}
 }
 

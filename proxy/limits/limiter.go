@@ -25,6 +25,7 @@ type Limiter struct {
 
 	mu     sync.Mutex
 	meters map[string]*meter // by key name; a key without a meter is unused
+	hidden hidden
 }
 
 // Settings is the configuration of a Limiter.
@@ -170,12 +171,17 @@ func (l *Limiter) end(name string, limits auth.Limits, turns, tokens int64) {
 	defer l.mu.Unlock()
 	m := l.meter(name)
 	m.use.Running -= turns
+	m.spend(limits, tokens, time.Now())
+	l.changed()
+}
+
+// spend counts tokens, if the key has a limit of them.
+func (m *meter) spend(limits auth.Limits, tokens int64, now time.Time) {
 	if limits.TokensPerMinute > 0 {
-		m.tokens.flow(limits.TokensPerMinute, time.Now())
+		m.tokens.flow(limits.TokensPerMinute, now)
 		m.tokens.used += float64(tokens)
 		m.use.Tokens += tokens
 	}
-	l.changed()
 }
 
 // refuse counts a request that was refused for another reason.

@@ -127,6 +127,20 @@ type Report struct {
 type Part struct {
 	Worker string
 	Usage  *appserver.Usage
+	Thread string
+}
+
+// Threads are codex's ids of the threads of the last attempts.
+func (r *Report) Threads() (all []string) {
+	if r.Thread != "" && len(r.Parts) == 0 {
+		return []string{r.Thread}
+	}
+	for _, part := range r.Parts {
+		if part.Thread != "" {
+			all = append(all, part.Thread)
+		}
+	}
+	return all
 }
 
 // Add adds the report of another turn of the same request.
@@ -135,7 +149,7 @@ func (r *Report) Add(o Report) {
 		r.Worker, r.Thread = o.Worker, o.Thread
 	}
 	if o.Worker != "" {
-		r.Parts = append(r.Parts, Part{o.Worker, o.Usage})
+		r.Parts = append(r.Parts, Part{o.Worker, o.Usage, o.Thread})
 	}
 	if r.FirstText.IsZero() || !o.FirstText.IsZero() && o.FirstText.Before(r.FirstText) {
 		r.FirstText = o.FirstText

@@ -2,6 +2,7 @@ package bed
 
 import (
 	"context"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,27 @@ import (
 
 // AccountWorker is a worker with a ChatGPT login, whose models are OpenAI's and that of the other tests.
 const AccountWorker = PlainWorker + "model = \"" + Model + "\"\n"
+
+// OneProcessEnv is the environment variable that has one codex serve all accounts of an AccountsBed, if it is 1.
+const OneProcessEnv = "CODEX_PROXY_TEST_ONE_PROCESS"
+
+// inOneProcess sets the service to one codex for all accounts, and returns the worker file for that. A test with this
+// setting keeps its own.
+func (b *Bed) inOneProcess(worker string) string {
+	b.T.Helper()
+	const accounts, one = "[accounts]\n", "processes = 1\n"
+	config := b.MustRun(b.T, "cat", ConfigFile)
+	switch {
+	case strings.Contains("\n"+config, "\n"+one):
+	case strings.Contains("\n"+config, "\n"+accounts):
+		config = strings.Replace("\n"+config, "\n"+accounts, "\n"+accounts+one, 1)
+	default:
+		config += "\n" + accounts + one
+	}
+	require.NoError(b.T, b.WriteFile(ConfigFile, []byte(config), 0o644))
+	const network = "network = \"model\"\n"
+	return network + strings.Replace(worker, network, "", 1)
+}
 
 // AccountsBed is a bed whose workers have ChatGPT logins at the stand-in of the accounts' server. codex has its
 // own settings.
@@ -33,6 +55,9 @@ func NewAccounts(t *testing.T, suite, config string, names ...string) *AccountsB
 // accounts of their names; see NewAccounts.
 func WithAccounts(b *Bed, worker string, names ...string) *AccountsBed {
 	b.T.Helper()
+	if os.Getenv(OneProcessEnv) == "1" {
+		worker = b.inOneProcess(worker)
+	}
 	a := &AccountsBed{Bed: b}
 	b.Workers = nil
 	logins := map[string]string{}

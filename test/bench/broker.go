@@ -8,7 +8,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"codex-proxy/broker/brokerunit"
 	"codex-proxy/internal/paths"
@@ -57,10 +61,27 @@ func (b *bench) startBroker(ctx context.Context, worker, authorities string) (*b
 		"CREDENTIALS_DIRECTORY="+dir, brokerunit.MadeOf+"=:"+authorities)
 	cmd.ExtraFiles = []*os.File{socket}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
+	if err := startWithSlack(cmd); err != nil {
 		return nil, errors.Join(err, near.Close())
 	}
 	leading, end := context.WithCancel(ctx)
 	go (&notify.Relay{Listeners: []net.Listener{near}, Target: path, Limit: 1024}).Run(leading, slog.New(slog.DiscardHandler))
 	return &broker{&process{cmd}, shim.BrokerVariable + "=" + path, func() { end(); _ = near.Close() }}, nil
+}
+
+// brokerSlack is TimerSlackNSec= of codex-broker@.service.
+const brokerSlack = time.Millisecond
+
+// startWithSlack starts a program with the timer slack of the unit, which a child has of the thread that starts it.
+func startWithSlack(cmd *exec.Cmd) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	before, err := unix.PrctlRetInt(unix.PR_GET_TIMERSLACK, 0, 0, 0, 0)
+	if err != nil {
+		return err
+	}
+	if err := unix.Prctl(unix.PR_SET_TIMERSLACK, uintptr(brokerSlack.Nanoseconds()), 0, 0, 0); err != nil {
+		return err
+	}
+	return errors.Join(cmd.Start(), unix.Prctl(unix.PR_SET_TIMERSLACK, uintptr(before), 0, 0, 0))
 }

@@ -11,7 +11,6 @@ import (
 
 	"codex-proxy/test/accountserver"
 	"codex-proxy/test/bed"
-	"codex-proxy/test/nightly"
 )
 
 // oneCodex has one codex serve all accounts.
@@ -116,26 +115,6 @@ func testOneProcess(t *testing.T, suite string) {
 		answers(b, name)
 	}
 	assert.Len(t, b.Server.Account("a").Record().Refreshes, 1, "no new login")
-}
-
-// The tests of rotations pass with one codex, too.
-func TestOneProcessRotates(t *testing.T) {
-	if !nightly.Is() {
-		t.Skip("TestOneProcess has a short form")
-	}
-	bed.EitherSuite(t, testOneProcessRotates)
-}
-
-func testOneProcessRotates(t *testing.T, suite string) {
-	config := strings.Replace(rotatingConfig, "[accounts]\n", "[accounts]\nprocesses = 1\n", 1)
-	t.Run("rotation", func(t *testing.T) {
-		b := bed.New(t, suite, bed.AccountWorker, config)
-		testRotation(bed.WithAccounts(b, apart+bed.AccountWorker, "a", "b", "c"))
-	})
-	t.Run("carried over", func(t *testing.T) {
-		b := bed.New(t, suite, bed.AccountWorker, config)
-		testCarriedOver(t, bed.WithAccounts(b, apart+bed.AccountWorker, "a", "b", "c", "d", "e"))
-	})
 }
 
 // answers asserts that a turn of the account succeeds.
