@@ -117,6 +117,8 @@ func TestNamesAreData(t *testing.T) {
 	require.NoError(t, err)
 	script := setup.Join(parts)
 	assert.NotContains(t, script.Run, "touch out")
+	assert.Regexp(t, `^\(\ncd '.*'\ntimeout .* go test ./\.\.\. (?s:.*)\n\)\n$`, script.Test)
+	inShell(t, "-n", script.Test)
 	assert.Equal(t, "ok\n", inShell(t, "-e", "go() { echo ok; exit; }; npm() { :; }; pnpm() { :; }; cd() { test \"$1\" = '"+strings.ReplaceAll(dir, "'", `'\''`)+"'; }\n"+script.Run[:strings.Index(script.Run, "go test")]+")"))
 	inputs, err := script.ReadInputs(tree(dir+"/go.mod", "its/go.mod"))
 	require.NoError(t, err)
