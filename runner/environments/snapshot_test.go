@@ -248,7 +248,9 @@ func TestUnitOfTheTests(t *testing.T) {
 		got := b.snapshot(c)
 		require.Len(t, b.orders, 2*i+2)
 		first, second := b.orders[2*i], b.orders[2*i+1]
-		assert.Equal(t, []string{paths.OnlineEnvironmentUnit(first.Key()), paths.EnvironmentUnit(first.Key())}, b.units[2*i:], "without the network")
+		key := first.Key()
+		assert.Equal(t, []string{paths.OnlineEnvironmentUnit(key), paths.EnvironmentUnit(key)}, b.units[2*i:],
+			"without the network")
 		assert.Equal(t, first.Key(), second.Key())
 		plain := named(first)
 		assert.Equal(t, []any{true, plain.Key, plain.Tested()}, []any{second.Test, second.From, second.As})

@@ -215,7 +215,7 @@ func (p Place) run(
 var maxTest = 5 * time.Minute
 
 // test runs the script's Test as a command of a session, which may read the variables. Test may fail; if it takes too
-// long, the error says so: a program that is killed may leave half a file, which others take for a whole one.
+// long, the error shows it: a program that is killed may leave half a file, which others take for a whole one.
 func (p Place) test(
 	ctx context.Context, host environment.Host, own map[string]string, order setup.Order, output *lastOutput,
 ) error {
@@ -247,8 +247,7 @@ func command(ctx context.Context, args []string, dir string, env []string, outpu
 // inherited are the variables that a set-up has of its unit, as a command has them of its session.
 var inherited = []string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TMPDIR"}
 
-// variables are those of the script: the ones of all builds, its own, and own, which are those of the command, with more
-// besides.
+// variables returns the variables of the script: for all builds, its own, the command's own ones, and more.
 func (p Place) variables(
 	host environment.Host, own map[string]string, script *setup.Script, more map[string]string,
 ) (env []string) {

@@ -163,7 +163,10 @@ func TestSetUpThatBeginsWithASnapshot(t *testing.T) {
 // What a script's Test leaves is in a snapshot of its own, which precedes the one without. Test may fail.
 func TestSetUpThatTests(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
-	b := newSetUpBed(t, "run = 'echo x >made; echo run >>$HOME/ran'\ntest = 'false; echo $B ${LC_ALL-none} >>made; echo test >>$HOME/ran; echo y >>input; exit 3'\ninputs = ['input']\n")
+	b := newSetUpBed(t, `run = 'echo x >made; echo run >>$HOME/ran'
+test = 'false; echo $B ${LC_ALL-none} >>made; echo test >>$HOME/ran; echo y >>input; exit 3'
+inputs = ['input']
+`)
 	plain := b.build(nil)
 	require.Nil(t, plain.Failure)
 	assert.True(t, plain.Made)
@@ -178,7 +181,9 @@ func TestSetUpThatTests(t *testing.T) {
 	left := read(filepath.Join(b.place.State, paths.Left))
 	then := func(o *Build) { o.SetUp.Test, o.SetUp.From, o.SetUp.As = true, plain.Key, plain.Tested() }
 	tested := b.build(then)
-	assert.Equal(t, Built{Version: Version, Snapshot: plain.Tested(), Made: true, Bytes: tested.Bytes, Facts: tested.Facts}, tested)
+	assert.Equal(t, Built{
+		Version: Version, Snapshot: plain.Tested(), Made: true, Bytes: tested.Bytes, Facts: tested.Facts,
+	}, tested)
 	assert.NotEqual(t, plain.Key, tested.Key)
 	assert.Equal(t, "x\nof the command none\n", read(b.place.Checkout+"/made"))
 	assert.Equal(t, "run\ntest\n", read(b.place.Home+"/ran"))
@@ -189,9 +194,12 @@ func TestSetUpThatTests(t *testing.T) {
 	t.Cleanup(func() { maxTest = 5 * time.Minute })
 	long := b.build(then)
 	assert.Equal(t, Built{Version: Version, Snapshot: plain.Snapshot, Facts: long.Facts}, long, "half of a result is none")
-	for _, ready := range [][]setup.Snapshot{{plain.Snapshot}, {tested.Snapshot, plain.Snapshot}, {plain.Snapshot, tested.Snapshot}} {
+	for _, ready := range [][]setup.Snapshot{
+		{plain.Snapshot}, {tested.Snapshot, plain.Snapshot}, {plain.Snapshot, tested.Snapshot},
+	} {
 		again := b.build(func(o *Build) { o.SetUp.Ready = ready })
-		assert.Equal(t, Built{Version: Version, Snapshot: ready[max(0, slices.Index(ready, tested.Snapshot))], Facts: again.Facts}, again)
+		want := ready[max(0, slices.Index(ready, tested.Snapshot))]
+		assert.Equal(t, Built{Version: Version, Snapshot: want, Facts: again.Facts}, again)
 	}
 	b.empty()
 	gone := b.build(then)

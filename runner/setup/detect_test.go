@@ -145,8 +145,10 @@ func TestALinterAlone(t *testing.T) {
 func TestPythonIsCompiledAlone(t *testing.T) {
 	dir := t.TempDir()
 	ran := "open('ran', 'w')\n"
-	for name, text := range map[string]string{"tests/test_it.py": ran, "conftest.py": ran, "compileall.py": ran, "struct.py": ran,
-		"setup.cfg": "[tool:pytest]\naddopts = --junitxml=ran\n", "bad.py": "def\n", "node_modules/a/b.py": ran} {
+	for name, text := range map[string]string{
+		"tests/test_it.py": ran, "conftest.py": ran, "compileall.py": ran, "struct.py": ran,
+		"setup.cfg": "[tool:pytest]\naddopts = --junitxml=ran\n", "bad.py": "def\n", "node_modules/a/b.py": ran,
+	} {
 		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o750))
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}

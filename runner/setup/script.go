@@ -83,7 +83,8 @@ func Parse(file string, text []byte) (*Script, error) {
 		line, _ := strict.LinesOf(text).Find(key)
 		return nil, &strict.Error{File: file, Line: line, Text: err.Error()}
 	}
-	return &Script{Name: "own", Run: r.Run, Test: r.Test, Inputs: r.Inputs, Env: r.Env, Path: r.Path, Dir: r.Dir, Tools: known}, nil
+	return &Script{Name: "own", Run: r.Run, Test: r.Test, Inputs: r.Inputs, Env: r.Env, Path: r.Path, Dir: r.Dir,
+		Tools: known}, nil
 }
 
 // known are the tools of a repository's own script, which names none.

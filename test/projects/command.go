@@ -43,8 +43,8 @@ func (j job) aliceOffline(ctx context.Context, dir string, env []string, args ..
 func (j job) run(ctx context.Context, how []string, dir string, env []string, args ...string) outcome {
 	ctx, cancel := context.WithTimeout(ctx, j.Bound)
 	defer cancel()
-	all := append(how[1:], append([]string{"--user", "alice", "--", "env", "-i", "-C", dir, "HOME=" + home, "USER=alice", "LOGNAME=alice",
-		"LANG=C.UTF-8", "PATH=" + path}, append(slices.Concat(trust, env), args...)...)...)
+	all := slices.Concat(how[1:], []string{"--user", "alice", "--", "env", "-i", "-C", dir, "HOME=" + home, "USER=alice",
+		"LOGNAME=alice", "LANG=C.UTF-8", "PATH=" + path}, trust, env, args)
 	cmd := exec.CommandContext(ctx, how[0], all...) //nolint:gosec // of the list
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }

@@ -83,8 +83,8 @@ func (j job) measure(ctx context.Context, p project) row {
 	return r
 }
 
-// pair runs the command in a second session, and then on the host. What is short is run again, and the pair in the middle
-// counts, or one in which the session failed.
+// pair runs the command in a second session, and then on the host. What is short is run again, and the pair in the
+// middle counts, or one in which the session failed.
 func (r *row) pair(session, host func() outcome) {
 	const most, short = 5, 20 * time.Second
 	var all []row

@@ -39,8 +39,8 @@ func TestTable(t *testing.T) {
 		{project: projects[1], host: [2]outcome{same, same}, sessions: [2]outcome{same, ended(1, 2, "1 failed")}},
 		{project: projects[1], offline: true, host: [2]outcome{same, same}, sessions: [2]outcome{same, same}},
 		{project: projects[1], offline: true, host: [2]outcome{same, same}, sessions: [2]outcome{same, ended(1, 2, "1 failed")}},
-		{project: projects[1], offline: true, host: [2]outcome{same, same}, sessions: [2]outcome{same, ended(1, 2, "1 failed")},
-			hostOffline: ended(1, 2, "1 failed")},
+		{project: projects[1], offline: true, host: [2]outcome{same, same}, hostOffline: ended(1, 2, "1 failed"),
+			sessions: [2]outcome{same, ended(1, 2, "1 failed")}},
 		{project: projects[2], fault: "cannot clone"},
 		{project: projects[3], host: [2]outcome{{status: -1}}, sessions: [2]outcome{{status: -1}, {status: -1}}},
 	}.String()

@@ -31,8 +31,8 @@ func same(session, host outcome) bool {
 
 func (r row) atOnce() bool { return r.worked(0) && (r.offline || r.worked(1)) }
 
-// workedOffline reports whether the second session ended as the command did without the runner: with the network, or, if
-// some tests need that, without it.
+// workedOffline reports whether the second session ended as the command did without the runner: with the network, or,
+// if some tests need that, without it.
 func (r row) workedOffline() bool {
 	return r.offline && (r.worked(1) || r.fault == "" && r.hostOffline.took > 0 && same(r.sessions[1], r.hostOffline))
 }

@@ -36,8 +36,8 @@ request_max_retries = 0
 stream_max_retries = 0
 `
 
-// agentCalls is what the model has codex do: a session over several calls. The first line has codex wait for their end. A
-// command that runs has its time from its start.
+// agentCalls is what the model has codex do: a session over several calls. The first line has codex wait for their end.
+// A command that runs has its time from its start.
 const agentCalls = `// @exec: {"yield_time_ms": 110000}
 const said = [];
 const call = async (tool, args) => {

@@ -92,9 +92,12 @@ func (b projectsBed) fresh() {
 	b.t.Helper()
 	stdout, stderr, err := b.asAlice(b.t, `cat >built.toml <<'END'
 run = '''python3 -c "import socket; socket.create_connection(('127.0.0.1', 8080))" && echo run >>$HOME/reached'''
-test = '''make check; python3 -c "import socket; socket.create_connection(('127.0.0.1', 8080))" && echo test >>$HOME/reached; false'''
+test = '''make check
+python3 -c "import socket; socket.create_connection(('127.0.0.1', 8080))" && echo test >>$HOME/reached; false'''
 END
-for i in 1 2; do codex-runner run --repo native --setup built.toml -- sh -c 'make --question check && cat $HOME/reached' || exit; done`)
+for i in 1 2; do
+codex-runner run --repo native --setup built.toml -- sh -c 'make --question check && cat $HOME/reached' || exit
+done`)
 	require.NoError(b.t, err, stderr)
 	assert.Equal(b.t, "run\nrun\n", stdout)
 }
