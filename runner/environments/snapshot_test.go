@@ -27,6 +27,7 @@ import (
 	"codex-proxy/runner/setup"
 	"codex-proxy/runner/store"
 	"codex-proxy/runner/systemd"
+	"codex-proxy/test/await"
 )
 
 // setUpBed plays the units that run set-ups. The key of a snapshot is made of the scope and the commit's first two letters.
@@ -43,6 +44,8 @@ type setUpBed struct {
 	fail   bool
 	idle   bool // the set-up does nothing
 	lacks  []string
+	test   bool // its script has a Test
+	kill   bool // the unit of the Test leaves no result
 }
 
 func newSetUpBed(t *testing.T) *setUpBed {
@@ -89,6 +92,12 @@ func (b *setUpBed) play(unit string) error {
 			built.Made, built.Bytes = false, 0
 		case one.Family == built.Family && order.SetUp.From == "" && built.From == "":
 			built.Made, built.Bytes, built.From = false, 0, one.Key
+		}
+	}
+	built.Test = b.test && built.Made && !order.SetUp.Test
+	if order.SetUp.Test {
+		if built.Snapshot = order.SetUp.As; b.kill {
+			return nil
 		}
 	}
 	if b.idle {
@@ -224,6 +233,35 @@ func TestBuildBeginsWithASnapshot(t *testing.T) {
 	assert.Equal(t, b.units[3], b.units[4])
 	b.snapshot(b.session(1000, "r", "a3"))
 	assert.Equal(t, second.Key, b.orders[6].From)
+}
+
+// A unit without the network adds the results of a script's Test. If it is killed, sessions have the snapshot without.
+func TestUnitOfTheTests(t *testing.T) {
+	b := newSetUpBed(t)
+	b.test = true
+	for range 4 {
+		b.begin <- struct{}{}
+	}
+	for i, commit := range []string{"aa", "ba"} { // of the second one, the unit is killed
+		b.kill = i == 1
+		c := b.session(1, "r", commit)
+		got := b.snapshot(c)
+		require.Len(t, b.orders, 2*i+2)
+		first, second := b.orders[2*i], b.orders[2*i+1]
+		key := first.Key()
+		assert.Equal(t, []string{paths.OnlineEnvironmentUnit(key), paths.EnvironmentUnit(key)}, b.units[2*i:],
+			"without the network")
+		assert.Equal(t, first.Key(), second.Key())
+		plain := named(first)
+		assert.Equal(t, []any{true, plain.Key, plain.Tested()}, []any{second.Test, second.From, second.As})
+		want := map[bool]setup.Snapshot{false: plain.Tested(), true: plain}[b.kill]
+		assert.Equal(t, &session.Snapshot{User: "1", Key: want.Key}, got)
+	}
+	await.True(t, func() bool {
+		all, err := b.store.Environments.List(t.Context())
+		require.NoError(t, err)
+		return len(all) == 2
+	}, 10*time.Second, "the one without the results is removed")
 }
 
 // A commit without a file that a set-up could follow from has no build, and one that needs none has no second one.

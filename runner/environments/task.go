@@ -26,6 +26,8 @@ type task struct {
 	done  chan struct{}
 	err   error     // of a build; set before done is closed
 	built job.Built // likewise
+	// untested is the snapshot without the results of the script's Test, once it is made.
+	untested *job.Built
 }
 
 // join returns the task of the environment that has not ended, or else a new one that builds it.
@@ -121,6 +123,10 @@ func (e *Environments) do(ctx context.Context, t *task) {
 	e.mu.Lock()
 	if t.provider == environment.Setup && !t.removal && t.err == nil {
 		setups{e}.remember(t)
+		if old := t.untested; old != nil && old.Key != t.built.Key && e.tasks[old.Key] == nil {
+			e.begin(&task{key: old.Key, provider: environment.Setup, removal: true})
+			defer e.Announce()
+		}
 	}
 	delete(e.tasks, t.key)
 	close(t.done)

@@ -46,6 +46,15 @@ func (b Build) setUp(ctx context.Context, place Place, output *os.File, built *B
 		return setup.Plan(ctx, environment.Host{Path: host.Path, Facts: built.Facts}, place.Checkout, b.SetUp.Source)
 	}
 	order, err := plan()
+	built.Lacks = order.LeftOut.Programs
+	log := &lastOutput{file: output}
+	if b.SetUp.Test {
+		built.Snapshot = setup.Snapshot{Key: b.SetUp.From, Family: b.SetUp.As.Family}
+		if err == nil && warm { // else the snapshot was removed
+			b.test(ctx, place, host, order, log, built)
+		}
+		return err
+	}
 	if err == nil && warm && b.SetUp.Scope.Named(order).Family != b.SetUp.As.Family {
 		if warm, err = false, place.empty(ctx, *b.SetUp); err == nil {
 			order, err = plan()
@@ -59,21 +68,10 @@ func (b Build) setUp(ctx context.Context, place Place, output *os.File, built *B
 	if warm {
 		named = b.SetUp.As
 	}
-	built.Snapshot = named
-	for _, ready := range b.SetUp.Ready {
-		switch {
-		case ready.Key == named.Key:
-			built.From = ""
-			return nil
-		case built.From == "" && ready.Family == named.Family && b.SetUp.From == "":
-			built.From = ready.Key
-		}
-	}
-	if built.From != "" {
+	if built.find(*b.SetUp, named) {
 		return nil
 	}
-	built.Made = true
-	log := &lastOutput{file: output}
+	built.Made, built.Test = true, order.Script.Test != ""
 	built.Bytes, err = b.fill(ctx, place, host, order, log)
 	if err != nil && warm && ctx.Err() == nil {
 		fmt.Fprintln(log, "The set-up failed on what an earlier one has left, and runs again without.")
@@ -82,6 +80,39 @@ func (b Build) setUp(ctx context.Context, place Place, output *os.File, built *B
 		}
 	}
 	return err
+}
+
+// find takes a snapshot that is there, or notes the one to begin with. It reports whether nothing is to be made.
+func (b *Built) find(order setup.Build, named setup.Snapshot) bool {
+	for _, b.Snapshot = range []setup.Snapshot{named.Tested(), named} {
+		if slices.ContainsFunc(order.Ready, func(r setup.Snapshot) bool { return r.Key == b.Key }) {
+			return true
+		}
+	}
+	related := func(r setup.Snapshot) bool { return r.Family == named.Family }
+	if i := slices.IndexFunc(order.Ready, related); i >= 0 && order.From == "" {
+		b.From = order.Ready[i].Key
+	}
+	return b.From != ""
+}
+
+// test adds the results of the script's Test to a snapshot, in a new one. Whatever Test does, sessions can begin with
+// the one before.
+func (b Build) test(
+	ctx context.Context, place Place, host environment.Host, order setup.Order, log *lastOutput, built *Built,
+) {
+	if order.Script == nil || b.SetUp.Scope.Named(order).Family != b.SetUp.As.Family {
+		return // a tool has changed
+	}
+	bytes, err := b.bounded(ctx, []string{place.Environments}, func(ctx context.Context) error {
+		if err := place.test(ctx, host, b.SetUp.Scope.Env, order, log); err != nil {
+			return err
+		}
+		return place.finish(ctx, *b.SetUp, order)
+	})
+	if err == nil {
+		built.Snapshot, built.Made, built.Bytes = b.SetUp.As, true, bytes
+	}
 }
 
 // fill runs the set-up, and returns how many bytes its files take.
@@ -173,15 +204,42 @@ func (p Place) run(
 	if err != nil {
 		return err
 	}
-	args := order.Script.Args()
+	env := p.variables(host, own, order.Script, order.Variables())
+	if err := command(ctx, order.Script.Args(), filepath.Join(p.Checkout, dir), env, output); err != nil {
+		return fmt.Errorf("the set-up %s failed: %w (`codex-runner setup --print` shows it)", order.Script.Name, err)
+	}
+	return nil
+}
+
+// maxTest bounds the script's Test, for which the first session of a commit waits. It is a variable for tests.
+var maxTest = 5 * time.Minute
+
+// test runs the script's Test as a command of a session, which may read the variables. Test may fail; if it takes too
+// long, the error shows it: a program that is killed may leave half a file, which others take for a whole one.
+func (p Place) test(
+	ctx context.Context, host environment.Host, own map[string]string, order setup.Order, output *lastOutput,
+) error {
+	dir, err := order.Script.Directory(p.Checkout)
+	if err != nil {
+		return err
+	}
+	bounded, cancel := context.WithTimeout(ctx, maxTest)
+	defer cancel()
+	env := p.variables(host, own, order.Script, nil)
+	_ = command(bounded, order.Script.TestArgs(), filepath.Join(p.Checkout, dir), env, output) // tests may fail
+	return bounded.Err()
+}
+
+// command runs a script of a set-up.
+func command(ctx context.Context, args []string, dir string, env []string, output *lastOutput) error {
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...) //nolint:gosec // the repository's own
-	cmd.Dir, cmd.Env = filepath.Join(p.Checkout, dir), p.variables(host, own, order)
+	cmd.Dir, cmd.Env = dir, env
 	cmd.Stdout, cmd.Stderr = output, output
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second // for processes that hold the pipe: they end with the unit
 	if err := cmd.Run(); err != nil && !errors.Is(err, exec.ErrWaitDelay) {
-		return fmt.Errorf("the set-up %s failed: %w (`codex-runner setup --print` shows it)", order.Script.Name, err)
+		return err
 	}
 	return nil
 }
@@ -189,15 +247,17 @@ func (p Place) run(
 // inherited are the variables that a set-up has of its unit, as a command has them of its session.
 var inherited = []string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TMPDIR"}
 
-// variables are those of the script: the ones of all builds, its own, and own, which are those of the command.
-func (p Place) variables(host environment.Host, own map[string]string, order setup.Order) (env []string) {
+// variables returns the variables of the script: for all builds, its own, the command's own ones, and more.
+func (p Place) variables(
+	host environment.Host, own map[string]string, script *setup.Script, more map[string]string,
+) (env []string) {
 	for _, variable := range p.Environ {
 		if name, _, _ := strings.Cut(variable, "="); slices.Contains(inherited, name) {
 			env = append(env, variable)
 		}
 	}
-	search := append(order.Script.SearchPath(p.Checkout, p.Home), host.Path)
-	for _, of := range []map[string]string{{"TERM": "dumb"}, host.Env, order.Script.Env, own, order.Variables(), {
+	search := append(script.SearchPath(p.Checkout, p.Home), host.Path)
+	for _, of := range []map[string]string{{"TERM": "dumb"}, host.Env, script.Env, own, more, {
 		"PATH": strings.Join(search, string(os.PathListSeparator)),
 	}} {
 		for name, value := range of {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -157,6 +158,52 @@ func TestSetUpThatBeginsWithASnapshot(t *testing.T) {
 	b.write(setup.File, "run = 'echo x >>made; cp made $HOME'\n")
 	require.Nil(t, b.build(func(o *Build) { next(o); o.SetUp.As = first.Snapshot }).Failure)
 	assert.Equal(t, "x\n", made(), "the script is another one")
+}
+
+// What a script's Test leaves is in a snapshot of its own, which precedes the one without. Test may fail.
+func TestSetUpThatTests(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	b := newSetUpBed(t, `run = 'echo x >made; echo run >>$HOME/ran'
+test = 'false; echo $B ${LC_ALL-none} >>made; echo test >>$HOME/ran; echo y >>input; exit 3'
+inputs = ['input']
+`)
+	plain := b.build(nil)
+	require.Nil(t, plain.Failure)
+	assert.True(t, plain.Made)
+	assert.True(t, plain.Test)
+	read := func(file string) string {
+		t.Helper()
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		return string(text)
+	}
+	assert.Equal(t, "x\n", read(b.place.Checkout+"/made"))
+	left := read(filepath.Join(b.place.State, paths.Left))
+	then := func(o *Build) { o.SetUp.Test, o.SetUp.From, o.SetUp.As = true, plain.Key, plain.Tested() }
+	tested := b.build(then)
+	assert.Equal(t, Built{
+		Version: Version, Snapshot: plain.Tested(), Made: true, Bytes: tested.Bytes, Facts: tested.Facts,
+	}, tested)
+	assert.NotEqual(t, plain.Key, tested.Key)
+	assert.Equal(t, "x\nof the command none\n", read(b.place.Checkout+"/made"))
+	assert.Equal(t, "run\ntest\n", read(b.place.Home+"/ran"))
+	assert.Equal(t, "1", read(b.place.Checkout+"/input"), "of the commit")
+	assert.Equal(t, left, read(filepath.Join(b.place.State, paths.Left)), "sessions know it as the same set-up")
+
+	maxTest = 0
+	t.Cleanup(func() { maxTest = 5 * time.Minute })
+	long := b.build(then)
+	assert.Equal(t, Built{Version: Version, Snapshot: plain.Snapshot, Facts: long.Facts}, long, "half of a result is none")
+	for _, ready := range [][]setup.Snapshot{
+		{plain.Snapshot}, {tested.Snapshot, plain.Snapshot}, {plain.Snapshot, tested.Snapshot},
+	} {
+		again := b.build(func(o *Build) { o.SetUp.Ready = ready })
+		want := ready[max(0, slices.Index(ready, tested.Snapshot))]
+		assert.Equal(t, Built{Version: Version, Snapshot: want, Facts: again.Facts}, again)
+	}
+	b.empty()
+	gone := b.build(then)
+	assert.Equal(t, Built{Version: Version, Snapshot: plain.Snapshot, Facts: gone.Facts}, gone, "it was removed meanwhile")
 }
 
 // A set-up may make inputs of its own, such as a lock: the key that sessions find is by these, too.

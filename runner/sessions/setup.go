@@ -111,6 +111,9 @@ func explained(ctx context.Context, dir, given string) (string, error) {
 		fmt.Fprintf(&b, "# first in PATH: %q\n", dir)
 	}
 	b.WriteString(strings.TrimRight(script.Run, "\n") + "\n")
+	if script.Test != "" {
+		b.WriteString("# then once, without the network, for the results:\n" + strings.TrimRight(script.Test, "\n") + "\n")
+	}
 	for _, note := range left.Notes {
 		fmt.Fprintf(&b, "# %s\n", note)
 	}

@@ -31,6 +31,8 @@ func TestPrintSetup(t *testing.T) {
 	assert.Contains(t, printed(""), "# In runner.toml, path and toolchains of [sandbox] show sessions what the host has elsewhere; --env none ")
 	put(t, dir, ".codex-runner.toml", "run = 'make'\ndir = 'web'\npath = ['bin']\ninputs = ['a', 'b/**']\n")
 	assert.Equal(t, "# by .codex-runner.toml\n# again when these change: a b/**\n# in \"web\"\n# first in PATH: \"bin\"\nmake\n", printed(""))
+	put(t, dir, ".codex-runner.toml", "run = 'make'\ntest = 'make check'\n")
+	assert.Contains(t, printed(""), "\nmake\n# then once, without the network, for the results:\nmake check\n")
 	put(t, dir, ".codex-runner.toml", "rnu = 'make'\n")
 	require.ErrorContains(t, PrintSetup(t.Context(), &strings.Builder{}, dir, ""), `.codex-runner.toml:1: unknown key "rnu"`)
 	require.ErrorContains(t, PrintSetup(t.Context(), &strings.Builder{}, dir+"/none", ""), "--repo: ")

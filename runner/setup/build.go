@@ -21,12 +21,19 @@ type Build struct {
 	// result then: the place has more than the commit.
 	From string   `json:"from,omitempty"`
 	As   Snapshot `json:"as,omitzero"`
+	// Test has the build run the script's Test alone, on the files of From. Its unit has no network.
+	Test bool `json:"test,omitempty"`
 }
 
 // Snapshot names the files of a build.
 type Snapshot struct {
 	Key    string `json:"key,omitempty"`
 	Family string `json:"family,omitempty"` // SnapshotKey of the scope and of Order.Family
+}
+
+// Tested names the snapshot with the results of the script's Test besides.
+func (s Snapshot) Tested() Snapshot {
+	return Snapshot{Key: sum([]string{s.Key, "tested"}), Family: s.Family}
 }
 
 // Scope bounds which sessions get a snapshot. Those of another user or repository do not: it has files of both.
@@ -43,7 +50,7 @@ func (s Scope) Sum() string { return sum(s) }
 
 // Key names the build: the SHA-256, in hexadecimal digits, of the fields that decide its result.
 func (b Build) Key() string {
-	b.Ready, b.From, b.As = nil, "", Snapshot{}
+	b.Ready, b.From, b.As, b.Test = nil, "", Snapshot{}, false
 	return sum(b)
 }
 

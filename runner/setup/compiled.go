@@ -30,12 +30,13 @@ func native(repository fs.FS) ([]Part, error) {
 }
 
 // goModule downloads the modules and compiles the tests into Go's cache. Packages that do not compile are left to the
-// command, which names them. No test runs, nor TestMain, as -exec has true(1) in the place of each: a build may have the
-// network of the host, and tests use what they find there, such as a database on its usual port. So the cache has no
-// results of tests, and a command links and runs them.
+// command, which names them. No test runs there, nor TestMain, as -exec has true(1) in the place of each: that build
+// may have the network of the host, and tests use what they find there, such as a database on its usual port. The tests
+// run afterwards, without the network, for the results in Go's cache.
 //
 // Go sets the time of a file that it uses if that is an hour old, and so each session would get a copy of the cache.
-// Times to come keep it from that. Files get them when they were used for this commit, so that Go removes the others some day.
+// Times to come keep it from that. Files get them when they were used for this commit, so that Go removes the others
+// some day.
 func goModule(_ fs.FS, names map[string]bool) (*Part, error) {
 	manifest := "go.mod"
 	if names["go.work"] {
@@ -44,11 +45,13 @@ func goModule(_ fs.FS, names map[string]bool) (*Part, error) {
 	if !names[manifest] {
 		return nil, nil
 	}
+	const keep = `
+find "$(go env GOCACHE)" -type f -newermt '1 day ago' ! -newermt now -exec touch -d '30 days' {} + || :`
 	return &Part{
 		Manifest: manifest,
 		Run: `go mod download
-go test -exec true ./... >/dev/null || echo "some tests do not compile"
-find "$(go env GOCACHE)" -type f -newermt '1 day ago' ! -newermt now -exec touch -d '30 days' {} + || :`,
+go test -exec true ./... >/dev/null || echo "some tests do not compile"` + keep,
+		Test:   "timeout --kill-after=10s 4m go test ./... >/dev/null" + keep, // a Test has a minute more
 		Inputs: []string{"go.work", "go.work.sum", "**/go.mod", "**/go.sum"},
 		Needs:  []string{"go"}, Tools: []string{"cc"},
 	}, nil
@@ -68,16 +71,26 @@ cargo test --no-run || echo "some tests do not compile"`,
 	}, nil
 }
 
-// maven compiles the tests and runs none of them, which also downloads the plug-in that would.
+// maven compiles the tests and runs none of them, which also downloads the plug-in that would. The plug-in downloads
+// the rest of its own once it has found a test, before it starts Java: so it finds an empty file, and a Java that does
+// nothing.
 func maven(_ fs.FS, names map[string]bool) (*Part, error) {
 	if !names["pom.xml"] {
 		return nil, nil
 	}
 	program, needs := wrapper(names, "mvnw", "mvn")
+	program += " --batch-mode --no-transfer-progress test"
+	const none = ` -Dtest=NoSuchTest -DfailIfNoTests=false -Dsurefire.failIfNoSpecifiedTests=false`
 	return &Part{
 		Manifest: "pom.xml",
-		Run: program + " --batch-mode --no-transfer-progress test -Dtest=NoSuchTest -DfailIfNoTests=false " +
-			"-Dsurefire.failIfNoSpecifiedTests=false",
+		Run: program + none + `
+java=$(mktemp -d)/bin/java
+mkdir "${java%/java}"
+printf '#!/bin/sh\n' >"$java"
+chmod +x "$java"
+find . -type d -path '*/target/test-classes' -prune -exec touch {}/NoSuchTest.class \;
+` + program + none + ` -fn -Djvm="$java" >/dev/null || :
+find . -type f -path '*/target/test-classes/NoSuchTest.class' -delete`,
 		// Its script downloads its program into .mvn/wrapper.
 		Inputs: []string{"**/pom.xml", ".mvn/*",
 			".mvn/wrapper/*.properties"}, Needs: needs, Tools: []string{"mvn"},

@@ -117,6 +117,8 @@ func TestNamesAreData(t *testing.T) {
 	require.NoError(t, err)
 	script := setup.Join(parts)
 	assert.NotContains(t, script.Run, "touch out")
+	assert.Regexp(t, `^\(\ncd '.*'\ntimeout .* go test ./\.\.\. (?s:.*)\n\)\n$`, script.Test)
+	inShell(t, "-n", script.Test)
 	assert.Equal(t, "ok\n", inShell(t, "-e", "go() { echo ok; exit; }; npm() { :; }; pnpm() { :; }; cd() { test \"$1\" = '"+strings.ReplaceAll(dir, "'", `'\''`)+"'; }\n"+script.Run[:strings.Index(script.Run, "go test")]+")"))
 	inputs, err := script.ReadInputs(tree(dir+"/go.mod", "its/go.mod"))
 	require.NoError(t, err)
@@ -143,8 +145,10 @@ func TestALinterAlone(t *testing.T) {
 func TestPythonIsCompiledAlone(t *testing.T) {
 	dir := t.TempDir()
 	ran := "open('ran', 'w')\n"
-	for name, text := range map[string]string{"tests/test_it.py": ran, "conftest.py": ran, "compileall.py": ran, "struct.py": ran,
-		"setup.cfg": "[tool:pytest]\naddopts = --junitxml=ran\n", "bad.py": "def\n", "node_modules/a/b.py": ran} {
+	for name, text := range map[string]string{
+		"tests/test_it.py": ran, "conftest.py": ran, "compileall.py": ran, "struct.py": ran,
+		"setup.cfg": "[tool:pytest]\naddopts = --junitxml=ran\n", "bad.py": "def\n", "node_modules/a/b.py": ran,
+	} {
 		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o750))
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}

@@ -17,9 +17,12 @@ func Join(parts []Part) *Script {
 	if len(parts) > 1 {
 		s.Name = "several"
 	}
-	var run []string
+	var run, test []string
 	for _, p := range parts {
 		run = append(run, p.script())
+		if p.Test != "" {
+			test = append(test, p.inDir(p.Test)+"\n")
+		}
 		for _, pattern := range p.Inputs {
 			s.Inputs = append(s.Inputs, path.Join(escape(p.Dir), pattern))
 		}
@@ -33,7 +36,7 @@ func Join(parts []Part) *Script {
 		s.Needs = append(s.Needs, p.Needs...)
 		s.Tools = append(s.Tools, p.Tools...)
 	}
-	s.Run = strings.Join(run, "\n") + "\n"
+	s.Run, s.Test = strings.Join(run, "\n")+"\n", strings.Join(test, "")
 	s.Inputs, s.Path, s.Needs, s.Tools = unique(s.Inputs), unique(s.Path), sorted(s.Needs), sorted(s.Tools)
 	return s
 }
@@ -43,10 +46,15 @@ func (p Part) script() string {
 	if p.Run == "" {
 		return "# " + oneLine(p.Manifest) + ": " + cmp.Or(p.without, "nothing is installed beforehand")
 	}
+	return "# " + oneLine(p.Manifest) + "\n" + p.inDir(p.Run)
+}
+
+// inDir has a script run in the part's directory.
+func (p Part) inDir(script string) string {
 	if p.Dir == "." {
-		return "# " + oneLine(p.Manifest) + "\n" + p.Run
+		return script
 	}
-	return "# " + oneLine(p.Manifest) + "\n(\ncd " + quote(p.Dir) + "\n" + p.Run + "\n)"
+	return "(\ncd " + quote(p.Dir) + "\n" + script + "\n)"
 }
 
 // oneLine keeps the name of a file from ending a comment.

@@ -11,6 +11,9 @@ import (
 // Args returns the command that runs the script. It shows each step, and ends at the first one that fails.
 func (s *Script) Args() []string { return []string{"/bin/sh", "-eux", "-c", s.Run} }
 
+// TestArgs returns the command that runs Test. It goes on after a step that fails.
+func (s *Script) TestArgs() []string { return []string{"/bin/sh", "-ux", "-c", s.Test} }
+
 // Idle reports whether the script has no command: the repository needs nothing beforehand.
 func (s *Script) Idle() bool {
 	for line := range strings.Lines(s.Run) {

@@ -27,6 +27,9 @@ type Script struct {
 	Name string `json:"name"`
 	// Run is a script for sh, which ends at the first command that fails.
 	Run string `json:"run"`
+	// Test is a script that runs once after Run, without the network, and may fail: the results that it leaves save the
+	// commands of sessions time.
+	Test string `json:"test,omitempty"`
 	// Inputs are patterns of the files that decide whether the script runs again, as artifact.Pattern has them.
 	Inputs []string `json:"inputs,omitempty"`
 	// Env has variables of the script and of every command.
@@ -44,6 +47,7 @@ type Script struct {
 // raw is a file with a script as it is written.
 type raw struct {
 	Run    string            `toml:"run"`
+	Test   string            `toml:"test"`
 	Inputs []string          `toml:"inputs"`
 	Env    map[string]string `toml:"env"`
 	Path   []string          `toml:"path"`
@@ -79,7 +83,8 @@ func Parse(file string, text []byte) (*Script, error) {
 		line, _ := strict.LinesOf(text).Find(key)
 		return nil, &strict.Error{File: file, Line: line, Text: err.Error()}
 	}
-	return &Script{Name: "own", Run: r.Run, Inputs: r.Inputs, Env: r.Env, Path: r.Path, Dir: r.Dir, Tools: known}, nil
+	return &Script{Name: "own", Run: r.Run, Test: r.Test, Inputs: r.Inputs, Env: r.Env, Path: r.Path, Dir: r.Dir,
+		Tools: known}, nil
 }
 
 // known are the tools of a repository's own script, which names none.

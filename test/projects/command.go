@@ -30,11 +30,22 @@ func trustOptions() (all []string) {
 
 // alice runs a command as alice, in a directory, with variables beside the usual ones.
 func (j job) alice(ctx context.Context, dir string, env []string, args ...string) outcome {
+	return j.run(ctx, []string{"runuser"}, dir, env, args...)
+}
+
+// aliceOffline is alice without the network, but for the loopback.
+func (j job) aliceOffline(ctx context.Context, dir string, env []string, args ...string) outcome {
+	return j.run(ctx, []string{"systemd-run", "--quiet", "--wait", "--pipe", "--collect", "--property=PrivateNetwork=yes",
+		"--property=RuntimeMaxSec=" + j.Bound.String(), "runuser"}, dir, env, args...)
+}
+
+// run runs a command of alice by runuser, which is the end of how.
+func (j job) run(ctx context.Context, how []string, dir string, env []string, args ...string) outcome {
 	ctx, cancel := context.WithTimeout(ctx, j.Bound)
 	defer cancel()
-	all := append([]string{"--user", "alice", "--", "env", "-i", "-C", dir, "HOME=" + home, "USER=alice", "LOGNAME=alice",
-		"LANG=C.UTF-8", "PATH=" + path}, append(slices.Concat(trust, env), args...)...)
-	cmd := exec.CommandContext(ctx, "runuser", all...)
+	all := slices.Concat(how[1:], []string{"--user", "alice", "--", "env", "-i", "-C", dir, "HOME=" + home, "USER=alice",
+		"LOGNAME=alice", "LANG=C.UTF-8", "PATH=" + path}, trust, env, args)
+	cmd := exec.CommandContext(ctx, how[0], all...) //nolint:gosec // of the list
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second

@@ -39,6 +39,8 @@ func TestTable(t *testing.T) {
 		{project: projects[1], host: [2]outcome{same, same}, sessions: [2]outcome{same, ended(1, 2, "1 failed")}},
 		{project: projects[1], offline: true, host: [2]outcome{same, same}, sessions: [2]outcome{same, same}},
 		{project: projects[1], offline: true, host: [2]outcome{same, same}, sessions: [2]outcome{same, ended(1, 2, "1 failed")}},
+		{project: projects[1], offline: true, host: [2]outcome{same, same}, hostOffline: ended(1, 2, "1 failed"),
+			sessions: [2]outcome{same, ended(1, 2, "1 failed")}},
 		{project: projects[2], fault: "cannot clone"},
 		{project: projects[3], host: [2]outcome{{status: -1}}, sessions: [2]outcome{{status: -1}, {status: -1}}},
 	}.String()
@@ -46,7 +48,7 @@ func TestTable(t *testing.T) {
 	assert.Contains(t, text, "| pallets/flask | `pytest -q` | no | 0: 3 passed; host 0: 3 passed |", "the second session differs")
 	assert.Contains(t, text, "| cannot clone |  |  |  |  |  |\n")
 	assert.Contains(t, text, "| pallets/flask | `pytest -q` | yes, not without the network | 0: 3 passed |")
-	assert.True(t, strings.HasSuffix(text, "\n3 of 6 worked at once\n1 of 6 worked without the network in the second session\n"+
+	assert.True(t, strings.HasSuffix(text, "\n4 of 7 worked at once\n2 of 7 worked without the network in the second session\n"+
 		"second session beside the second command without the runner: 1.5 times at the median, 1.5 at worst\n"), text)
 }
 

@@ -37,6 +37,7 @@ stream_max_retries = 0
 `
 
 // agentCalls is what the model has codex do: a session over several calls. The first line has codex wait for their end.
+// A command that runs has its time from its start.
 const agentCalls = `// @exec: {"yield_time_ms": 110000}
 const said = [];
 const call = async (tool, args) => {
@@ -52,7 +53,7 @@ await call("patch", {session, patch: "--- a/file\n+++ b/file\n@@ -1 +1 @@\n-one\
 await call("patch", {session, patch: "--- a/file\n+++ b/file\n@@ -1 +1 @@\n-other\n+three\n"});
 await call("run", {session, command: ["cat", "file"], memory: "64M", timeout: "1m"});
 const long = await call("run", {session, command: ["sh", "-c", "echo begun; exec sleep 4321"], wait: "0s"});
-while ((await call("logs", {session, wait: "1s"})).output_bytes === 0);
+for (let seen = {}; !(seen.output_bytes > 0 && seen.seconds >= 1); seen = await call("logs", {session, wait: "1s"}));
 await call("cancel", {session});
 text("session " + session + "\n" + said.join("\n"));`
 

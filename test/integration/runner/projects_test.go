@@ -14,6 +14,7 @@ import (
 	"codex-proxy/runner/paths"
 	"codex-proxy/test/bed"
 	"codex-proxy/test/machine"
+	"codex-proxy/test/nightly"
 )
 
 // projectTools are what projects are built with.
@@ -77,16 +78,28 @@ func TestRunnerProjects(t *testing.T) {
 				b.works(p)
 			}
 			b.compiled()
+			if nightly.Is() { // Go compiles all that a test takes
+				b.commit("gotest")
+				b.works(project{"gotest", "go test ./...", "(cached)", false})
+			}
 		}
 	})
 }
 
-// fresh has make find in later sessions that what a set-up has built is up to date: by the times of the files.
+// fresh has make find in later sessions that what a set-up has built is up to date: by the times of the files. The test
+// of a set-up has no network.
 func (b projectsBed) fresh() {
 	b.t.Helper()
-	_, stderr, err := b.asAlice(b.t, `echo 'run = "make check"' >built.toml; for i in 1 2; do
-codex-runner run --repo native --setup built.toml -- make --question check || exit; done`)
+	stdout, stderr, err := b.asAlice(b.t, `cat >built.toml <<'END'
+run = '''python3 -c "import socket; socket.create_connection(('127.0.0.1', 8080))" && echo run >>$HOME/reached'''
+test = '''make check
+python3 -c "import socket; socket.create_connection(('127.0.0.1', 8080))" && echo test >>$HOME/reached; false'''
+END
+for i in 1 2; do
+codex-runner run --repo native --setup built.toml -- sh -c 'make --question check && cat $HOME/reached' || exit
+done`)
 	require.NoError(b.t, err, stderr)
+	assert.Equal(b.t, "run\nrun\n", stdout)
 }
 
 // compiled has sessions begin with what Python compiles of tests and packages.

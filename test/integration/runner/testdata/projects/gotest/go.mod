@@ -1,0 +1,3 @@
+module example.org/tested
+
+go 1.21
