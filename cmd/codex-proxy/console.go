@@ -14,13 +14,10 @@ import (
 
 	"codex-proxy/console"
 	"codex-proxy/console/launch"
-	"codex-proxy/console/pipe"
 	"codex-proxy/console/proxyorders"
-	"codex-proxy/console/server"
 	"codex-proxy/daemon/apikeys"
 	"codex-proxy/daemon/config"
 	"codex-proxy/daemon/doctor"
-	"codex-proxy/daemon/operators"
 	"codex-proxy/daemon/thishost"
 	"codex-proxy/internal/cli"
 	"codex-proxy/workers/control"
@@ -30,8 +27,7 @@ import (
 const consolePort = 8788
 
 func consoleCommand() *cobra.Command {
-	k := console.Console{Port: consolePort, Page: server.Page{Service: "codex-proxy", Streams: []string{"transcript"},
-		Watch: pipe.Order{Verb: "watch", Words: map[string]string{"of": strings.Join(operators.Parts, ",")}}}}
+	k := console.Console{Port: consolePort, Page: consolePage()}
 	c := &cobra.Command{
 		Use: "console", Short: "show the service on a page of a browser, until Ctrl-C",
 		Long: `

@@ -92,6 +92,8 @@ var proxyEvents = []event{
 	{"api-key-without-account", "73fd97cfeeb7c58f8bc2a08d8b02a089", "an API key may use no account that exists"},
 	{"api-keys-unknown", "ae9efaca60a2047e6a92fdb71f0e80b3",
 		"cannot take over the API keys of the process that serves now"},
+	{"console-session", "27b3a0a54de94a3b8b1f5a7c0e6d9f42", "a session of the console has begun"},
+	{"console-key-refused", "b86d1e0f3c5748c9a2e47d90f1b6c853", "the console has refused a wrong key"},
 	{"alias-without-effect", "a46d67e1c713af7745eee8c37c369b18",
 		"an alias has no effect, as a worker has a model of that name; rename it in [models.aliases]"},
 	{"usage-not-read", "f877f353231aa1006805fb89d12a88ed",

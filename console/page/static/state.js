@@ -7,6 +7,7 @@ const maxRequests = 500, maxOutside = 50, maxPoints = 180, maxItems = 200;
 export const state = {
   service: "", readOnly: false, reason: "", lost: "", seen: 0, notice: "", show: "all", find: "", usageBy: "hour",
   off: false, // no order can be given
+  keyed: false, asks: false, // the page is for other machines, and asks for a key
 };
 
 // newest keeps the last requests, and few of those that were not let in.
