@@ -129,7 +129,8 @@ func (c *Connection) Begin(ctx context.Context, secret string) (got server.Begun
 	if err != nil {
 		return got, err.Error()
 	}
-	return server.Begun{Session: answer.Session, ReadOnly: answer.ReadOnly, Service: c.service, Key: answer.Key}, answer.Why
+	got = server.Begun{Session: answer.Session, ReadOnly: answer.ReadOnly, Service: c.service, Key: answer.Key}
+	return got, answer.Why
 }
 
 // Known implements server.Access.

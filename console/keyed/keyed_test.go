@@ -228,17 +228,19 @@ func TestAttacks(t *testing.T) {
 			req.Host = "codex.example.com"
 			req.Header.Set("Origin", "http://codex.example.com")
 		}, 403},
-		"the origin of another host":     {acts, as("Origin: https://codex.example.com"), 403},
-		"another site":                   {acts, as("Sec-Fetch-Site: cross-site"), 403},
-		"a form of another page":         {acts, as("Content-Type: text/plain"), 415},
-		"a method":                       {acts, func(req *http.Request) { req.Method = "PUT" }, 405},
-		"a session in the query":         {"", func(req *http.Request) { req.URL.RawQuery = "session=" + acts }, 400},
-		"an order as another person":     {looks, func(req *http.Request) { body(req, `{"verb":"drain","words":{"worker":"default"},"as":"`+acts+`"}`) }, 422},
-		"a verb of root":                 {acts, func(req *http.Request) { body(req, `{"verb":"add","words":{"key":"x"}}`) }, 422},
-		"a login as an order":            {acts, func(req *http.Request) { body(req, `{"verb":"drain","words":{"worker":"../x"}}`) }, 422},
-		"a word that no verb has":        {acts, func(req *http.Request) { body(req, `{"verb":"drain","words":{"workers":"x"}}`) }, 422},
-		"no JSON":                        {acts, func(req *http.Request) { body(req, `drain`) }, 400},
-		"a file above those of the page": {acts, func(req *http.Request) { req.Method, req.URL.Path, req.Body, req.ContentLength = "GET", "/../secret", nil, 0 }, 404},
+		"the origin of another host": {acts, as("Origin: https://codex.example.com"), 403},
+		"another site":               {acts, as("Sec-Fetch-Site: cross-site"), 403},
+		"a form of another page":     {acts, as("Content-Type: text/plain"), 415},
+		"a method":                   {acts, func(req *http.Request) { req.Method = "PUT" }, 405},
+		"a session in the query":     {"", func(req *http.Request) { req.URL.RawQuery = "session=" + acts }, 400},
+		"an order as another person": {looks, func(req *http.Request) { body(req, `{"verb":"drain","words":{"worker":"default"},"as":"`+acts+`"}`) }, 422},
+		"a verb of root":             {acts, func(req *http.Request) { body(req, `{"verb":"add","words":{"key":"x"}}`) }, 422},
+		"a login as an order":        {acts, func(req *http.Request) { body(req, `{"verb":"drain","words":{"worker":"../x"}}`) }, 422},
+		"a word that no verb has":    {acts, func(req *http.Request) { body(req, `{"verb":"drain","words":{"workers":"x"}}`) }, 422},
+		"no JSON":                    {acts, func(req *http.Request) { body(req, `drain`) }, 400},
+		"a file above those of the page": {acts, func(req *http.Request) {
+			req.Method, req.URL.Path, req.Body, req.ContentLength = "GET", "/../secret", nil, 0
+		}, 404},
 	} {
 		change := func(req *http.Request) {
 			if a.change != nil {

@@ -59,7 +59,8 @@ type begun struct {
 }
 
 // Handle is a pipe.Handler.
-func (o *Orders) Handle(ctx context.Context, order pipe.Order, send func(json.RawMessage) error) (json.RawMessage, error) {
+func (o *Orders) Handle(ctx context.Context, order pipe.Order, send func(json.RawMessage) error) (json.RawMessage,
+	error) {
 	switch order.Verb {
 	case origins:
 		list, err := o.Origins()
@@ -91,8 +92,8 @@ func refusal(key control.ConsoleKey) error {
 	if key.Right == operate {
 		return nil
 	}
-	return fmt.Errorf("the key %[1]s only looks; the operator has it give orders: codex-proxy keys set %[1]s --console=operate",
-		key.Name)
+	return fmt.Errorf("the key %[1]s only looks; the operator has it give orders: "+
+		"codex-proxy keys set %[1]s --console=operate", key.Name)
 }
 
 // login exchanges a key for a session.
@@ -119,7 +120,8 @@ func (o *Orders) login(ctx context.Context, secret string) (begun, error) {
 			"codex-proxy keys set %[1]s --console=read", key.Name)}, nil
 	}
 	o.Logger.Info("a session of the console has begun", "api_key_name", key.Name, "right", key.Right)
-	return begun{Session: signed(o.Secret, key, now.Add(sessionLife)), ReadOnly: key.Right != operate, Key: key.Name}, nil
+	session := signed(o.Secret, key, now.Add(sessionLife))
+	return begun{Session: session, ReadOnly: key.Right != operate, Key: key.Name}, nil
 }
 
 // errOver is the error of a session that is not in force.

@@ -39,8 +39,8 @@ func Secret(file string) ([]byte, error) {
 	return secret, err
 }
 
-// signed is a session: the name of the key, the end, and a signature over both and the key's ID. A session ends with its
-// key, and outlives this process.
+// signed is a session: the name of the key, the end, and a signature over both and the key's ID. A session ends with
+// its key, and outlives this process.
 func signed(secret []byte, key control.ConsoleKey, end time.Time) string {
 	until := strconv.FormatInt(end.Unix(), 10)
 	return key.Name + "~" + until + "~" + signature(secret, key, until)

@@ -28,7 +28,7 @@ const (
 type Order struct {
 	Verb  string            `json:"verb"`
 	Words map[string]string `json:"words,omitempty"`
-	// As is the session of the person who gives it, where several do.
+	// As is the session of its person, where there are several.
 	As string `json:"as,omitempty"`
 }
 

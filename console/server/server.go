@@ -49,7 +49,7 @@ type Settings struct {
 	Unused time.Duration
 }
 
-// Access decides who may use the page.
+// Access admits people to the page.
 type Access interface {
 	// Begin exchanges a secret for a session. Without one, why is for the person.
 	Begin(ctx context.Context, secret string) (begun Begun, why string)
@@ -185,7 +185,8 @@ func (s *Server) judge(r *http.Request) (status int, why string) {
 	post := slices.Contains([]string{"/api/session", "/api/do", "/api/follow"}, r.URL.Path)
 	switch {
 	case !ours:
-		return http.StatusMisdirectedRequest, "the console is at " + strings.Join(s.settings.Origins, " and ") + " alone"
+		return http.StatusMisdirectedRequest,
+			"the console is at " + strings.Join(s.settings.Origins, " and ") + " alone"
 	case from != "" && from != origin:
 		return http.StatusForbidden, "another page has sent this"
 	case site != "" && site != "same-origin" && site != "none" && !navigates(r):

@@ -63,7 +63,8 @@ func (e *Editor) List(ctx context.Context, _ string) error {
 		return nil
 	}
 	table := tabwriter.NewWriter(e.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "NAME\tREQUESTS/MIN\tTOKENS/MIN\tTOKENS/DAY\tCONCURRENT\tMODELS\tACCOUNTS\tMAY CHOOSE\tREMOTES\tUNKNOWN\tCONSOLE")
+	fmt.Fprintln(table, "NAME\tREQUESTS/MIN\tTOKENS/MIN\tTOKENS/DAY\tCONCURRENT\tMODELS\tACCOUNTS\tMAY CHOOSE\t"+
+		"REMOTES\tUNKNOWN\tCONSOLE")
 	for _, key := range keys.All() {
 		row := []string{key.Name}
 		for _, name := range auth.LimitNames {

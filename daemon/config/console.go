@@ -42,7 +42,7 @@ func (r rawConsole) validate() (Console, error) {
 		if err != nil || !slices.Contains([]string{"http", "https"}, u.Scheme) || u.Hostname() == "" ||
 			origin != u.Scheme+"://"+strings.ToLower(u.Host) || defaultPort(u) {
 			return Console{}, fmt.Errorf("console.origins: %q must be an address as a browser writes it, "+
-				"such as \"https://codex.example.com\": in small letters, without a path, and without :443 or :80", origin)
+				"such as \"https://codex.example.com\": in small letters, without a path, without :443 or :80", origin)
 		}
 	}
 	return Console(r), nil

@@ -1,7 +1,6 @@
 package doctor
 
 import (
-	"context"
 	"net"
 	"net/url"
 	"slices"
@@ -12,7 +11,7 @@ import (
 )
 
 // checkConsole checks that the page for other machines, once it is on, has addresses, and keys that open it.
-func (s *service) checkConsole(context.Context) []checkup.Finding {
+func checkConsole(s *service) []checkup.Finding {
 	d, err := s.Units[paths.ConsoleUnit], s.UnitErrs[paths.ConsoleUnit]
 	switch {
 	case s.BusErr != nil:
@@ -24,14 +23,15 @@ func (s *service) checkConsole(context.Context) []checkup.Finding {
 	case s.config == nil:
 		return checkup.Unchecked("", "config.toml is bad", "config").Alone()
 	case len(s.config.Console.Origins) == 0:
-		return checkup.Failure(paths.ConsoleUnit, "[console] of config.toml names no origins, so that the page has no address",
-			"add origins there, such as [\"https://codex.example.com\"]; then systemctl restart codex-console.service").Alone()
+		return checkup.Failure(paths.ConsoleUnit, "[console] of config.toml names no origins: the page has no address",
+			"add origins there, such as [\"https://codex.example.com\"]; then "+
+				"systemctl restart codex-console.service").Alone()
 	}
 	var found []checkup.Finding
 	for _, origin := range s.config.Console.Origins {
 		if u, err := url.Parse(origin); err == nil && u.Scheme == "http" && !net.ParseIP(u.Hostname()).IsLoopback() {
 			found = append(found, checkup.Warning(origin, "keys and threads go over the network without TLS",
-				"put a reverse proxy with TLS in front (docs/reverse-proxies.md), unless the network is encrypted itself"))
+				"put a reverse proxy with TLS in front (docs/console.md), unless the network is encrypted itself"))
 		}
 	}
 	opens := func(k control.Key) bool { return k.Limits.Console != "" }

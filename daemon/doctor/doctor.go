@@ -125,7 +125,8 @@ func (s *service) room() survey.Room {
 		Checks: []checkup.Check{
 			{Name: "config", Stage: checkup.Files, Run: s.checkConfig},
 			{Name: "ports", Stage: checkup.Machine, Run: s.checkPorts},
-			{Name: "console", Stage: checkup.Machine, Run: s.checkConsole},
+			{Name: "console", Stage: checkup.Machine,
+				Run: func(context.Context) []checkup.Finding { return checkConsole(s) }},
 		},
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"codex-proxy/workers/control"
 )
 
-// consoleKeys tells codex-console-orders.service the right of a key to the console.
+// consoleKeys serves codex-console-orders.service with the right of a key to the console.
 func consoleKeys(keys *auth.Keys) http.HandlerFunc {
 	return control.ConsoleKeys(func(ask control.ConsoleAsk) (found control.ConsoleKey) {
 		key, ok := keys.Find(ask.Key)
@@ -19,7 +19,8 @@ func consoleKeys(keys *auth.Keys) http.HandlerFunc {
 			}
 		}
 		if ok {
-			found = control.ConsoleKey{Name: key.Name, ID: key.ID(), Right: key.Limits.Console, Remotes: key.Limits.Remotes}
+			l := key.Limits
+			found = control.ConsoleKey{Name: key.Name, ID: key.ID(), Right: l.Console, Remotes: l.Remotes}
 		}
 		return found
 	})

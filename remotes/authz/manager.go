@@ -44,8 +44,8 @@ func (p *Proxy) serveManager(ctx context.Context, s *clientConn, client *net.Uni
 	return nil
 }
 
-// byNetwork reports whether a request is one for the network socket, to which the user of the daemon alone connects: the
-// daemon's own, or a message of a person, whose key has the role of an owner.
+// byNetwork reports whether a request is one for the network socket, to which the user of the daemon alone connects:
+// the daemon's own, or a message of a person with a key in the role of an owner.
 func (p *Proxy) byNetwork(client *net.UnixConn, r *http.Request) bool {
 	if p.Network == "" || client.LocalAddr().String() != p.Network {
 		return false

@@ -1,17 +1,18 @@
 // Elements, and the change of a page into its next state: what stays equal is not touched, so focus and selection stay.
+const ownKey = Symbol("key"); // a form has a property for the name of each of its fields
 const svgNames = new Set(["svg", "path", "rect", "title"]);
 
 export function el(name, attributes, ...children) {
   const e = svgNames.has(name) ? document.createElementNS("http://www.w3.org/2000/svg", name) : document.createElement(name);
   for (const [key, value] of Object.entries(attributes || {}))
     if (value !== false && value !== undefined && value !== null) e.setAttribute(key, value === true ? "" : value);
-  if (attributes && attributes["data-key"]) e.key = attributes["data-key"];
+  if (attributes && attributes["data-key"]) e[ownKey] = attributes["data-key"];
   e.append(...children.flat(Infinity).filter(c => c !== null && c !== undefined && c !== false));
   return e;
 }
 
 // keyOf is the key of an element; dataset alone is slow for the rows of a long table.
-const keyOf = node => node.key || node.dataset?.key;
+const keyOf = node => node[ownKey] || node.dataset?.key;
 const same = (a, b) => a.nodeType === b.nodeType && a.nodeName === b.nodeName && keyOf(a) === keyOf(b);
 
 // kept has the element of an object that does not change, and entries the same by their elements.
@@ -26,6 +27,11 @@ export function keep(object, variant, make) {
   entries.set(entry.node, entry);
   return entry.node;
 }
+
+// numberOf is a number of an object, which tells it from all others.
+const numbers = new WeakMap();
+let last = 0;
+export const numberOf = object => numbers.get(object) || (numbers.set(object, ++last), last);
 
 function change(old, next) {
   if (old === next) return;

@@ -1,6 +1,6 @@
 // The pages: each makes its elements of the state.
 import { t } from "./texts.js";
-import { el, table, row, badge, act, keep } from "./dom.js";
+import { el, table, row, badge, act, keep, numberOf } from "./dom.js";
 import { count, took, length, since, until, clock, exit, unit } from "./words.js";
 import { spark, bars } from "./charts.js";
 import { talkOf } from "./talk.js";
@@ -59,10 +59,11 @@ function workers({ status, accounts, off }) {
       status.workers.map(w => {
         const a = byName.get(w.name), words = { worker: w.name }, account = { account: w.name };
         const order = (verb, words) => act(verb, words, t[verb], t.verb(t[verb], w.name), off);
-        return row(w.name, w.name, [badge(w.ready ? "ok" : "bad", w.reason), w.drained ? ` ${t.drained}` : ""],
+        const times = [until(w.next_restart_at), w.last_exit && since(w.last_exit.at), ...(a ? a.limits : []).map(l => until(l.resets_at))];
+        return keep(w, [off, accounts && accounts.rotation, a && numberOf(a), ...times].join(), () => row(w.name, w.name, [badge(w.ready ? "ok" : "bad", w.reason), w.drained ? ` ${t.drained}` : ""],
           [order(w.drained ? "undrain" : "drain", words), a ? order(a.paused ? "resume" : "pause", account) : null,
             a && ordered && !a.in_use ? order("switch", account) : null], String(w.inflight),
-          quota(a), { wide: accountWords(a, accounts && accounts.rotation) }, a && a.plan || "–", unit(w), String(w.restarts_total), until(w.next_restart_at), exit(w.last_exit));
+          quota(a), { wide: accountWords(a, accounts && accounts.rotation) }, a && a.plan || "–", unit(w), String(w.restarts_total), until(w.next_restart_at), exit(w.last_exit)));
       })),
       command("codex-proxy status; codex-proxy accounts list; codex-proxy drain NAME; codex-proxy accounts pause NAME"),
       el("p", { class: "muted" }, t.loginHint)),

@@ -27,7 +27,6 @@ var pictures = map[string]struct{ page, look string }{
 	"console-overview.png": {"overview", "light"},
 	"console-workers.png":  {"workers", "dark"},
 	"console-keys.png":     {"keys", "light"},
-	"console-requests.png": {"requests", "dark"},
 	"console-phone.png":    {"remotes", "phone"},
 }
 
