@@ -117,7 +117,11 @@ func fromAfar(b *bed.Bed, p *page) (question, thread string) {
 		answer("a-wish", "text it has run")
 		status, got := p.order("approve", map[string]string{"remote": "build", "thread": thread, "question": question, "decision": "accept"})
 		require.Equal(t, http.StatusOK, status, got)
-		untilThread(t, stream, "it goes on", func(u transcript.Update) bool { return u.Turn == "" && said(u, "agent", "it has run") })
+		spoke := false // an update has the new items alone
+		untilThread(t, stream, "it goes on", func(u transcript.Update) bool {
+			spoke = spoke || said(u, "agent", "it has run")
+			return spoke && u.Turn == ""
+		})
 		b.MustRun(t, "test", "-e", "/srv/build/made")
 	}
 	return question, thread
