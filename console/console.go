@@ -117,6 +117,7 @@ func Serve(ctx context.Context, stdin io.Reader) error {
 		defer end() // the page has no use without the other process
 		orders.Run()
 	}()
-	return server.New(server.Settings{Orders: orders, Files: page.Files(), Token: s.Token, ReadOnly: s.ReadOnly,
-		Page: s.Page, Port: l.Addr().(*net.TCPAddr).Port}).Serve(ctx, l)
+	return server.New(server.Settings{Orders: orders, Files: page.Files(), Page: s.Page,
+		Access:  server.NewLink(s.Token, s.Page.Service, s.ReadOnly),
+		Origins: []string{server.Loopback(l.Addr().(*net.TCPAddr).Port)}}).Serve(ctx, l)
 }

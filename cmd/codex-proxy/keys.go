@@ -32,8 +32,8 @@ then admits programs on this machine, and no request that a reverse proxy forwar
 A limit is a number or a list, or "none" to take it away. An account has the name of
 its worker. A request with a key that may choose names one of the key's accounts in
 the header X-Codex-Account, and its answer has the account that served it there. A
-file with accounts, choose-account, remotes or unknown-parameters is refused by
-version 0.1.0: take them away before a downgrade.`,
+file with accounts, choose-account, remotes, unknown-parameters or console is refused
+by version 0.1.0: take them away before a downgrade.`,
 	}
 	flags := c.PersistentFlags()
 	flags.Var(cli.Text((*string)(&e.File), "FILE"), "file", `the key file (by default that of config.toml).
@@ -64,7 +64,7 @@ The service takes a change of another file over only if --socket is given, too`)
   {"count","file","closed","required","keys":[{"name",
     "limits":{"requests_per_minute","tokens_per_minute",
       "tokens_per_day","concurrent","models","accounts",
-      "choose_account","remotes","unknown_parameters"},
+      "choose_account","remotes","unknown_parameters","console"},
     "used":{"requests_per_minute","tokens_per_minute",
       "tokens_per_day","concurrent","refused"}}]}`)
 	limitFlags(add.Flags(), e)
@@ -97,6 +97,9 @@ Without it, a key reaches no remote`},
 		{auth.ChooseAccount, "yes|no", "whether requests may name one of the accounts in X-Codex-Account"},
 		{auth.UnknownParameters, "refuse|ignore", `whether requests with unknown parameters are refused, or answered without them;
 none takes the setting unknown_parameters of config.toml`},
+		{auth.Console, "read|operate", `the right to the console from other machines (codex-console.service):
+read shows the service, operate gives orders, too; both
+reach the remotes of --remotes alone. Without it, a key opens no console`},
 	} {
 		flags.Var(cli.Parsed(limit.word, "", func(value string) error {
 			e.Limits = append(e.Limits, apikeys.Limit{Name: limit.name, Value: value})

@@ -37,9 +37,9 @@ func TestKeysCommand(t *testing.T) {
 	assert.Regexp(t, `^sk-codex-[A-Za-z0-9_-]{43}$`, alice)
 	bob := strings.TrimSpace(keys("add", "bob").stdout)
 	assert.NotEqual(t, alice, bob)
-	assert.Equal(t, "NAME   REQUESTS/MIN  TOKENS/MIN  TOKENS/DAY  CONCURRENT  MODELS  ACCOUNTS  MAY CHOOSE  REMOTES  UNKNOWN\n"+
-		"alice  -             -           -           -           -       -         -           -        -\n"+
-		"bob    -             -           -           -           -       -         -           -        -\n", keys("list").stdout)
+	assert.Equal(t, "NAME   REQUESTS/MIN  TOKENS/MIN  TOKENS/DAY  CONCURRENT  MODELS  ACCOUNTS  MAY CHOOSE  REMOTES  UNKNOWN  CONSOLE\n"+
+		"alice  -             -           -           -           -       -         -           -        -        -\n"+
+		"bob    -             -           -           -           -       -         -           -        -        -\n", keys("list").stdout)
 
 	info, err := os.Stat(file)
 	require.NoError(t, err)
@@ -220,15 +220,15 @@ func TestKeyLimits(t *testing.T) {
 	text, err = os.ReadFile(file)
 	require.NoError(t, err)
 	assert.Regexp(t, `\nalice [0-9a-f]{64} requests-per-minute=60 concurrent=2 models=gpt-5,gpt-5-high # the app\nbob `, string(text))
-	assert.Equal(t, "NAME   REQUESTS/MIN  TOKENS/MIN  TOKENS/DAY  CONCURRENT  MODELS            ACCOUNTS  MAY CHOOSE  REMOTES  UNKNOWN\n"+
-		"alice  60            -           -           2           gpt-5,gpt-5-high  -         -           -        -\n"+
-		"bob    -             -           -           -           -                 -         -           -        -\n", keys("list").stdout)
+	assert.Equal(t, "NAME   REQUESTS/MIN  TOKENS/MIN  TOKENS/DAY  CONCURRENT  MODELS            ACCOUNTS  MAY CHOOSE  REMOTES  UNKNOWN  CONSOLE\n"+
+		"alice  60            -           -           2           gpt-5,gpt-5-high  -         -           -        -        -\n"+
+		"bob    -             -           -           -           -                 -         -           -        -        -\n", keys("list").stdout)
 	require.Zero(t, keys("set", "bob", "--accounts=work,private", "--choose-account", "--remotes=build,docs:viewer",
-		"--unknown-parameters=ignore").status)
-	assert.Regexp(t, `bob +- +- +- +- +- +work,private +yes +build,docs:viewer +ignore\n$`, keys("list").stdout)
+		"--unknown-parameters=ignore", "--console=operate").status)
+	assert.Regexp(t, `bob +- +- +- +- +- +work,private +yes +build,docs:viewer +ignore +operate\n$`, keys("list").stdout)
 	require.Zero(t, keys("set", "bob", "--accounts", "none", "--choose-account=no", "--remotes=none",
-		"--unknown-parameters=none").status)
-	assert.Regexp(t, `bob +- +- +- +- +- +- +- +- +-\n$`, keys("list").stdout)
+		"--unknown-parameters=none", "--console=none").status)
+	assert.Regexp(t, `bob +- +- +- +- +- +- +- +- +- +-\n$`, keys("list").stdout)
 
 	got := keys("set", "carol", "--concurrent=1")
 	assert.Equal(t, exitFailure, got.status)

@@ -37,7 +37,7 @@ func commands() []cli.Group {
 			dependencyBoundCommand(), dependencyPrepareCommand(), remoteWaitCommand(), remoteExecCommand(),
 			remoteNotifyCommand(), hereWaitCommand(), hereExecCommand(), canaryCommand(), canaryEndCommand(),
 			copiesCommand(), fetchCommand(), fetchPrepareCommand(), sendTracesCommand(), tracesPrepareCommand(),
-			launchCommand(), consoleServeCommand(), notifyExecCommand(),
+			launchCommand(), consoleServeCommand(), consoleServerCommand(), consoleOrdersCommand(), notifyExecCommand(),
 			lockExecCommand(), appServerCommand(),
 		}},
 	}

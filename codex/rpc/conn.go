@@ -43,6 +43,7 @@ func Dial(ctx context.Context, socketPath string, o Options) (*Conn, error) {
 	}}
 	ws, _, err := websocket.Dial(ctx, "ws://codex/", &websocket.DialOptions{ //nolint:bodyclose // the library closes it
 		HTTPClient:      &http.Client{Transport: transport},
+		HTTPHeader:      o.Header,
 		CompressionMode: websocket.CompressionDisabled,
 	})
 	if err != nil {

@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"log/slog"
+	"net/http"
 	"time"
 )
 
@@ -14,6 +15,8 @@ type Options struct {
 	// WriteTimeout bounds the time in which the peer reads nothing of a message, so that a stopped one cannot block the
 	// connection. Zero means 10 s.
 	WriteTimeout time.Duration
+	// Header goes with the request for the WebSocket.
+	Header http.Header
 	// Fields names the members that Message.Fields holds.
 	Fields FieldNames
 	// OnRequest handles a request of the peer, which waits until Reply or Refuse. An error ends the connection. Nil

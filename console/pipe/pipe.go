@@ -28,6 +28,8 @@ const (
 type Order struct {
 	Verb  string            `json:"verb"`
 	Words map[string]string `json:"words,omitempty"`
+	// As is the session of its person, where there are several.
+	As string `json:"as,omitempty"`
 }
 
 // Handler carries an order out; it calls send with each value of a stream. The error is for the person who gave it.
@@ -149,6 +151,18 @@ func (s *orders) send(r reply) error {
 // ErrEnded means that the process with rights has ended.
 var ErrEnded = errors.New("the console has ended; start it again")
 
+// ErrUnsent means that an order was not sent, and not carried out.
+var ErrUnsent = errors.New("the order has not been sent")
+
+// unsent is another error that is ErrUnsent, too.
+type unsent struct{ error }
+
+// Is has errors.Is find ErrUnsent.
+func (unsent) Is(target error) bool { return target == ErrUnsent }
+
+// Unwrap has errors.Is find the other error.
+func (u unsent) Unwrap() error { return u.error }
+
 // ErrSlow means that a stream was not read fast enough.
 var ErrSlow = errors.New("the page does not read its stream")
 
@@ -252,7 +266,7 @@ func (c *Client) begin(o Order) (id uint64, answers chan reply, err error) {
 	c.mu.Lock()
 	if c.ended {
 		c.mu.Unlock()
-		return 0, nil, ErrEnded
+		return 0, nil, unsent{ErrEnded}
 	}
 	c.number++
 	id, answers = c.number, make(chan reply, maxUnread)
@@ -260,7 +274,7 @@ func (c *Client) begin(o Order) (id uint64, answers chan reply, err error) {
 	c.mu.Unlock()
 	if err := c.write(request{ID: id, Order: o}); err != nil {
 		c.leave(id, true)
-		return 0, nil, err
+		return 0, nil, unsent{err}
 	}
 	return id, answers, nil
 }

@@ -4,9 +4,6 @@ package server
 
 import (
 	"context"
-	"crypto/rand"
-	"crypto/subtle"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"io/fs"
@@ -15,17 +12,17 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"codex-proxy/console/pipe"
+	"codex-proxy/internal/ondemand"
 )
 
 const (
-	// linkLife is how long the link is valid.
-	linkLife = time.Minute
 	// maxStreams bounds the open pages, and their further streams.
 	maxStreams = 4
+	// maxKeyedStreams is the same for a page of other machines.
+	maxKeyedStreams = 8
 	// maxBody bounds the body of a request, in bytes.
 	maxBody = 16 << 10
 	// patience is how long a page may take for one line of its stream, or for an answer.
@@ -44,11 +41,31 @@ type Orders interface {
 type Settings struct {
 	Orders Orders
 	Files  fs.FS
-	Token  string // of the link
-	Port   int    // of the listener
+	Access Access
+	// Origins are the addresses of the page, as browsers name them.
+	Origins []string
+	Page    Page
+	// Unused is how long the server goes on without a connection; 0: always.
+	Unused time.Duration
+}
+
+// Access admits people to the page.
+type Access interface {
+	// Begin exchanges a secret for a session. Without one, why is for the person.
+	Begin(ctx context.Context, secret string) (begun Begun, why string)
+	// Known refuses a session that is not in force with a reason. An error is no judgement.
+	Known(ctx context.Context, session string) (why string, err error)
+	// Keyed reports that the secret is an API key, which the page asks for; else it is the end of a link.
+	Keyed() bool
+}
+
+// Begun is a session that a page has just got.
+type Begun struct {
+	Session string `json:"session"`
 	// ReadOnly has the page offer no orders. The process with rights enforces it.
-	ReadOnly bool
-	Page     Page
+	ReadOnly bool   `json:"read_only"`
+	Service  string `json:"service"`
+	Key      string `json:"key,omitempty"` // the name of the key
 }
 
 // Page is the service that a page shows.
@@ -61,39 +78,52 @@ type Page struct {
 // Server serves the page. Its methods are safe for concurrent use.
 type Server struct {
 	settings Settings
-	host     string // that browsers may name
-	born     time.Time
+	origins  map[string]string // by their hosts, which browsers may name
 	pages    chan struct{}
 	streams  chan struct{}
 	patience time.Duration
-
-	mu      sync.Mutex // guards the rest
-	used    bool       // the link was
-	session string     // empty before the link was used
 }
 
-// Token returns a random text that cannot be guessed.
-func Token() string {
-	random := make([]byte, 24)
-	rand.Read(random) // never fails: crypto/rand aborts the program instead
-	return base64.RawURLEncoding.EncodeToString(random)
+// Loopback is the address of a page of this machine. Not localhost: browsers try its IPv6 address first, at which
+// another user may listen.
+func Loopback(port int) string { return "http://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
+
+// New returns a server.
+func New(settings Settings) *Server {
+	places := maxStreams
+	if settings.Access.Keyed() {
+		places = maxKeyedStreams
+	}
+	s := &Server{settings: settings, pages: make(chan struct{}, places), streams: make(chan struct{}, places),
+		patience: patience, origins: map[string]string{}}
+	for _, origin := range settings.Origins {
+		_, host, _ := strings.Cut(origin, "://")
+		s.origins[host] = origin
+	}
+	return s
 }
 
-// New returns a server whose link is valid from now on.
-func New(s Settings) *Server {
-	// Not localhost: browsers try its IPv6 address first, at which another user may listen.
-	return &Server{settings: s, born: time.Now(), pages: make(chan struct{}, maxStreams),
-		streams: make(chan struct{}, maxStreams), patience: patience,
-		host: net.JoinHostPort("127.0.0.1", strconv.Itoa(s.Port))}
-}
-
-// Serve serves until ctx ends.
+// Serve serves until ctx ends, or nobody has been connected for a time.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	ctx, end := context.WithCancel(ctx)
+	defer end()
 	server := http.Server{Handler: s, ReadHeaderTimeout: readTimeout, ReadTimeout: readTimeout,
 		WriteTimeout: s.patience, IdleTimeout: time.Minute, MaxHeaderBytes: maxHeader,
 		BaseContext: func(net.Listener) context.Context { return ctx }}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()
+	if s.settings.Unused > 0 {
+		idle := ondemand.NewIdle(s.settings.Unused)
+		defer idle.Stop()
+		server.ConnState = idle.ConnState
+		go func() {
+			select {
+			case <-idle.Over():
+				end()
+			case <-ctx.Done():
+			}
+		}()
+	}
 	if err := server.Serve(bounded{l, make(chan struct{}, maxConnections)}); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
@@ -120,10 +150,25 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.exchange(w, r)
 	case !strings.HasPrefix(r.URL.Path, "/api/"):
 		s.file(w, r)
-	case !s.known(r):
-		refuse(w, http.StatusUnauthorized, "open the link that "+s.settings.Page.Service+" console has printed")
+	case r.URL.Path == "/api/access":
+		answer(w, map[string]bool{"keyed": s.settings.Access.Keyed()})
+	default:
+		s.known(w, r)
+	}
+}
+
+// known serves a request that has the session. A browser never sends it by itself, as it does with cookies.
+func (s *Server) known(w http.ResponseWriter, r *http.Request) {
+	why, err := s.settings.Access.Known(r.Context(), sessionOf(r))
+	switch {
+	case err != nil:
+		refuse(w, http.StatusBadGateway, err.Error())
+	case why != "":
+		refuse(w, http.StatusUnauthorized, why)
 	case r.URL.Path == "/api/watch":
-		s.stream(w, r, s.settings.Page.Watch, s.pages)
+		o := s.settings.Page.Watch
+		o.As = s.as(r)
+		s.stream(w, r, o, s.pages)
 	case r.URL.Path == "/api/follow":
 		s.follow(w, r)
 	case r.URL.Path == "/api/do":
@@ -135,13 +180,14 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // judge refuses requests of other pages, whatever they ask for: status 0 lets one in.
 func (s *Server) judge(r *http.Request) (status int, why string) {
-	origin, named := strings.CutPrefix(r.Header.Get("Origin"), "http://")
-	site := r.Header.Get("Sec-Fetch-Site")
+	origin, ours := s.origins[r.Host]
+	from, site := r.Header.Get("Origin"), r.Header.Get("Sec-Fetch-Site")
 	post := slices.Contains([]string{"/api/session", "/api/do", "/api/follow"}, r.URL.Path)
 	switch {
-	case r.Host != s.host:
-		return http.StatusMisdirectedRequest, "the console is at http://" + s.host + " alone"
-	case r.Header.Get("Origin") != "" && (!named || origin != r.Host):
+	case !ours:
+		return http.StatusMisdirectedRequest,
+			"the console is at " + strings.Join(s.settings.Origins, " and ") + " alone"
+	case from != "" && from != origin:
 		return http.StatusForbidden, "another page has sent this"
 	case site != "" && site != "same-origin" && site != "none" && !navigates(r):
 		return http.StatusForbidden, "another page has sent this"
@@ -161,7 +207,7 @@ func navigates(r *http.Request) bool {
 		r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document"
 }
 
-// exchange gives a session to the first request with the token of the link.
+// exchange gives a session for the token of the link, or for a key.
 func (s *Server) exchange(w http.ResponseWriter, r *http.Request) {
 	var body struct {
 		Token string `json:"token"`
@@ -170,36 +216,29 @@ func (s *Server) exchange(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusBadRequest, "the request is no JSON object")
 		return
 	}
-	session, why := s.begin(body.Token)
+	begun, why := s.settings.Access.Begin(r.Context(), body.Token)
 	if why != "" {
 		refuse(w, http.StatusForbidden, why)
 		return
 	}
-	answer(w, map[string]any{"session": session, "read_only": s.settings.ReadOnly, "service": s.settings.Page.Service})
+	answer(w, begun)
 }
 
-func (s *Server) begin(token string) (session, why string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	again := "; end " + s.settings.Page.Service + " console with Ctrl-C and start it again"
-	switch {
-	case s.used:
-		return "", "the link was used" + again
-	case time.Since(s.born) > linkLife:
-		return "", "the link was valid for " + linkLife.String() + again
-	case subtle.ConstantTimeCompare([]byte(token), []byte(s.settings.Token)) != 1:
-		return "", "the link is wrong"
+// sessionOf is the session that a request has.
+func sessionOf(r *http.Request) string {
+	session, bearer := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	if !bearer {
+		return ""
 	}
-	s.used, s.session = true, Token()
-	return s.session, ""
+	return session
 }
 
-// known reports whether the request has the session. A browser never sends it by itself, as it does with cookies.
-func (s *Server) known(r *http.Request) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	token, bearer := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	return bearer && s.session != "" && subtle.ConstantTimeCompare([]byte(token), []byte(s.session)) == 1
+// as is the session of an order: where there are several, the process with rights judges each order by its own.
+func (s *Server) as(r *http.Request) string {
+	if s.settings.Access.Keyed() {
+		return sessionOf(r)
+	}
+	return ""
 }
 
 // file serves a file of the page. They have no secret.
@@ -227,7 +266,7 @@ func (s *Server) file(w http.ResponseWriter, r *http.Request) {
 
 // follow streams the values of one order.
 func (s *Server) follow(w http.ResponseWriter, r *http.Request) {
-	o, ok := orderOf(w, r)
+	o, ok := s.orderOf(w, r)
 	switch {
 	case !ok:
 	case !slices.Contains(s.settings.Page.Streams, o.Verb):
@@ -269,7 +308,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, order pipe.Order
 
 // do carries out one order of the page.
 func (s *Server) do(w http.ResponseWriter, r *http.Request) {
-	o, ok := orderOf(w, r)
+	o, ok := s.orderOf(w, r)
 	if !ok {
 		return
 	}
@@ -287,13 +326,14 @@ func (s *Server) do(w http.ResponseWriter, r *http.Request) {
 }
 
 // orderOf reads the order of a request; false after a refusal.
-func orderOf(w http.ResponseWriter, r *http.Request) (o pipe.Order, ok bool) {
+func (s *Server) orderOf(w http.ResponseWriter, r *http.Request) (o pipe.Order, ok bool) {
 	from := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
 	from.DisallowUnknownFields()
 	if err := from.Decode(&o); err != nil {
 		refuse(w, http.StatusBadRequest, "the order is no JSON object with verb and words, or is too long")
 		return o, false
 	}
+	o.As = s.as(r)
 	return o, true
 }
 

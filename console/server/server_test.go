@@ -59,8 +59,8 @@ func newRig(t *testing.T) *rig {
 	r.url = "http://" + r.host
 	files := fstest.MapFS{"index.html": {Data: []byte("<p>page</p>")}, "sub/x.js": {Data: []byte("2")}}
 	port := l.Addr().(*net.TCPAddr).Port
-	r.Server = New(Settings{Orders: r.orders, Files: files, Token: "right-token", Port: port,
-		Page: Page{Service: "codex-proxy", Watch: pipe.Order{Verb: "watch"}, Streams: []string{"transcript"}}})
+	r.Server = New(Settings{Orders: r.orders, Files: files, Access: NewLink("right-token", "codex-proxy", false),
+		Origins: []string{Loopback(port)}, Page: Page{Service: "codex-proxy", Watch: pipe.Order{Verb: "watch"}, Streams: []string{"transcript"}}})
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
 	go func() { served <- r.Serve(ctx, l) }()
@@ -313,7 +313,7 @@ func TestProgramThatDoesNotReadIsCutOff(t *testing.T) {
 	served := make(chan error, 1)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	s := New(Settings{Port: l.Addr().(*net.TCPAddr).Port,
+	s := New(Settings{Access: NewLink("", "", false), Origins: []string{Loopback(l.Addr().(*net.TCPAddr).Port)},
 		Files: fstest.MapFS{"index.html": {Data: make([]byte, 32<<20)}}}) // more than the buffers of a socket
 	s.patience = 50 * time.Millisecond
 	ctx, cancel := context.WithCancel(t.Context())
@@ -330,22 +330,26 @@ func TestProgramThatDoesNotReadIsCutOff(t *testing.T) {
 
 // A link has one use and one minute.
 func TestLink(t *testing.T) {
-	s := New(Settings{Token: "right"})
+	l, ctx := NewLink("right", "codex-proxy", true), t.Context()
 	for range 100 { // nobody can guess it, so that tries of another user of this host must not void it
-		_, why := s.begin("wrong")
+		_, why := l.Begin(ctx, "wrong")
 		assert.Equal(t, "the link is wrong", why)
 	}
-	_, why := s.begin("")
+	_, why := l.Begin(ctx, "")
 	assert.Equal(t, "the link is wrong", why)
-	s.born = time.Now().Add(-linkLife - time.Second)
-	_, why = s.begin("right")
+	why, err := l.Known(ctx, "")
+	require.NoError(t, err)
+	assert.NotEmpty(t, why)
+	l.born = time.Now().Add(-linkLife - time.Second)
+	_, why = l.Begin(ctx, "right")
 	assert.Contains(t, why, "valid for 1m0s")
 
-	s = New(Settings{Token: "right"})
-	session, why := s.begin("right")
+	l = NewLink("right", "codex-proxy", true)
+	begun, why := l.Begin(ctx, "right")
 	assert.Empty(t, why)
-	assert.Len(t, session, 32)
-	_, why = s.begin("right")
+	assert.Len(t, begun.Session, 32)
+	assert.True(t, begun.ReadOnly)
+	_, why = l.Begin(ctx, "right")
 	assert.Contains(t, why, "was used")
 	assert.NotEqual(t, Token(), Token())
 }

@@ -57,15 +57,23 @@ var Text = Form{func(text string) bool {
 
 // Table carries orders out.
 type Table struct {
-	verbs    map[string]Verb
-	readOnly bool
+	verbs   map[string]Verb
+	changes error // the refusal of orders that change something; nil: they are carried out
 }
 
 // ErrReadOnly is the refusal of a console that only shows.
 var ErrReadOnly = errors.New("this console only shows: it was started with --read-only")
 
 // New returns a table. With readOnly it refuses orders that change something.
-func New(readOnly bool, verbs map[string]Verb) *Table { return &Table{verbs, readOnly} }
+func New(readOnly bool, verbs map[string]Verb) *Table {
+	if readOnly {
+		return Restricted(ErrReadOnly, verbs)
+	}
+	return Restricted(nil, verbs)
+}
+
+// Restricted returns a table that refuses orders that change something with that error, unless it is nil.
+func Restricted(changes error, verbs map[string]Verb) *Table { return &Table{verbs, changes} }
 
 // Names are the names of all verbs.
 func (t *Table) Names() []string { return slices.Sorted(maps.Keys(t.verbs)) }
@@ -79,8 +87,8 @@ func (t *Table) Handle(ctx context.Context, o pipe.Order, send func(json.RawMess
 	if err := v.check(o.Words); err != nil {
 		return nil, err
 	}
-	if v.Changes && t.readOnly {
-		return nil, ErrReadOnly
+	if v.Changes && t.changes != nil {
+		return nil, t.changes
 	}
 	value, err := v.Run(ctx, o.Words, func(value any) error {
 		raw, err := pipe.Encode(value)

@@ -20,7 +20,7 @@ func Rows(keys *auth.Keys) []control.Key {
 		rows = append(rows, control.Key{Name: key.Name, Limits: control.KeyLimits{
 			RequestsPerMinute: l.RequestsPerMinute, TokensPerMinute: l.TokensPerMinute, TokensPerDay: l.TokensPerDay,
 			Concurrent: l.Concurrent, Models: l.Models, Accounts: l.Accounts, ChooseAccount: l.ChooseAccount,
-			Remotes: l.Remotes, UnknownParameters: l.UnknownParameters,
+			Remotes: l.Remotes, UnknownParameters: l.UnknownParameters, Console: l.Console,
 		}})
 	}
 	return rows
@@ -63,7 +63,8 @@ func (e *Editor) List(ctx context.Context, _ string) error {
 		return nil
 	}
 	table := tabwriter.NewWriter(e.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "NAME\tREQUESTS/MIN\tTOKENS/MIN\tTOKENS/DAY\tCONCURRENT\tMODELS\tACCOUNTS\tMAY CHOOSE\tREMOTES\tUNKNOWN")
+	fmt.Fprintln(table, "NAME\tREQUESTS/MIN\tTOKENS/MIN\tTOKENS/DAY\tCONCURRENT\tMODELS\tACCOUNTS\tMAY CHOOSE\t"+
+		"REMOTES\tUNKNOWN\tCONSOLE")
 	for _, key := range keys.All() {
 		row := []string{key.Name}
 		for _, name := range auth.LimitNames {

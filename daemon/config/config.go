@@ -70,6 +70,7 @@ type Config struct {
 	Traces             Traces
 	Accounts           accounts.Policy
 	Dependencies       Dependencies
+	Console            Console
 }
 
 // Socket is the path of a worker's unix socket.
@@ -116,6 +117,7 @@ type raw struct {
 	Accounts           rawAccounts `toml:"accounts"`
 	Traces             rawTraces   `toml:"traces"`
 	Models             models      `toml:"models"`
+	Console            rawConsole  `toml:"console"`
 	requires.Settings
 
 	pages Pages
@@ -136,6 +138,7 @@ func defaults() raw {
 			Timeout: duration{10 * time.Second}},
 		Accounts: defaultAccounts(), Traces: rawTraces{SampleRatio: 1},
 		Models:         models{Summary: parameter.NoSummary},
+		Console:        rawConsole{Origins: []string{}},
 		UsageRetention: days{400}, Textfile: paths.Textfile,
 	}
 }
@@ -207,6 +210,10 @@ func (r raw) validate(dir string) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
+	console, err := r.Console.validate()
+	if err != nil {
+		return nil, err
+	}
 	dependencies, err := r.dependencies(dir, workers)
 	if err != nil {
 		return nil, err
@@ -222,8 +229,8 @@ func (r raw) validate(dir string) (*Config, error) {
 		HandshakeTimeout: r.HandshakeTimeout.Duration, StartTimeout: r.StartTimeout.Duration,
 		DrainTimeout: r.DrainTimeout.Duration, ResetAfter: r.ResetAfter.Duration,
 		LogLevel: r.LogLevel.Level, Textfile: r.Textfile, Images: images, Traces: traces, Accounts: policy,
-		Dependencies: dependencies,
-		KeyFile:      r.keyFile(), Summary: summary, Aliases: aliases,
+		Dependencies: dependencies, Console: console,
+		KeyFile: r.keyFile(), Summary: summary, Aliases: aliases,
 		CORSOrigins: r.CORSOrigins, Pages: r.pages, UsageRetention: r.UsageRetention.n,
 	}, nil
 }

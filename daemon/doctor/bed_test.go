@@ -216,7 +216,9 @@ func (b *bed) start() {
 		targetUnit: unit(targetUnit), socketUnit: unit(socketUnit), proxyUnit: unit(proxyUnit),
 		fetchSocket:            unit(fetchSocket),
 		paths.CopiesSocketUnit: unit(paths.CopiesSocketUnit),
-		defaultUnit:            unit(defaultUnit), units.WorkerSocket("default"): unit(units.WorkerSocket("default")),
+		paths.ConsoleUnit: {State: units.State{Unit: paths.ConsoleUnit, LoadState: "loaded", ActiveState: "inactive"},
+			FileState: "disabled"},
+		defaultUnit: unit(defaultUnit), units.WorkerSocket("default"): unit(units.WorkerSocket("default")),
 	}
 	b.units[targetUnit].FileState = "enabled"
 	b.units[socketUnit].Listen = []string{"127.0.0.1:8787"}

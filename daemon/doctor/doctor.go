@@ -108,7 +108,7 @@ func (s *service) workerNames() []string {
 // room returns the service's part of an installation.
 func (s *service) room() survey.Room {
 	needed := []survey.Unit{{Name: paths.TargetUnit, Needed: true}, {Name: paths.SocketUnit, Needed: true},
-		{Name: paths.ServiceUnit, Needed: true, User: paths.User, Watched: true}}
+		{Name: paths.ServiceUnit, Needed: true, User: paths.User, Watched: true}, {Name: paths.ConsoleUnit}}
 	if s.config != nil && s.config.Images.Fetch {
 		needed = append(needed, survey.Unit{Name: paths.FetchSocketUnit, Needed: true})
 	}
@@ -125,6 +125,8 @@ func (s *service) room() survey.Room {
 		Checks: []checkup.Check{
 			{Name: "config", Stage: checkup.Files, Run: s.checkConfig},
 			{Name: "ports", Stage: checkup.Machine, Run: s.checkPorts},
+			{Name: "console", Stage: checkup.Machine,
+				Run: func(context.Context) []checkup.Finding { return checkConsole(s) }},
 		},
 	}
 }

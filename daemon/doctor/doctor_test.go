@@ -14,6 +14,7 @@ import (
 
 	"codex-proxy/codex/appserver"
 	"codex-proxy/daemon/config"
+	"codex-proxy/internal/paths"
 	"codex-proxy/internal/reach"
 	"codex-proxy/probes"
 	"codex-proxy/proxy/auth"
@@ -26,7 +27,7 @@ import (
 
 // names are the names of the checks, which scripts match on.
 var names = strings.Fields(`systemd units users permissions bus polkit codex sandbox login config databases homes sockets
-	service models accounts brokers dependencies remotes here watchdog ports cgroup clock`)
+	service models accounts brokers dependencies remotes here watchdog ports console cgroup clock`)
 
 func TestAllIsWell(t *testing.T) {
 	r := Examine(t.Context(), newBed(t).host)
@@ -38,6 +39,12 @@ func TestAllIsWell(t *testing.T) {
 		shown = append(shown, f.Check)
 	}
 	assert.Equal(t, names, shown)
+}
+
+// console turns the page for other machines on.
+func (b *bed) console(origin string) {
+	b.units[paths.ConsoleUnit].FileState = "enabled"
+	b.write(configFile, "[console]\norigins = ['"+origin+"']\n")
 }
 
 const garbage = "this is no database, and it is as long as the header of one.....\n"
@@ -228,6 +235,14 @@ func TestWhatIsBroken(t *testing.T) {
 		"accounts, down": {func(b *bed) { b.reportErr = errors.New("none") },
 			want{"warn accounts", "the daemon does not answer", "service"}},
 
+		"console without a name": {func(b *bed) { b.units[paths.ConsoleUnit].ActiveState = "active" },
+			want{"fail console", "names no origins", "systemctl restart codex-console.service"}},
+		"console without TLS": {func(b *bed) { b.console("http://10.0.0.5:8791") },
+			want{"warn console", "http://10.0.0.5:8791: keys and threads go over the network without TLS", "reverse proxy"}},
+		"console without a key": {func(b *bed) { b.console("https://codex.example.com") },
+			want{"warn console", "no API key has a right to the page", "--console=read"}},
+		"console unknown": {func(b *bed) { delete(b.units, paths.ConsoleUnit) },
+			want{"warn console", "not checked: cannot ask", "systemctl status codex-console.socket"}},
 		"bad config": {func(b *bed) { b.write(configFile, "queue_limt = 1\n") },
 			want{"fail config", `unknown key "queue_limt" (did you mean "queue_limit"?)`,
 				"codex-proxy config check is content; then systemctl reload codex-proxy"}},

@@ -296,6 +296,7 @@ export interface KeyLimits {
   choose_account?: boolean;
   remotes?: string[];
   unknown_parameters?: string;
+  console?: string;
 }
 
 export interface KeyUse {

@@ -79,6 +79,7 @@ func New(s Settings) *Operators {
 			"GET /v1/history":  func(w http.ResponseWriter, _ *http.Request) { control.Answer(w, s.Recent.History()) },
 			"GET /v1/requests": func(w http.ResponseWriter, _ *http.Request) { control.Answer(w, s.Recent.Requests()) },
 			"GET /v1/usage":    usageOf(s.Usage),
+			"POST /v1/console": consoleKeys(s.Keys),
 		},
 	})
 	return o

@@ -88,6 +88,8 @@ var proxyEvents = []event{
 	{"account-resumed", "494e1fe7fdd33d19b89f4c1a2a3f428a", "account resumed"},
 	{"account-switched", "74a4ad8b529c97a418ca16d8f4ee26cc", "account switched by an operator"},
 	{"api-keys-changed", "5acec9ccbd86811c4efc7908545d1125", "API keys changed"},
+	{"console-session", "27b3a0a54de94a3b8b1f5a7c0e6d9f42", "a session of the console has begun"},
+	{"console-key-refused", "b86d1e0f3c5748c9a2e47d90f1b6c853", "the console has refused a wrong key"},
 	{"api-keys-none", "f9c695e83e2e4f129ceacad22d2e3b90", "there is no API key"},
 	{"api-key-without-account", "73fd97cfeeb7c58f8bc2a08d8b02a089", "an API key may use no account that exists"},
 	{"api-keys-unknown", "ae9efaca60a2047e6a92fdb71f0e80b3",

@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"sync"
 	"time"
 )
 
@@ -21,24 +20,20 @@ const requestTimeout = 5 * time.Second
 
 // Server ends when it is idle. Create it with NewServer.
 type Server struct {
-	http   http.Server
-	unused time.Duration
-	timer  *time.Timer // runs while there is no connection
-
-	mu   sync.Mutex
-	open int // connections
+	http http.Server
+	idle *Idle
 }
 
 // NewServer builds a server that ends after a time without a connection, unused. The
 // answer to a request may take answer.
 func NewServer(handler http.Handler, answer, unused time.Duration, logger *slog.Logger) *Server {
-	s := &Server{unused: unused, timer: time.NewTimer(unused)}
+	s := &Server{idle: NewIdle(unused)}
 	s.http = http.Server{
 		Handler:           handler,
 		ReadHeaderTimeout: requestTimeout,
 		ReadTimeout:       requestTimeout,
 		WriteTimeout:      answer + requestTimeout,
-		ConnState:         s.count,
+		ConnState:         s.idle.ConnState,
 		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
 	}
 	return s
@@ -47,14 +42,14 @@ func NewServer(handler http.Handler, answer, unused time.Duration, logger *slog.
 // Run accepts until ctx ends or the server is unused, and finishes the requests it has
 // accepted; then it returns nil.
 func (s *Server) Run(ctx context.Context, l net.Listener) error {
-	defer s.timer.Stop()
+	defer s.idle.Stop()
 	served := make(chan error, 1)
 	go func() { served <- s.http.Serve(l) }()
 	select {
 	case err := <-served:
 		return fmt.Errorf("cannot accept: %v", err)
 	case <-ctx.Done():
-	case <-s.timer.C:
+	case <-s.idle.Over():
 	}
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.http.WriteTimeout)
 	defer cancel()
@@ -63,19 +58,4 @@ func (s *Server) Run(ctx context.Context, l net.Listener) error {
 		err = errors.Join(err, ended)
 	}
 	return err
-}
-
-// count starts the timer with the end of the last connection.
-func (s *Server) count(_ net.Conn, state http.ConnState) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch state {
-	case http.StateNew:
-		s.open++
-		s.timer.Stop()
-	case http.StateClosed:
-		if s.open--; s.open == 0 {
-			s.timer.Reset(s.unused)
-		}
-	}
 }

@@ -43,6 +43,8 @@ const (
 	LoginsDir    = "/run/codex-logins"
 	// CopiesSocket is ListenStream= of codex-copies.socket.
 	CopiesSocket = WorkerSockets + "/copies.socket"
+	// ConsoleSocket is ListenStream= of codex-console-orders.socket.
+	ConsoleSocket = WorkerSockets + "/console.socket"
 	// RemoteSockets holds ListenStream= of codex-remote@.socket.
 	RemoteSockets = "/run/codex-remote"
 	// HereSockets holds ListenStream= of codex-user@.socket.
@@ -98,6 +100,8 @@ const (
 	// Root alone writes there.
 	CodexCopies = "/var/lib/codex-copies"
 	CodexRuns   = "/run/codex-copies"
+	// ConsoleSecret signs the sessions of the console; it is in StateDirectory= of codex-console-orders.service.
+	ConsoleSecret = "/var/lib/codex-console/secret"
 	// Textfile is in the directory that Debian's node exporter reads.
 	Textfile = "/var/lib/prometheus/node-exporter/codex-proxy.prom"
 )
@@ -110,6 +114,7 @@ const (
 	TracesSocketUnit = "codex-proxy-traces.socket"
 	LoginsSocketUnit = "codex-proxy-logins.socket"
 	CopiesSocketUnit = "codex-copies.socket"
+	ConsoleUnit      = "codex-console.socket"
 	TargetUnit       = "codex.target"
 )
 

@@ -110,7 +110,7 @@ func (k *Keys) Check(r *http.Request) (key Key, ok bool) {
 		bearer = token
 	}
 	for _, secret := range []string{r.Header.Get("Api-Key"), r.Header.Get("X-Api-Key"), bearer} {
-		if found, there := k.find(strings.TrimSpace(secret)); there {
+		if found, there := k.Find(strings.TrimSpace(secret)); there {
 			key, ok = found, true
 		}
 	}
@@ -130,8 +130,8 @@ func (k *Keys) ByID(id string) (key Key, ok bool) {
 	return Key{}, false
 }
 
-// find compares every entry, in constant time, so its duration reveals nothing.
-func (k *Keys) find(secret string) (key Key, ok bool) {
+// Find returns the key with that secret. It compares every entry, in constant time, so its duration reveals nothing.
+func (k *Keys) Find(secret string) (key Key, ok bool) {
 	hash := sha256.Sum256([]byte(secret))
 	for _, e := range k.All() {
 		if subtle.ConstantTimeCompare(hash[:], e.hash[:]) == 1 {

@@ -22,12 +22,20 @@ type Limits struct {
 	Concurrent        int64 // requests in flight
 	// UnknownParameters is the handling of unknown parameters: Refuse, Ignore, or empty for the setting of the service.
 	UnknownParameters string
+	// Console is the right to the console from other machines: Read, Operate, or empty for none.
+	Console string
 }
 
 // The values of UnknownParameters.
 const (
 	Refuse = "refuse"
 	Ignore = "ignore"
+)
+
+// The values of Console.
+const (
+	Read    = "read"
+	Operate = "operate"
 )
 
 // The names of the limits: in the key file, as options of `codex-proxy keys`
@@ -42,12 +50,13 @@ const (
 	Concurrent        = "concurrent"
 	Remotes           = "remotes"
 	UnknownParameters = "unknown-parameters"
+	Console           = "console"
 )
 
 // LimitNames are all of them, in the order in which they are shown.
 var LimitNames = []string{
 	RequestsPerMinute, TokensPerMinute, TokensPerDay, Concurrent, Models, Accounts, ChooseAccount, Remotes,
-	UnknownParameters,
+	UnknownParameters, Console,
 }
 
 const (
@@ -93,6 +102,8 @@ func (l *Limits) Set(name, value string) error {
 		return l.setChoice(value)
 	case UnknownParameters:
 		return l.setUnknown(value)
+	case Console:
+		return l.setConsole(value)
 	}
 	n := l.number(name)
 	if n == nil {
@@ -186,6 +197,14 @@ func (l *Limits) setUnknown(value string) error {
 	return nil
 }
 
+func (l *Limits) setConsole(value string) error {
+	if value != Read && value != Operate && value != "none" {
+		return errors.New(Console + " must be read, operate or none")
+	}
+	l.Console = strings.TrimSuffix(value, "none")
+	return nil
+}
+
 // Value is the text of one limit; "none" if it is not set.
 func (l Limits) Value(name string) string {
 	switch n := l.Number(name); {
@@ -201,6 +220,8 @@ func (l Limits) Value(name string) string {
 		return "yes"
 	case name == UnknownParameters && l.UnknownParameters != "":
 		return l.UnknownParameters
+	case name == Console && l.Console != "":
+		return l.Console
 	default:
 		return "none"
 	}

@@ -33,7 +33,7 @@ func (p *Proxy) serveManager(ctx context.Context, s *clientConn, client *net.Uni
 	switch {
 	case s.rejection != "" && (s.Peer.UID != 0 || s.Peer.within(p.Cgroup)): // root may ask about all
 		http.Error(&a, s.rejection, http.StatusForbidden)
-	case s.Role == Viewer && r.Method != http.MethodGet && r.Method != http.MethodHead && !p.ofDaemon(client, r):
+	case s.Role == Viewer && r.Method != http.MethodGet && r.Method != http.MethodHead && !p.byNetwork(client, r):
 		http.Error(&a, "this socket only reads", http.StatusForbidden)
 	default:
 		p.Manager.ServeHTTP(&a, r.WithContext(ctx))
@@ -44,10 +44,14 @@ func (p *Proxy) serveManager(ctx context.Context, s *clientConn, client *net.Uni
 	return nil
 }
 
-// ofDaemon reports whether a request is one that the daemon may make: it alone connects to the network socket, and adds
-// no request of its own to those of people.
-func (p *Proxy) ofDaemon(client *net.UnixConn, r *http.Request) bool {
-	return p.Renew != "" && r.URL.Path == p.Renew && p.Network != "" && client.LocalAddr().String() == p.Network
+// byNetwork reports whether a request is one for the network socket, to which the user of the daemon alone connects:
+// the daemon's own, or a message of a person with a key in the role of an owner.
+func (p *Proxy) byNetwork(client *net.UnixConn, r *http.Request) bool {
+	if p.Network == "" || client.LocalAddr().String() != p.Network {
+		return false
+	}
+	return p.Renew != "" && r.URL.Path == p.Renew ||
+		p.Send != "" && r.URL.Path == p.Send && r.Header.Get(roleHeader) == Owner.String()
 }
 
 // answer collects the answer of the manager.

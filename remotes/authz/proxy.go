@@ -72,9 +72,10 @@ type Proxy struct {
 	// Admit refuses a client by an error, which is the answer to its first request.
 	Admit func(Peer, Role) error
 	// Manager serves requests with a path below ManagerPath in place of codex: those that only read (GET) for all
-	// clients, the others for owners. Renew is the path of those others that the daemon may make on Network.
-	Manager http.Handler
-	Renew   string
+	// clients, the others for owners. Renew is the path of those others that the daemon may make on Network, and Send
+	// the one that a client of an API key may make there, as an owner.
+	Manager     http.Handler
+	Renew, Send string
 	// Attached is called when a client has sent its first request, before that goes on, and Detached at the end of
 	// its connection.
 	Attached, Detached func(Session)

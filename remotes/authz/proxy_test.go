@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"path/filepath"
@@ -370,19 +371,29 @@ func TestGateServesTheManager(t *testing.T) {
 	const target = "/nonexistent/codex.sock"
 	owner, viewer := open(t, &Proxy{Manager: manager, Renew: "/keeper/renew"}, target)
 	network := filepath.Join(t.TempDir(), "build.network.sock")
-	listen(t, &Proxy{Manager: manager, Renew: "/keeper/renew", Viewers: network, Network: network}, target, network)
-	for _, c := range []struct{ socket, method, path, want string }{
-		{owner, "GET", "status", "GET /keeper/status hi"}, {owner, "POST", "status", "POST /keeper/status hi"},
-		{viewer, "GET", "status", "GET /keeper/status hi"}, {viewer, "POST", "status", "this socket only reads\n"},
-		{viewer, "POST", "renew", "this socket only reads\n"}, // of viewers
-		{network, "POST", "renew", "POST /keeper/renew hi"},
-		{network, "POST", "status", "this socket only reads\n"},
+	listen(t, &Proxy{Manager: manager, Renew: "/keeper/renew", Send: "/keeper/send", Viewers: network, Network: network},
+		target, network)
+	asOwner, asViewer := NetworkHeader("alice", Owner), NetworkHeader("alice", Viewer)
+	for _, c := range []struct {
+		socket, method, path, want string
+		header                     http.Header
+	}{
+		{owner, "GET", "status", "GET /keeper/status hi", nil}, {owner, "POST", "status", "POST /keeper/status hi", nil},
+		{viewer, "GET", "status", "GET /keeper/status hi", nil}, {viewer, "POST", "status", "this socket only reads\n", nil},
+		{viewer, "POST", "renew", "this socket only reads\n", nil}, // of viewers
+		{viewer, "POST", "send", "this socket only reads\n", asOwner},
+		{network, "POST", "renew", "POST /keeper/renew hi", nil},
+		{network, "POST", "status", "this socket only reads\n", asOwner},
+		{network, "POST", "send", "POST /keeper/send hi", asOwner},
+		{network, "POST", "send", "this socket only reads\n", asViewer},
+		{network, "POST", "send", "this socket only reads\n", nil},
 	} {
 		client := &http.Client{Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
 			return net.Dial("unix", c.socket)
 		}}}
 		r, err := http.NewRequestWithContext(bounded(t), c.method, "http://remote/keeper/"+c.path, strings.NewReader("hi"))
 		require.NoError(t, err)
+		maps.Copy(r.Header, c.header)
 		resp, err := client.Do(r)
 		require.NoError(t, err)
 		b, err := io.ReadAll(resp.Body)

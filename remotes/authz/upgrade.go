@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"strings"
 )
 
@@ -54,6 +55,11 @@ const (
 // NetworkHead are the lines of a head by which a client attaches with the API key called key, in the role.
 func NetworkHead(key string, role Role) string {
 	return keyHeader + ": " + key + "\r\n" + roleHeader + ": " + role.String() + "\r\n"
+}
+
+// NetworkHeader has the same for a library of HTTP.
+func NetworkHeader(key string, role Role) http.Header {
+	return http.Header{keyHeader: {key}, roleHeader: {role.String()}}
 }
 
 // offers are the headers by which a client offers to compress messages: the proxy reads them.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -20,15 +21,20 @@ import (
 
 // AskStatus asks the manager behind a remote's socket for its status.
 func AskStatus(ctx context.Context, socket string) (st remotes.Status, err error) {
-	return st, call(ctx, socket, http.MethodGet, statusPath, nil, &st)
+	return st, call(ctx, socket, nil, http.MethodGet, statusPath, nil, &st)
 }
 
 // SendTo sends a message to a thread of a remote, like remotes.Manager.Send. If the remote ends before its answer, it
 // is asked again, which starts it, until ctx ends.
 func SendTo(ctx context.Context, socket, thread, text string) (threadID string, err error) {
+	return SendAs(ctx, socket, nil, thread, text)
+}
+
+// SendAs is SendTo, and the header goes with the request.
+func SendAs(ctx context.Context, socket string, header http.Header, thread, text string) (threadID string, err error) {
 	msg := remotes.Message{Thread: thread, Text: text, ID: rand.Text()}
 	for {
-		threadID, err = act(ctx, socket, sendPath, msg)
+		threadID, err = act(ctx, socket, header, SendPath, msg)
 		if !unsure(err) {
 			return threadID, err
 		}
@@ -54,36 +60,36 @@ func unsure(err error) bool {
 
 // ProceedTo continues a cut turn of a remote, like remotes.Manager.Proceed.
 func ProceedTo(ctx context.Context, socket, thread string) (threadID string, err error) {
-	return act(ctx, socket, continuePath, remotes.Message{Thread: thread})
+	return act(ctx, socket, nil, continuePath, remotes.Message{Thread: thread})
 }
 
 // Renew has a remote without turns start again, like remotes.Manager.Renew.
 func Renew(ctx context.Context, socket string) error {
-	_, err := act(ctx, socket, RenewPath, remotes.Message{})
+	_, err := act(ctx, socket, nil, RenewPath, remotes.Message{})
 	return err
 }
 
 // FindThread returns the id of the thread of a remote with that name, like remotes.Manager.Find.
 func FindThread(ctx context.Context, socket, name string) (id string, err error) {
 	var r threadReply
-	err = call(ctx, socket, http.MethodGet, threadPath+"?name="+url.QueryEscape(name), nil, &r)
+	err = call(ctx, socket, nil, http.MethodGet, threadPath+"?name="+url.QueryEscape(name), nil, &r)
 	return r.Thread, err
 }
 
 // Changes has the hands of a remote print the changes of their workspace.
 func Changes(ctx context.Context, socket string, begin bool) (stdout, stderr []byte, err error) {
 	var r changesReply
-	err = call(ctx, socket, http.MethodPost, fmt.Sprintf("%s?begin=%t", changesPath, begin), nil, &r)
+	err = call(ctx, socket, nil, http.MethodPost, fmt.Sprintf("%s?begin=%t", changesPath, begin), nil, &r)
 	return r.Stdout, r.Stderr, err
 }
 
-func act(ctx context.Context, socket, path string, msg remotes.Message) (string, error) {
+func act(ctx context.Context, socket string, header http.Header, path string, msg remotes.Message) (string, error) {
 	b, err := json.Marshal(msg)
 	if err != nil {
 		return "", err
 	}
 	var r threadReply
-	err = call(ctx, socket, http.MethodPost, path, b, &r)
+	err = call(ctx, socket, header, http.MethodPost, path, b, &r)
 	return r.Thread, err
 }
 
@@ -94,7 +100,7 @@ type RefusedError struct{ reason string }
 func (e *RefusedError) Error() string { return e.reason }
 
 // call sends one request on a connection of its own.
-func call(ctx context.Context, socket, method, path string, body []byte, v any) error {
+func call(ctx context.Context, socket string, header http.Header, method, path string, body []byte, v any) error {
 	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn,
 		error) {
 		var d net.Dialer
@@ -104,6 +110,7 @@ func call(ctx context.Context, socket, method, path string, body []byte, v any) 
 	if err != nil {
 		return err
 	}
+	maps.Copy(r.Header, header)
 	resp, err := (&http.Client{Transport: transport}).Do(r)
 	if err != nil {
 		return fmt.Errorf("cannot ask the remote at %s: %w", socket, bare(err))

@@ -14,10 +14,11 @@ import (
 const (
 	HandlerPrefix = "/keeper/"
 	statusPath    = HandlerPrefix + "status"
-	sendPath      = HandlerPrefix + "send"
 	continuePath  = HandlerPrefix + "continue"
 	threadPath    = HandlerPrefix + "thread"
 	changesPath   = HandlerPrefix + "changes"
+	// SendPath takes messages.
+	SendPath = HandlerPrefix + "send"
 	// RenewPath is for the daemon.
 	RenewPath = HandlerPrefix + "renew"
 )
@@ -47,7 +48,7 @@ func Handler(m *remotes.Manager) http.Handler {
 	mux.HandleFunc("GET "+threadPath, func(w http.ResponseWriter, r *http.Request) {
 		writeThread(w)(m.Find(r.Context(), r.FormValue("name")))
 	})
-	mux.HandleFunc("POST "+sendPath, serve(func(r *http.Request, msg remotes.Message) (string, error) {
+	mux.HandleFunc("POST "+SendPath, serve(func(r *http.Request, msg remotes.Message) (string, error) {
 		if strings.TrimSpace(msg.Text) == "" {
 			return "", errors.New("the message is empty")
 		}

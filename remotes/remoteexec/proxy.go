@@ -33,7 +33,7 @@ func (u *Unit) proxy(manager *remotes.Manager, reads schema.Requests, of authz.E
 	p := &authz.Proxy{
 		Remote: u.Name, Version: u.Version, Reads: reads, Logger: u.logger, Viewers: paths.RemoteViewerSocket(u.Name),
 		Network: paths.RemoteNetworkSocket(u.Name), Cgroup: u.Cgroup, Manager: remoteapi.Handler(manager),
-		Renew:     remoteapi.RenewPath,
+		Renew: remoteapi.RenewPath, Send: remoteapi.SendPath,
 		Unknown:   func(s authz.Session, method string) string { return manager.Unknown(method, s.Role == authz.Viewer) },
 		Elsewhere: of,
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"codex-proxy/codex/wire"
+	"codex-proxy/remotes/authz"
 	"codex-proxy/remotes/remoteapi"
 )
 
@@ -23,7 +24,7 @@ const (
 func (r Remote) Send(ctx context.Context, thread, text string) (threadID string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, actBound)
 	defer cancel()
-	return remoteapi.SendTo(ctx, r.Owners, thread, text)
+	return remoteapi.SendAs(ctx, r.Owners, r.header(authz.Owner), thread, text)
 }
 
 // errOver is the error of an answer that nobody waits for any more.
@@ -38,7 +39,7 @@ func (r Remote) Approve(ctx context.Context, thread, question, decision string) 
 		return err
 	}
 	v, resolved := newView(thread), make(chan string, maxItems)
-	s, err := r.open(ctx, r.Owners, handlers{
+	s, err := r.open(ctx, authz.Owner, handlers{
 		asked: v.ask,
 		notified: func(method string, params json.RawMessage) {
 			v.notified(method, params)
@@ -110,7 +111,7 @@ func (r Remote) Interrupt(ctx context.Context, thread string) error {
 	if err != nil {
 		return err
 	}
-	s, err := r.open(ctx, r.Owners, handlers{})
+	s, err := r.open(ctx, authz.Owner, handlers{})
 	if err != nil {
 		return err
 	}

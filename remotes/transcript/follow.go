@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"codex-proxy/remotes"
+	"codex-proxy/remotes/authz"
 )
 
 // pause is the least time between two updates.
@@ -25,7 +26,7 @@ func (r Remote) Follow(ctx context.Context, thread string, each func(Update) err
 		return each(Update{Questions: []Question{}})
 	}
 	v := newView(thread)
-	s, err := r.open(ctx, r.Viewers, handlers{notified: v.notified})
+	s, err := r.open(ctx, authz.Viewer, handlers{notified: v.notified})
 	if err != nil {
 		return err
 	}
@@ -77,7 +78,7 @@ func (a *asking) follow(ctx context.Context) (err error) {
 	case a.session == nil:
 		shows := a.Remote
 		shows.program = remotes.Page
-		if a.session, err = shows.open(ctx, a.Owners, handlers{asked: a.view.ask}); err == nil {
+		if a.session, err = shows.open(ctx, authz.Owner, handlers{asked: a.view.ask}); err == nil {
 			_, err = a.session.resume(ctx, a.thread, 1)
 		}
 	}

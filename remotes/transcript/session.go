@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/http"
 
 	"codex-proxy/codex/rpc"
 	"codex-proxy/codex/wire"
 	"codex-proxy/remotes/attach"
+	"codex-proxy/remotes/authz"
 	"codex-proxy/remotes/remoteapi"
 )
 
@@ -22,6 +24,8 @@ type Remote struct {
 	Version string // of this program
 	// ReadOnly only watches: the questions of a turn go to others.
 	ReadOnly bool
+	// Key is the name of the API key of a person on another machine; Owners and Viewers are the network socket then.
+	Key string
 
 	program string // its name for codex; empty: codex-proxy
 }
@@ -47,9 +51,22 @@ var unused = []string{
 	"thread/tokenUsage/updated", "turn/diff/updated", "turn/plan/updated",
 }
 
-// open attaches to the remote by one of its sockets; a remote that is asleep starts.
-func (r Remote) open(ctx context.Context, socket string, h handlers) (*session, error) {
+// header names the key of a person on another machine.
+func (r Remote) header(role authz.Role) http.Header {
+	if r.Key == "" {
+		return nil
+	}
+	return authz.NetworkHeader(r.Key, role)
+}
+
+// open attaches to the remote in a role; a remote that is asleep starts.
+func (r Remote) open(ctx context.Context, role authz.Role, h handlers) (*session, error) {
+	socket := r.Owners
+	if role == authz.Viewer {
+		socket = r.Viewers
+	}
 	c, err := rpc.Dial(ctx, socket, rpc.Options{
+		Header: r.header(role),
 		OnRequest: func(m rpc.Message) error {
 			if h.asked != nil {
 				h.asked(m.Method, append(json.RawMessage(nil), m.ID...), append(json.RawMessage(nil), m.Params...))

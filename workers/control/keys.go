@@ -46,6 +46,7 @@ type KeyLimits struct {
 	ChooseAccount     bool     `json:"choose_account,omitempty"`
 	Remotes           []string `json:"remotes,omitempty"`
 	UnknownParameters string   `json:"unknown_parameters,omitempty"`
+	Console           string   `json:"console,omitempty"`
 }
 
 // KeyUse is the use of a key now.

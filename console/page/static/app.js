@@ -26,6 +26,7 @@ async function followAlways() {
     } catch (e) {
       // Nobody listens at the console's port; other errors have the reason, such as a service that is down.
       state.lost = e.final ? e.message : e instanceof TypeError && fails > 20 ? t.ended(state.service) : `${t.gone} ${e.message || ""}`;
+      if (e.over && state.keyed) Object.assign(state, { asks: true, lost: "", notice: e.message });
       if (e.final) return draw();
     }
     draw();
@@ -56,8 +57,9 @@ function show() {
   document.title = `${t.pages[page]} – ${state.service || "codex"}`;
   $("name").textContent = state.service;
   for (const [id, text] of [["lost", state.lost], ["notice", state.notice || state.reason]]) if ($(id).textContent !== text) $(id).textContent = text;
-  morph($("nav"), Object.keys(pages()).map(p => el("a", { href: `#${p}`, "aria-current": p === page ? "page" : null, "data-key": p }, t.pages[p])));
+  morph($("nav"), state.asks ? [] : Object.keys(pages()).map(p => el("a", { href: `#${p}`, "aria-current": p === page ? "page" : null, "data-key": p }, t.pages[p])));
   const scroll = $("talk") || $("log"), atEnd = !scroll || scroll.scrollTop + scroll.clientHeight >= scroll.scrollHeight - 8;
+  if (state.asks) return morph($("main"), [enterForm()]);
   const known = state.status || state.units || page === "sessions" && (state.runner || state.runner_lost);
   const content = known ? pages()[page](state) : [el("p", null, t.loading)];
   morph($("main"), [el("h1", { tabindex: -1 }, t.pages[page]), ...content.filter(Boolean).map((c, i) => { c.dataset.key = `${page}${i}`; return c; })]);
@@ -65,6 +67,21 @@ function show() {
   if (shown && atEnd) shown.scrollTop = shown.scrollHeight;
   if (arrived) $("main").querySelector("h1").focus(); // so that the change of the page is read out
   arrived = false;
+}
+
+// enterForm asks for a key. A page keeps what was typed.
+const enterForm = () => el("section", { "data-key": "enter" }, el("h1", null, t.enterTitle), el("p", null, t.enterText),
+  el("form", { id: "enter", "aria-label": t.enterTitle }, el("label", null, t.apiKey, el("input", { name: "key", type: "password", autocomplete: "current-password", required: true })),
+    el("button", { type: "submit" }, t.enter)));
+
+async function enter(form) {
+  try {
+    await host.enter(form.elements.key.value.trim());
+    location.reload();
+  } catch (e) {
+    state.notice = e.message;
+    draw();
+  }
 }
 
 async function loadUsage() {
@@ -194,6 +211,7 @@ addEventListener("submit", event => {
   event.preventDefault();
   if (event.target.id === "add") addKey(event.target);
   if (event.target.id === "send") send(event.target);
+  if (event.target.id === "enter") enter(event.target);
   if (event.target.id === "find") {
     state.find = event.target.elements.id.value.trim();
     draw();
@@ -226,6 +244,7 @@ draw();
 host.begin().then(given => {
   Object.assign(state, given);
   arrive();
+  if (state.asks) return undefined;
   return followAlways();
 }).catch(e => {
   state.lost = e.message;

@@ -1,15 +1,19 @@
 // Elements, and the change of a page into its next state: what stays equal is not touched, so focus and selection stay.
+const ownKey = Symbol("key"); // a form has a property for the name of each of its fields
 const svgNames = new Set(["svg", "path", "rect", "title"]);
 
 export function el(name, attributes, ...children) {
   const e = svgNames.has(name) ? document.createElementNS("http://www.w3.org/2000/svg", name) : document.createElement(name);
   for (const [key, value] of Object.entries(attributes || {}))
     if (value !== false && value !== undefined && value !== null) e.setAttribute(key, value === true ? "" : value);
+  if (attributes && attributes["data-key"]) e[ownKey] = attributes["data-key"];
   e.append(...children.flat(Infinity).filter(c => c !== null && c !== undefined && c !== false));
   return e;
 }
 
-const same = (a, b) => a.nodeType === b.nodeType && a.nodeName === b.nodeName && a.dataset?.key === b.dataset?.key;
+// keyOf is the key of an element; dataset alone is slow for the rows of a long table.
+const keyOf = node => node[ownKey] || node.dataset?.key;
+const same = (a, b) => a.nodeType === b.nodeType && a.nodeName === b.nodeName && keyOf(a) === keyOf(b);
 
 // kept has the element of an object that does not change, and entries the same by their elements.
 const kept = new WeakMap(), entries = new WeakMap();
@@ -23,6 +27,11 @@ export function keep(object, variant, make) {
   entries.set(entry.node, entry);
   return entry.node;
 }
+
+// numberOf is a number of an object, which tells it from all others.
+const numbers = new WeakMap();
+let last = 0;
+export const numberOf = object => numbers.get(object) || (numbers.set(object, ++last), last);
 
 function change(old, next) {
   if (old === next) return;
@@ -47,13 +56,21 @@ function fill(node) {
 }
 
 export function morph(parent, nodes) {
-  const wanted = new Set(nodes.map(n => n.dataset?.key).filter(Boolean));
-  for (const c of [...parent.children]) if (c.dataset.key && !wanted.has(c.dataset.key)) c.remove(); // so that the others stay in place, with the focus
-  const keyed = new Map([...parent.children].filter(c => c.dataset.key).map(c => [c.dataset.key, c]));
+  const wanted = new Set(nodes.map(keyOf).filter(Boolean)), keyed = new Map();
+  for (let c = parent.firstElementChild, next; c; c = next) {
+    next = c.nextElementSibling;
+    const key = keyOf(c);
+    if (key && !wanted.has(key)) c.remove(); // so that the others stay in place, with the focus
+    else if (key) keyed.set(key, c);
+  }
   let at = parent.firstChild;
   for (const node of nodes) {
-    const key = node.dataset?.key;
-    const old = key ? keyed.get(key) : at && !at.dataset?.key ? at : null;
+    if (node === at) { // a kept row that stays where it is
+      at = at.nextSibling;
+      continue;
+    }
+    const key = keyOf(node);
+    const old = key ? keyed.get(key) : at && !keyOf(at) ? at : null;
     if (old && same(old, node)) {
       if (old === at) at = at.nextSibling;
       else parent.insertBefore(old, at);

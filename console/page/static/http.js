@@ -9,13 +9,25 @@ export async function begin() {
   if (token.length > 20) {
     history.replaceState(null, "", "#");
     sessionStorage.removeItem("session");
-    const given = await call("/api/session", { token });
-    for (const [name, value] of Object.entries({ session: given.session, "read-only": given.read_only ? "yes" : "", service: given.service }))
-      sessionStorage.setItem(name, value);
+    await enter(token);
   }
-  if (!sessionStorage.getItem("session")) throw Object.assign(new Error(t.open), { final: true });
-  const readOnly = sessionStorage.getItem("read-only") === "yes";
-  return { service: sessionStorage.getItem("service"), readOnly, reason: readOnly ? t.readOnly : "" };
+  if (!sessionStorage.getItem("session")) return without();
+  const readOnly = sessionStorage.getItem("read-only") === "yes", keyed = sessionStorage.getItem("keyed") === "yes";
+  return { service: sessionStorage.getItem("service"), keyed, readOnly, reason: readOnly ? keyed ? t.keyLooks : t.readOnly : "" };
+}
+
+// without is a page without a session: it asks for a key, or has a text about links.
+async function without() {
+  const { keyed } = await (await fetch("/api/access")).json();
+  if (!keyed) throw Object.assign(new Error(t.open), { final: true });
+  return { service: "codex-proxy", keyed, asks: true };
+}
+
+// enter exchanges a key for a session.
+export async function enter(key) {
+  const given = await call("/api/session", { token: key });
+  for (const [name, value] of Object.entries({ session: given.session, "read-only": given.read_only ? "yes" : "", keyed: given.key ? "yes" : "", service: given.service }))
+    sessionStorage.setItem(name, value);
 }
 
 async function call(path, body) {
@@ -29,7 +41,7 @@ export const order = (verb, words) => call("/api/do", { verb, words });
 
 async function lines(path, options, each) {
   const r = await fetch(path, { headers: headers(), ...options });
-  if (!r.ok) throw Object.assign(new Error((await r.json()).error), { final: r.status === 401 });
+  if (!r.ok) throw Object.assign(new Error((await r.json()).error), { final: r.status === 401, over: r.status === 401 });
   const reader = r.body.pipeThrough(new TextDecoderStream()).getReader();
   for (let rest = ""; ;) {
     const { value, done } = await reader.read();

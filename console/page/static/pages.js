@@ -1,6 +1,6 @@
 // The pages: each makes its elements of the state.
 import { t } from "./texts.js";
-import { el, table, row, badge, act, keep } from "./dom.js";
+import { el, table, row, badge, act, keep, numberOf } from "./dom.js";
 import { count, took, length, since, until, clock, exit, unit } from "./words.js";
 import { spark, bars } from "./charts.js";
 import { talkOf } from "./talk.js";
@@ -59,10 +59,11 @@ function workers({ status, accounts, off }) {
       status.workers.map(w => {
         const a = byName.get(w.name), words = { worker: w.name }, account = { account: w.name };
         const order = (verb, words) => act(verb, words, t[verb], t.verb(t[verb], w.name), off);
-        return row(w.name, w.name, [badge(w.ready ? "ok" : "bad", w.reason), w.drained ? ` ${t.drained}` : ""],
+        const times = [until(w.next_restart_at), w.last_exit && since(w.last_exit.at), ...(a ? a.limits : []).map(l => until(l.resets_at))];
+        return keep(w, [off, accounts && accounts.rotation, a && numberOf(a), ...times].join(), () => row(w.name, w.name, [badge(w.ready ? "ok" : "bad", w.reason), w.drained ? ` ${t.drained}` : ""],
           [order(w.drained ? "undrain" : "drain", words), a ? order(a.paused ? "resume" : "pause", account) : null,
             a && ordered && !a.in_use ? order("switch", account) : null], String(w.inflight),
-          quota(a), { wide: accountWords(a, accounts && accounts.rotation) }, a && a.plan || "–", unit(w), String(w.restarts_total), until(w.next_restart_at), exit(w.last_exit));
+          quota(a), { wide: accountWords(a, accounts && accounts.rotation) }, a && a.plan || "–", unit(w), String(w.restarts_total), until(w.next_restart_at), exit(w.last_exit)));
       })),
       command("codex-proxy status; codex-proxy accounts list; codex-proxy drain NAME; codex-proxy accounts pause NAME"),
       el("p", { class: "muted" }, t.loginHint)),
@@ -77,15 +78,15 @@ function useWords(k) {
     `${t.limit[name]}: ${count(n)}${k.limits[name] ? ` / ${count(k.limits[name])}` : ""}`).join("; ") || "–";
 }
 
-function keys({ keys, usage, usageBy, readOnly, off }) {
+function keys({ keys, usage, usageBy, readOnly, off, keyed }) {
   const field = (name, text, attributes) => el("label", null, text, el("input", { name, autocomplete: "off", ...attributes }));
   const number = name => field(name, t.limit[name.replaceAll("-", "_")], { inputmode: "numeric", pattern: "[1-9][0-9]{0,11}", size: 8 });
   return [
     card(t.keys,
       keys && keys.keys.length ? table(t.tableOf(t.keys), [t.key, t.limits, t.usedNow, t.refused, t.actions], keys.keys.map(k =>
         row(k.name, k.name, { wide: limitWords(k.limits) }, { wide: useWords(k) }, String(Object.values(k.used && k.used.refused || {}).reduce((a, b) => a + b, 0)),
-          act("revoke", { key: k.name }, t.revoke, t.verb(t.revoke, k.name), off)))) : el("p", null, t.noKeys),
-      readOnly ? null : el("form", { id: "add", "aria-label": t.add }, field("key", t.name, { required: true, pattern: "[A-Za-z0-9][A-Za-z0-9._\\-]*", maxlength: 64 }),
+          keyed ? "–" : act("revoke", { key: k.name }, t.revoke, t.verb(t.revoke, k.name), off)))) : el("p", null, t.noKeys),
+      readOnly || keyed ? null : el("form", { id: "add", "aria-label": t.add }, field("key", t.name, { required: true, pattern: "[A-Za-z0-9][A-Za-z0-9._\\-]*", maxlength: 64 }),
         number("requests-per-minute"), number("tokens-per-minute"), number("tokens-per-day"), number("concurrent"), el("button", { type: "submit", disabled: off }, t.add)),
       command("codex-proxy keys list; codex-proxy keys add NAME --tokens-per-day=N; codex-proxy keys revoke NAME")),
     card(t.usage,
@@ -170,8 +171,9 @@ function limitedTo({ units }) {
 }
 
 // pagesOf are the pages of a service, and what its user may see.
-export function pagesOf({ service, limited, runner, runner_lost }) {
+export function pagesOf({ service, limited, runner, runner_lost, keyed }) {
   if (service === "codex-runner") return { sessions, doctor };
   const more = runner || runner_lost && runner_lost !== t.runnerStopped ? { sessions } : {};
+  if (keyed) return { overview, workers, keys, requests, remotes, dependencies }; // the others need root
   return limited ? { overview: limitedTo, ...more } : { overview, workers, keys, requests, remotes, dependencies, ...more, doctor };
 }

@@ -7,6 +7,7 @@ const maxRequests = 500, maxOutside = 50, maxPoints = 180, maxItems = 200;
 export const state = {
   service: "", readOnly: false, reason: "", lost: "", seen: 0, notice: "", show: "all", find: "", usageBy: "hour",
   off: false, // no order can be given
+  keyed: false, asks: false, // the page is for other machines, and asks for a key
 };
 
 // newest keeps the last requests, and few of those that were not let in.
@@ -23,8 +24,19 @@ function takeSessions({ sessions_whole, changed, removed }) {
   state.sessions = [...all.values()].sort((a, b) => a.created < b.created ? 1 : a.created > b.created ? -1 : 0);
 }
 
+// shared is the new list, with the known objects in place of those that say the same, so that their rows stay.
+function shared(known, list) {
+  const texts = new Map((known || []).map(o => [o.name, [JSON.stringify(o), o]]));
+  return list.map(o => {
+    const [text, same] = texts.get(o.name) || [];
+    return text === JSON.stringify(o) ? same : o;
+  });
+}
+
 /** @param {Event} event */
 export function take(event) {
+  if (event.status) event.status.workers = shared(state.status && state.status.workers, event.status.workers);
+  if (event.accounts) event.accounts.accounts = shared(state.accounts && state.accounts.accounts, event.accounts.accounts);
   if (event.sessions_whole || event.changed || event.removed) takeSessions(event);
   for (const part of ["status", "accounts", "keys", "remotes", "dependencies", "runner", "runner_lost", "units"]) if (event[part] !== undefined) state[part] = event[part];
   if (event.whole) Object.assign(state, { requests: [], history: undefined }); // of another process

@@ -16,6 +16,8 @@ export const t = {
   runnerStopped: "codex-runner does not run: systemctl start codex-runner",
   units: "Units", unit: "Unit", description: "Description", noUnits: "There is no unit of codex.",
   readOnly: "This console only shows: it was started with --read-only.",
+  keyLooks: "This API key only looks.",
+  enterTitle: "Enter an API key", enterText: "One with a right to the console: codex-proxy keys add NAME --console=read, or --console=operate.", apiKey: "API key", enter: "Enter",
   done: what => `${what}: done.`,
   ready: "Ready", notReady: "Not ready", forTime: text => `for ${text}`,
   queue: (n, of) => `Queue: ${n} of ${of}`,
@@ -41,7 +43,7 @@ export const t = {
   noKeys: "There is no API key.", closed: "Nobody is let in without one.", openApi: "Programs on this machine may use the API.",
   limit: {
     requests_per_minute: "requests a minute", tokens_per_minute: "tokens a minute", tokens_per_day: "tokens a day", concurrent: "at the same time",
-    models: "models", accounts: "accounts", choose_account: "may choose the account", remotes: "remotes", unknown_parameters: "unknown parameters",
+    models: "models", accounts: "accounts", choose_account: "may choose the account", remotes: "remotes", unknown_parameters: "unknown parameters", console: "console",
   },
   add: "Add a key", name: "Name", revoke: "Revoke",
   revokeAsk: name => `Revoke the key ${name}?`, revokeText: "Every request with it is refused from then on.",

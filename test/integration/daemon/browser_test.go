@@ -87,9 +87,7 @@ func (d *driver) cdp(order string, parameters map[string]any) {
 func (d *driver) judge(pages ...string) {
 	t := d.b.T
 	t.Helper()
-	axe, err := os.ReadFile(bed.Made(t, "CODEX_PROXY_TEST_AXE"))
-	require.NoError(t, err)
-	d.script(string(axe) + "\nreturn true")
+	d.loadAxe()
 	for _, page := range pages {
 		d.click(`nav a[href="#` + page + `"]`)
 		d.until(`document.querySelector('nav a[aria-current]').hash === "#` + page + `" && document.querySelector("h1")`)
@@ -99,17 +97,58 @@ func (d *driver) judge(pages ...string) {
 		for look, set := range looks {
 			set(d)
 			assert.Equal(t, true, d.script("return document.documentElement.scrollWidth <= innerWidth"), "%s fits, %s", page, look)
-			var faults []string
-			d.call(http.MethodPost, "/execute/async", map[string]any{"args": []any{}, "script": `
-const done = arguments[0];
-axe.run(document, { preload: false }).then(r => done(r.violations.map(v => v.id + ": " + v.nodes.map(n => n.html).join(" "))), e => done([String(e)]));`},
-				&faults)
-			assert.Empty(t, faults, "%s, %s", page, look)
+			assert.Empty(t, d.violations(), "%s, %s", page, look)
 		}
 		assert.Equal(t, "", d.script(`return [...document.querySelectorAll("[data-verb], [data-talk], [data-log], [data-find], nav a, summary")]
 			.filter(e => e.tabIndex < 0 || !["BUTTON", "A", "SUMMARY"].includes(e.tagName)).map(e => e.outerHTML).join(" ")`), "the keyboard reaches all actions")
 	}
 	looks["light"](d)
+}
+
+// loadAxe puts axe-core into the page.
+func (d *driver) loadAxe() {
+	d.b.T.Helper()
+	axe, err := os.ReadFile(bed.Made(d.b.T, "CODEX_PROXY_TEST_AXE"))
+	require.NoError(d.b.T, err)
+	d.script(string(axe) + "\nreturn true")
+}
+
+// violations are what axe-core finds on the page.
+func (d *driver) violations() (faults []string) {
+	d.b.T.Helper()
+	d.call(http.MethodPost, "/execute/async", map[string]any{"args": []any{}, "script": `
+const done = arguments[0];
+axe.run(document, { preload: false }).then(r => done(r.violations.map(v => v.id + ": " + v.nodes.map(n => n.html).join(" "))), e => done([String(e)]));`},
+		&faults)
+	return faults
+}
+
+// afar enters a key on the page for other machines.
+func (d *driver) afar() {
+	t, b := d.b.T, d.b
+	t.Helper()
+	key := bed.Trim(b.MustRun(t, "codex-proxy", "keys", "add", "phone", "--console=operate", "--remotes=build"))
+	b.MustRun(t, "sh", "-ec", `printf '\n[console]\norigins = ["`+afarURL+`"]\n' >>`+bed.ConfigFile+`; systemctl start codex-console.socket`)
+	d.open(afarURL)
+	d.until(`document.querySelector("#enter input")`)
+	d.loadAxe()
+	for look, set := range looks {
+		set(d)
+		assert.Empty(t, d.violations(), "the form, %s", look)
+	}
+	d.keys("#enter input", "sk-codex-wrong")
+	d.keys("#enter button", "\ue007")
+	d.until(`document.querySelector("#notice").textContent.includes("no API key")`)
+	d.script(`document.querySelector("#enter input").value = ""`)
+	d.keys("#enter input", key)
+	d.keys("#enter button", "\ue007")
+	d.until(`document.querySelector("#ready.ready")`)
+	assert.Nil(t, d.script(`return document.querySelector('nav a[href="#doctor"]')`), "orders of root are not offered")
+	d.click(`nav a[href="#remotes"]`)
+	d.until(`document.querySelector("button[data-talk=build]")`)
+	d.keys("button[data-talk=build]", "\ue007")
+	d.until(`[...document.querySelectorAll("#talk li")].some(li => li.textContent.includes("it has run"))`)
+	d.judge("overview", "keys", "remotes")
 }
 
 // crowd measures an update of the page of 500 requests, and of 50 workers with their accounts.
@@ -134,10 +173,11 @@ const done = arguments[0];
   const state = { service: "codex-proxy", show: "all", find: "", usageBy: "hour", off: false, requests: many(500, request), sessions: many(1000, session), runner: { ready: true },
     status: { health: { readiness: { ready: true, reason: "ready", since: new Date().toISOString() } }, queue: { depth: 0, limit: 1 }, workers: many(50, worker) },
     accounts: { rotation: "ordered", accounts: many(50, account) } };
-  const main = document.getElementById("main"), all = pagesOf(state), took = {};
+  const main = document.getElementById("main"), all = pagesOf(state), took = {}, parts = [];
   const show = page => {
     const began = performance.now();
     morph(main, all[page](state).filter(Boolean).map((c, i) => { c.dataset.key = page + i; return c; }));
+    parts.push(performance.now() - began);
     main.getBoundingClientRect();
     return performance.now() - began;
   };
@@ -150,6 +190,7 @@ const done = arguments[0];
     show(page);
     const times = many(9, i => { change[page](i); return show(page); }).sort((a, b) => a - b);
     took[page] = Math.round(times[4] * 10) / 10;
+    took[page + " without layout"] = Math.round(parts.splice(0).slice(1).sort((a, b) => a - b)[4] * 10) / 10;
   }
   return took;
 })().then(done, e => done({ [String(e)]: 0 }));`

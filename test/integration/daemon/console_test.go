@@ -240,4 +240,6 @@ func TestConsoleInABrowser(t *testing.T) {
 	d.judge("overview", "workers", "keys", "requests", "remotes", "dependencies", "doctor")
 	d.crowd()
 	d.noFaults("")
+	d.pictures()
+	d.afar()
 }

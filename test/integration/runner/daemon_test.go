@@ -228,6 +228,7 @@ func TestRunnerDaemon(t *testing.T) {
 			assert.Error(t, err)
 			assert.Contains(t, stderr, "connect")
 		})
+		t.Run("console", b.console)
 		t.Run("ports", b.ports)
 		t.Run("terminal", b.terminal)
 		t.Run("without inotify", func(t *testing.T) { // fs.inotify.max_user_instances is used up

@@ -1,0 +1,143 @@
+package keyed
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"codex-proxy/console/pipe"
+	"codex-proxy/console/server"
+)
+
+// answerBound bounds the judgement of a key.
+const answerBound = 10 * time.Second
+
+// Connection is the way of the server to the process that carries orders out. It connects when it is used, and again
+// after the end of that process. Its methods are safe for concurrent use.
+type Connection struct {
+	socket, service string
+
+	mu     sync.Mutex
+	client *pipe.Client // nil: not connected
+	conn   net.Conn
+}
+
+// NewConnection returns the way over a unix socket.
+func NewConnection(socket, service string) *Connection {
+	return &Connection{socket: socket, service: service}
+}
+
+// connected is a client that runs.
+func (c *Connection) connected(ctx context.Context) (*pipe.Client, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.client != nil {
+		return c.client, nil
+	}
+	conn, err := new(net.Dialer).DialContext(ctx, "unix", c.socket)
+	if err != nil {
+		return nil, fmt.Errorf("cannot reach codex-console-orders.service: %w; "+
+			"systemctl status codex-console-orders.socket has the reason", err)
+	}
+	client := pipe.NewClient(conn)
+	c.client, c.conn = client, conn
+	go func() {
+		client.Run()
+		c.forget(client)
+	}()
+	return client, nil
+}
+
+// Close ends the connection.
+func (c *Connection) Close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.client != nil {
+		_ = c.conn.Close()
+	}
+}
+
+// Do implements server.Orders.
+func (c *Connection) Do(ctx context.Context, o pipe.Order) (value json.RawMessage, err error) {
+	err = c.order(ctx, func(client *pipe.Client) error {
+		value, err = client.Do(ctx, o)
+		return err
+	})
+	return value, err
+}
+
+// Stream implements server.Orders.
+func (c *Connection) Stream(ctx context.Context, o pipe.Order, each func(json.RawMessage) error) error {
+	return c.order(ctx, func(client *pipe.Client) error { return client.Stream(ctx, o, each) })
+}
+
+// order gives an order, once more over a new connection if the other process has ended before.
+func (c *Connection) order(ctx context.Context, give func(*pipe.Client) error) error {
+	client, err := c.connected(ctx)
+	if err != nil {
+		return err
+	}
+	if err = give(client); !errors.Is(err, pipe.ErrUnsent) {
+		return err
+	}
+	c.forget(client)
+	if client, err = c.connected(ctx); err != nil {
+		return err
+	}
+	return give(client)
+}
+
+func (c *Connection) forget(client *pipe.Client) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.client == client {
+		_ = c.conn.Close()
+		c.client = nil
+	}
+}
+
+// Origins are the addresses of the page, by the settings.
+func (c *Connection) Origins(ctx context.Context) (list []string, err error) {
+	value, err := c.Do(ctx, pipe.Order{Verb: origins})
+	if err == nil {
+		err = json.Unmarshal(value, &list)
+	}
+	if err == nil && len(list) == 0 {
+		err = errors.New("[console] of /etc/codex-proxy/config.toml names no origins: add the address of the page " +
+			`there, such as origins = ["https://codex.example.com"]`)
+	}
+	return list, err
+}
+
+func (c *Connection) ask(ctx context.Context, o pipe.Order) (answer begun, err error) {
+	ctx, cancel := context.WithTimeout(ctx, answerBound)
+	defer cancel()
+	value, err := c.Do(ctx, o)
+	if err == nil {
+		err = json.Unmarshal(value, &answer)
+	}
+	return answer, err
+}
+
+// Begin implements server.Access.
+func (c *Connection) Begin(ctx context.Context, secret string) (got server.Begun, why string) {
+	answer, err := c.ask(ctx, pipe.Order{Verb: login, Words: map[string]string{"key": secret}})
+	if err != nil {
+		return got, err.Error()
+	}
+	got = server.Begun{Session: answer.Session, ReadOnly: answer.ReadOnly, Service: c.service, Key: answer.Key}
+	return got, answer.Why
+}
+
+// Known implements server.Access.
+func (c *Connection) Known(ctx context.Context, of string) (why string, err error) {
+	answer, err := c.ask(ctx, pipe.Order{Verb: session, As: of})
+	return answer.Why, err
+}
+
+// Keyed implements server.Access.
+func (c *Connection) Keyed() bool { return true }
