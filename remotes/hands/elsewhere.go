@@ -67,20 +67,18 @@ type finalError struct{ error }
 
 func (e *finalError) Unwrap() error { return e.error }
 
-// run reports when the exec-server answers no more, and when it does again, until ctx ends.
+// run reports when the exec-server answers no more, until ctx ends.
 func (h far) run(ctx context.Context) {
 	for well := true; ; {
 		if wait(ctx, h.pace.every); ctx.Err() != nil {
 			return
 		}
 		err := probes(h).answers(ctx)
-		switch {
-		case ctx.Err() != nil:
+		if ctx.Err() != nil {
 			return
-		case err != nil && well:
-			h.Logger.Warn("the hands of a remote do not answer", "remote", h.Remote, "url", h.Elsewhere.URL, "error", err)
-		case err == nil && !well:
-			h.Logger.Info("the hands of a remote answer again", "remote", h.Remote, "url", h.Elsewhere.URL)
+		}
+		if err != nil && well {
+			h.Logger.Warn("the hands of a remote do not answer", "remote", h.Remote, "error", err)
 		}
 		well = err == nil
 	}

@@ -71,7 +71,7 @@ func New(o Options) (*Hands, error) {
 	}
 	var err error
 	if o.Elsewhere != nil {
-		h.took = newTaken(o.Dir, o.Logger)
+		h.took = newTaken(o.Remote, o.Dir, o.Logger)
 		return h, nil
 	}
 	h.record, err = ownRecord(o.Dir, o.Logger)

@@ -128,7 +128,7 @@ func (u *Unit) serveLoan(ctx context.Context, l *loan) {
 	u.tasks.Go(func() { l.client.Run(ctx) })
 	u.tasks.Go(func() {
 		if err := l.Run(ctx, l.l); err != nil && ctx.Err() == nil {
-			u.logger.Error("the server that lends codex a login does not run", "error", err)
+			u.logger.Error("the server that lends codex its key or login does not run", "error", err)
 		}
 	})
 }

@@ -38,16 +38,15 @@ func (u upgrade) run(ctx context.Context) {
 		if now == (start{}) || now == began || !settled {
 			continue
 		}
-		what := "another codex is installed"
-		if now.program == began.program {
-			what = "the accounts that serve codex have changed"
-		}
 		switch err := u.renew(); {
+		case err == nil && now.program == began.program:
+			u.logger.Info("other accounts serve codex: it starts again", "program", now.program.Path)
+			return
 		case err == nil:
-			u.logger.Info(what+": it is started", "program", now.program.Path)
+			u.logger.Info("another codex is installed: it is started", "program", now.program.Path)
 			return
 		case !errors.Is(err, remotes.ErrBusy):
-			u.logger.Warn(what+", and it cannot be started", "error", err)
+			u.logger.Warn("another codex is installed, and cannot be started", "error", err)
 		}
 	}
 }
