@@ -77,7 +77,7 @@ func (h *Hands) Execute(ctx context.Context, p Process) (Ended, error) {
 		cancel()
 	})()
 	if _, err := c.call(reading, startMethod, r.params(), r.take); err != nil {
-		return Ended{}, err
+		return Ended{}, cmp.Or(context.Cause(ctx), err) // a start that is given up is refused
 	}
 	for !r.closed {
 		m, err := c.read(reading)
