@@ -22,6 +22,7 @@ import (
 	"codex-proxy/internal/paths"
 	"codex-proxy/notify/handoff"
 	"codex-proxy/proxy/usage"
+	"codex-proxy/remotes/here"
 	"codex-proxy/remotes/remotewatch"
 	"codex-proxy/units"
 	"codex-proxy/units/restarts"
@@ -156,12 +157,21 @@ func (d *Daemon) operate() {
 
 // lend lends the logins of accounts to remotes.
 func (d *Daemon) lend(registry prometheus.Registerer) {
-	broker := credentials.New(d.accountStore, d.pool, d.systemd, d.changes.follow(), d.logger)
+	broker := credentials.New(d.accountStore, d.pool, d.systemd, loanOf, d.changes.follow(), d.logger)
 	f := feature{metrics: []prometheus.Collector{broker}}
 	for _, l := range d.sockets[paths.LoginsSocketName] {
 		f.serving = append(f.serving, d.once("logins", func(ctx context.Context) error { return broker.Serve(ctx, l) }))
 	}
 	d.add(registry, f)
+}
+
+// loanOf has the accounts that root has lent to the own codex of a user.
+func loanOf(name string) (accounts []string, lent bool) {
+	r, err := here.Records(paths.HereRecords).Get(name)
+	if err != nil || !r.Lends() {
+		return nil, false
+	}
+	return r.Loan.Accounts, true
 }
 
 // plan makes the planner that starts and stops the workers by the quota of their accounts.

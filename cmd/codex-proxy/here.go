@@ -83,7 +83,24 @@ disable need root: sudo codex-proxy here enable.`,
     "program","since"}],"turns":[{"thread","since",
     "waiting_since","continued"}],"last","words",
     "continued","given_up","rests_at","error"}]}`)
-	c.AddCommand(enable, disable, status, hereLogs(h, do))
+	c.AddCommand(enable, disable, status, hereAccounts(h, do), hereLogs(h, do))
+	return c
+}
+
+func hereAccounts(
+	h *herecli.Here, do func(bool, func(context.Context, string) error) func(*cobra.Command, []string) error,
+) *cobra.Command {
+	c := &cobra.Command{
+		Use: "accounts [NAME]", Short: "have accounts of codex-proxy serve a user's own codex", RunE: do(true, h.Accounts),
+		Long: `
+Shows whose login serves the codex of a user. With --lend it is accounts of codex-proxy,
+in place of the user's login, which stays in its file: a turn whose account has no quota
+any more goes on with the next one, and waits if none has. With --own it is the login of
+the user again. The unit takes a change as soon as no turn runs. Lend accounts to users
+that may use them: docs/security.md has what they can reach.`,
+	}
+	c.Flags().StringVar(&h.Lend, "lend", "", "names of accounts, with commas, or all")
+	c.Flags().BoolVar(&h.Own, "own", false, "the user's own login serves again")
 	return c
 }
 
@@ -133,7 +150,7 @@ the settings.`,
 			}
 			u := &hereexec.Unit{
 				Name: args[0], Version: versionString(), Home: os.Getenv("HOME"), State: os.Getenv("STATE_DIRECTORY"),
-				Runtime: os.Getenv("RUNTIME_DIRECTORY"), Cgroup: authz.Cgroup(), Stderr: c.ErrOrStderr(),
+				Runtime: os.Getenv("RUNTIME_DIRECTORY"), Records: paths.HereRecords, Cgroup: authz.Cgroup(), Stderr: c.ErrOrStderr(),
 				Machine: filepath.Join(cmp.Or(os.Getenv("CONFIGURATION_DIRECTORY"), paths.Settings),
 					filepath.Base(paths.HereSettings)),
 			}

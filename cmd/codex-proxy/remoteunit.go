@@ -57,6 +57,7 @@ without people and turns; 78 for a fault of the file.`,
 				File: filepath.Join(cmp.Or(os.Getenv("CONFIGURATION_DIRECTORY"), paths.Settings), "remotes",
 					args[0]+".toml"),
 				Home: os.Getenv("CODEX_HOME"), Runtime: os.Getenv("RUNTIME_DIRECTORY"),
+				Credentials: os.Getenv("CREDENTIALS_DIRECTORY"),
 			}
 			if u.Home == "" || u.Runtime == "" {
 				return errors.New("CODEX_HOME and RUNTIME_DIRECTORY are not set: this is a command of " +

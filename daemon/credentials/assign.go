@@ -13,6 +13,10 @@ import (
 // would reports whether a remote would get another account than the one that it holds.
 func (b *Broker) would(remote string, held broker.Ask) bool {
 	held.Have = true
+	held, err := b.within(remote, held)
+	if err != nil {
+		return true // it learns why
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	cs, assignment := b.choose(remote, held, nil, time.Now())
@@ -22,6 +26,10 @@ func (b *Broker) would(remote string, held broker.Ask) bool {
 // assign answers an ask of a remote.
 func (b *Broker) assign(_ context.Context, remote string, ask broker.Ask) (broker.Assignment, error) {
 	now := time.Now()
+	ask, err := b.within(remote, ask)
+	if err != nil {
+		return broker.Assignment{}, err
+	}
 	switch ask.Refused {
 	case broker.UsageLimit:
 		if b.holds(remote, ask.Hold) {

@@ -33,6 +33,7 @@ type Broker struct {
 	main    func(ctx context.Context, pid uint32) (units.MainProcess, error)
 	server  *broker.Server
 	changed <-chan struct{} // holds a token when the choice may have changed
+	loans   Loans
 
 	metrics *metrics
 
@@ -47,6 +48,9 @@ type Workers interface {
 	Reported(worker string, limits json.RawMessage)
 }
 
+// Loans returns the accounts that are lent to the own codex of a user, none for all; false: none is lent.
+type Loans func(user string) (accounts []string, lent bool)
+
 // client is the remembered state of a remote.
 type client struct {
 	now accounts.Conversation
@@ -55,10 +59,10 @@ type client struct {
 }
 
 // New returns a broker that lends nothing yet.
-func New(store *accounts.Store, workers Workers, systemd *units.Manager, changed <-chan struct{},
+func New(store *accounts.Store, workers Workers, systemd *units.Manager, loans Loans, changed <-chan struct{},
 	logger *slog.Logger) *Broker {
 	b := &Broker{
-		store: store, workers: workers, main: systemd.MainProcessOf, changed: changed,
+		store: store, workers: workers, main: systemd.MainProcessOf, loans: loans, changed: changed,
 		clients: map[string]client{}, metrics: newMetrics(store),
 	}
 	b.server = &broker.Server{Peer: b.peer, Assign: b.assign, Limits: workers.Reported, Logger: logger}
@@ -71,13 +75,35 @@ func (b *Broker) peer(ctx context.Context, pid int32) (broker.Peer, error) {
 	if err != nil && !errors.Is(err, units.ErrNotMain) {
 		return broker.Peer{}, fmt.Errorf("systemd does not tell which remote this is: %w", err)
 	}
-	name, ok := strings.CutPrefix(main.Unit, "codex-remote@")
-	name, isService := strings.CutSuffix(name, ".service")
-	if err != nil || !ok || !isService || units.ValidRemoteName(name) != nil {
-		return broker.Peer{}, &broker.Error{Code: broker.NotARemote,
-			Message: "logins are lent to the main process of a remote alone, codex-remote@NAME.service"}
+	unit, isService := strings.CutSuffix(main.Unit, ".service")
+	if err == nil && isService {
+		if name, is := strings.CutPrefix(unit, "codex-remote@"); is && units.ValidRemoteName(name) == nil {
+			return broker.Peer{Remote: name, Run: main.Run}, nil
+		}
+		if name, is := strings.CutPrefix(unit, ownCodex); is && units.ValidUserName(name) == nil {
+			return broker.Peer{Remote: unit, Run: main.Run}, nil
+		}
 	}
-	return broker.Peer{Remote: name, Run: main.Run}, nil
+	return broker.Peer{}, &broker.Error{Code: broker.NotARemote, Message: "logins are lent to the main process of a " +
+		"remote alone, codex-remote@NAME.service, and of a user's own codex, codex-user@NAME.service"}
+}
+
+// ownCodex is how the name of a user's own codex begins. No remote has such a name.
+const ownCodex = "codex-user@"
+
+// within bounds an ask of a user's own codex by the accounts that are lent to that.
+func (b *Broker) within(remote string, ask broker.Ask) (broker.Ask, error) {
+	name, is := strings.CutPrefix(remote, ownCodex)
+	if !is {
+		return ask, nil
+	}
+	lent, on := b.loans(name)
+	if !on {
+		return ask, &broker.Error{Code: broker.NoAccount,
+			Message: "no account is lent to the codex of " + name + ": codex-proxy here accounts " + name + " --lend all"}
+	}
+	ask.Accounts = lent
+	return ask, nil
 }
 
 // Serve answers remotes on the listener, and notifies them of changes, until ctx ends.

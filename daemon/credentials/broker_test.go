@@ -73,6 +73,12 @@ type brokerBed struct {
 	t            *testing.T
 	accountStore *accounts.Store
 	pool         *brokeredWorkers
+	loans        map[string][]string
+}
+
+func (b *brokerBed) lent(user string) ([]string, bool) {
+	accounts, on := b.loans[user]
+	return accounts, on
 }
 
 func newLendingBed(t *testing.T, rotation accounts.Rotation) *brokerBed {
@@ -80,7 +86,7 @@ func newLendingBed(t *testing.T, rotation accounts.Rotation) *brokerBed {
 	changed := nudge.New()
 	policy := accounts.Policy{Rotation: rotation, RotateAt: 0.05, Order: []string{"a", "b", "c"}}
 	b.accountStore = accounts.NewStore(policy, policy.Order, changed.Touch)
-	b.Broker = New(b.accountStore, b.pool, units.NewManager(), changed, slog.New(slog.DiscardHandler))
+	b.Broker = New(b.accountStore, b.pool, units.NewManager(), b.lent, changed, slog.New(slog.DiscardHandler))
 	for _, name := range policy.Order {
 		b.login(name, "chatgpt")
 		b.accountStore.Read(name, name, quotaOf(0.1, time.Now()))
@@ -365,4 +371,31 @@ func gatherer(t *testing.T, c prometheus.Collector) *prometheus.Registry {
 	r := prometheus.NewPedanticRegistry()
 	require.NoError(t, r.Register(c))
 	return r
+}
+
+// A user's own codex gets the accounts that root has lent to it, whatever it asks for, and none after the end of the
+// loan.
+func TestBrokerOfAUser(t *testing.T) {
+	b := newLendingBed(t, accounts.Ordered)
+	own := func(ask broker.Ask) (string, error) {
+		got, err := b.assign(t.Context(), "codex-user@alice", ask)
+		if got.Worker != nil {
+			require.NoError(t, got.Worker.Close())
+		}
+		return got.Account, err
+	}
+	_, err := own(broker.Ask{Accounts: []string{"a"}})
+	require.ErrorContains(t, err, "codex-proxy here accounts alice --lend all")
+	assert.Equal(t, broker.NoAccount, broker.CodeOf(err))
+	b.loans = map[string][]string{"alice": {"b"}}
+	account, err := own(broker.Ask{Accounts: []string{"a"}})
+	require.NoError(t, err)
+	assert.Equal(t, "b", account)
+	assert.False(t, b.would("codex-user@alice", broker.Ask{Hold: "b"}))
+	b.loans["alice"] = nil // all
+	account, err = own(broker.Ask{})
+	require.NoError(t, err)
+	assert.Equal(t, "b", account, "it stays")
+	delete(b.loans, "alice")
+	assert.True(t, b.would("codex-user@alice", broker.Ask{Hold: "b"}), "it learns of the end")
 }

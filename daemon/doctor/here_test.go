@@ -90,6 +90,10 @@ func TestOwnCodexesThatAreBroken(t *testing.T) {
 		"older terminal": {func(b *bed) {
 			run(b, fmt.Sprintf("0.%d.0", versions.Tested), remotes.Client{Program: "codex-tui 0.160.0"})
 		}, warn(subject, "a terminal with codex 0.160.0 is attached", "start codex again")},
+		"accounts": {func(b *bed) {
+			require.NoError(b.t, here.Records(b.path(paths.HereRecords)).Put(here.Record{User: "alice", Home: "/home/alice",
+				UID: os.Getuid(), Loan: &here.Loan{On: true}}))
+		}, fail(subject, "may not ask for the logins", "codex-proxy here accounts alice --lend")},
 		"no setting": {func(b *bed) { b.write(paths.CodexConfig, "[features]\n") },
 			warn(paths.CodexConfig, "starts its own daemon", "add daemon_auto_start = false under [features]")},
 	} {

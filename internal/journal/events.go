@@ -248,6 +248,7 @@ var remoteEvents = []event{
 		"the reload has lost a connection of an API key to a remote"},
 	{"here-greeting-unkept", "5d6f2c41c1d84b55a1f3e0b7a9c2684e", "the next start cannot answer clients before codex does"},
 	{"here-upgraded", "b3e94a70d8f14c0f9a26c5d1e7083f42", "another codex is installed: it is started"},
+	{"here-accounts-changed", "7a2c94e1d05b4f3f8e6b1c0d9a47f35e", "other accounts serve codex: it starts again"},
 	{"here-not-upgraded", "c81a5be2f6b74e3da90d1f7c34e2b659", "another codex is installed, and cannot be started"},
 }
 

@@ -173,5 +173,10 @@ func RemoteViewerSocket(name string) string { return RemoteSockets + "/" + name 
 // HereSocket is the socket of the own codex of the user called name.
 func HereSocket(name string) string { return HereSockets + "/" + name + ".sock" }
 
+// HereLoan is the drop-in by which the own codex of the user called name may ask for the logins of accounts.
+func HereLoan(name string) string {
+	return OperatorUnits + "/codex-user@" + name + ".service.d/50-accounts.conf"
+}
+
 // RemoteNotifySocket is the socket of the notices for the command of [notify].
 func RemoteNotifySocket(name string) string { return RemoteSockets + "/" + name + ".notify.sock" }

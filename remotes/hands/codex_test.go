@@ -47,6 +47,55 @@ func TestCodex(t *testing.T) {
 	})
 }
 
+// The same elsewhere, without codex-runner: the next main process ends what an earlier codex has started there.
+func TestElsewhere(t *testing.T) {
+	codexes.Each(t, client.OldestExecServer, func(t *testing.T, _ int, program string) {
+		dir, err := os.MkdirTemp("/var/tmp", "hands")
+		require.NoError(t, err)
+		t.Cleanup(func() { os.RemoveAll(dir) })
+		b := &bed{dir: dir}
+		_, address := execServer(t, program, dir)
+		renew := func(token string) {
+			b.Hands, err = New(Options{Remote: "build", Dir: dir, Logger: slog.New(slog.NewJSONHandler(&b.log, nil)),
+				Elsewhere: &Elsewhere{URL: "ws://" + address, Token: token}})
+			require.NoError(t, err)
+		}
+		renew(strings.Repeat("x", client.LeastToken))
+		require.ErrorContains(t, b.Open(b.bound(t)), "the token is refused")
+		renew(tokenTest)
+		server, err := b.Elsewhere.Ask(b.bound(t))
+		require.NoError(t, err)
+		require.NoError(t, server.tooOld())
+		t.Logf("%+v", server)
+		require.NoError(t, b.Open(b.bound(t)))
+		t.Run("a command of a client", b.testCommand)
+		t.Run("a command of codex", func(t *testing.T) { b.testRelay(t, program) })
+
+		ws, err := b.Elsewhere.dial(b.bound(t)) // as codex, through the relay, in a process that is killed
+		require.NoError(t, err)
+		c := &connection{ws: ws}
+		server, err = c.greet(b.bound(t), nil)
+		require.NoError(t, err)
+		b.took.began(server.Session)
+		for _, script := range []string{"true", "echo $$ >pid.new; mv pid.new pid; exec sleep 1000"} {
+			p := running{id: fmt.Sprint(len(script)), process: Process{Command: Command{Dir: dir, Argv: []string{"/bin/sh", "-c", script}}}}
+			b.took.started(server.Session, p.id)
+			_, err = c.call(b.bound(t), startMethod, p.params(), nil)
+			require.NoError(t, err)
+		}
+		pid := filepath.Join(dir, "pid")
+		require.Eventually(t, func() bool { _, err := os.Stat(pid); return err == nil }, enough, 5*time.Millisecond)
+		text, err := os.ReadFile(pid)
+		require.NoError(t, err)
+		c.close()
+		renew(tokenTest)
+		require.Len(t, b.took.all()[len(b.took.all())-1].Processes, 2)
+		require.NoError(t, b.Open(b.bound(t)))
+		assert.NoDirExists(t, filepath.Join("/proc", strings.TrimSpace(string(text))), "it has ended before codex starts")
+		assert.Empty(t, b.took.all())
+	})
+}
+
 // bed has an exec-server behind a socket that plays codex-runner's.
 type bed struct {
 	*Hands
@@ -79,7 +128,8 @@ func newBed(t *testing.T, program string) *bed {
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	b := &bed{dir: dir}
 	socket := filepath.Join(dir, "runner.sock")
-	playRunner(t, socket, execServer(t, program, dir))
+	_, address := execServer(t, program, dir)
+	playRunner(t, socket, address)
 	b.Hands, err = New(Options{Remote: "build", Client: client.New(socket), Dir: dir,
 		Logger: slog.New(slog.NewJSONHandler(&b.log, nil))})
 	require.NoError(t, err)
@@ -87,8 +137,8 @@ func newBed(t *testing.T, program string) *bed {
 	return b
 }
 
-// execServer starts the exec-server as sessions do, on a port of its own, and returns its address.
-func execServer(t *testing.T, program, dir string) string {
+// execServer starts the exec-server as sessions do, on a port of its own, and returns it and its address.
+func execServer(t *testing.T, program, dir string) (*os.Process, string) {
 	t.Helper()
 	args := client.ExecServer(program, tokenTest).Args
 	for i, arg := range args {
@@ -104,7 +154,7 @@ func execServer(t *testing.T, program, dir string) string {
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	line, err := bufio.NewReader(out).ReadString('\n')
 	require.NoError(t, err, "it prints its address")
-	return strings.TrimPrefix(strings.TrimSpace(line), "ws://")
+	return cmd.Process, strings.TrimPrefix(strings.TrimSpace(line), "ws://")
 }
 
 // playRunner serves the port of the session at address, as codex-runner does.

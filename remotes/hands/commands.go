@@ -51,7 +51,10 @@ func shown(text string, most int) string {
 
 // observe notes the command of a message of codex that starts a process. whole is false if only the beginning of the
 // message is there.
-func (h *Hands) observe(beginning []byte, whole bool) {
+func (h *Hands) observe(beginning []byte, whole bool) { h.observed(beginning, whole, nil) }
+
+// observed is observe for a session elsewhere, which gets the process before it starts; nil: none.
+func (h *Hands) observed(beginning []byte, whole bool, of *farSession) {
 	if !bytes.Contains(beginning[:min(len(beginning), headOfMessage)], []byte(`"`+startMethod+`"`)) {
 		return
 	}
@@ -69,6 +72,9 @@ func (h *Hands) observe(beginning []byte, whole bool) {
 	dir := m.Params.Dir
 	if u, err := url.Parse(dir); err == nil && u.Scheme == "file" {
 		dir = u.Path
+	}
+	if of != nil {
+		of.starts(m.Params.ID)
 	}
 	h.Note(Command{Thread: m.Params.Metadata.Thread, Call: m.Params.Metadata.Call, Dir: dir, Argv: m.Params.Argv})
 }

@@ -40,16 +40,30 @@ func (h *Hands) connect(ctx context.Context) (*connection, error) {
 	}
 	ws.SetReadLimit(maxMessage)
 	c := &connection{ws: ws}
-	hello := map[string]any{"clientName": "codex-proxy", "resumeSessionId": nil}
-	if _, err = c.call(ctx, "initialize", hello, nil); err == nil {
-		err = wsjson.Write(ctx, ws, map[string]any{"method": "initialized", "params": struct{}{}})
-	}
-	if err != nil {
+	if _, err = c.greet(ctx, nil); err != nil {
 		c.close()
 		return nil, err
 	}
 	return c, nil
 }
+
+// greet does the handshake, for a new session or an earlier one.
+func (c *connection) greet(ctx context.Context, session *string) (s Server, err error) {
+	hello := map[string]any{"clientName": "codex-proxy", "resumeSessionId": session}
+	text, err := c.call(ctx, "initialize", hello, nil)
+	if err == nil {
+		err = json.Unmarshal(text, &s)
+	}
+	if err == nil {
+		err = wsjson.Write(ctx, c.ws, map[string]any{"method": "initialized", "params": struct{}{}})
+	}
+	return s, err
+}
+
+// refusedError is an error of the exec-server itself.
+type refusedError struct{ words string }
+
+func (e *refusedError) Error() string { return e.words }
 
 func (c *connection) close() { _ = c.ws.CloseNow() }
 
@@ -69,7 +83,7 @@ func (c *connection) call(ctx context.Context, method string, params any, each f
 				each(m)
 			}
 		case *m.ID == id && m.Error != nil:
-			return nil, errors.New(m.Error.Message)
+			return nil, &refusedError{m.Error.Message}
 		case *m.ID == id:
 			return m.Result, nil
 		}

@@ -20,6 +20,9 @@ const longestChanges = time.Minute
 func (h *Hands) Changes(ctx context.Context, begin bool) (stdout, stderr []byte, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, longestChanges, errSilent)
 	defer cancel()
+	if h.Elsewhere != nil {
+		return nil, nil, fmt.Errorf("the hands are at %s: take the changes there", h.Elsewhere.URL)
+	}
 	s, err := h.Client.Session(ctx, h.Session())
 	if err != nil {
 		return nil, nil, err

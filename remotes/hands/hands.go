@@ -20,12 +20,15 @@ const Directory = "/workspace"
 
 // Options configures Hands.
 type Options struct {
-	Remote  string         // its name
-	Client  *client.Client // of codex-runner
-	Dir     string         // of the record, which outlives this process
-	Program string         // codex, as the session sees it
-	Source  Source
-	Limits  wire.Limits
+	Remote string         // its name
+	Client *client.Client // of codex-runner
+	// Elsewhere has the hands on another host, and neither a session of codex-runner nor its settings; nil: they are
+	// here.
+	Elsewhere *Elsewhere
+	Dir       string // of the record, which outlives this process
+	Program   string // codex, as the session sees it
+	Source    Source
+	Limits    wire.Limits
 	// Send makes a directory known to codex-runner, and returns the key of its repository and the commit.
 	Send   func(ctx context.Context, dir, ref string) (repository, commit string, err error)
 	Status func(words string) // for people, while Open waits; may be nil
@@ -48,6 +51,8 @@ type Hands struct {
 
 	commands   commands
 	announcing sync.Mutex // a thread gets each item once
+	took       *taken     // elsewhere
+	pace       pace
 
 	mu     sync.Mutex
 	record record
@@ -57,7 +62,7 @@ type Hands struct {
 
 // New reads the record of an earlier process.
 func New(o Options) (*Hands, error) {
-	h := &Hands{Options: o}
+	h := &Hands{Options: o, pace: pace{probeEvery, probeBound, probeAgain}}
 	if h.Status == nil {
 		h.Status = func(string) {}
 	}
@@ -65,6 +70,10 @@ func New(o Options) (*Hands, error) {
 		h.Renewed = func() {}
 	}
 	var err error
+	if o.Elsewhere != nil {
+		h.took = newTaken(o.Remote, o.Dir, o.Logger)
+		return h, nil
+	}
 	h.record, err = ownRecord(o.Dir, o.Logger)
 	return h, err
 }
@@ -81,6 +90,9 @@ const (
 // Open ends the processes of an earlier exec-server, so that none of its commands goes on beside the turn that follows,
 // and returns when another one serves, in the same workspace if codex-runner still has that.
 func (h *Hands) Open(ctx context.Context) error {
+	if h.Elsewhere != nil {
+		return far{h}.open(ctx)
+	}
 	h.Status("Starting: the hands: codex-runner is asked for the session")
 	gone := ""
 	for {
@@ -162,6 +174,10 @@ func explained(err error) error {
 
 // Run starts another exec-server in the session whenever one has ended, until ctx ends.
 func (h *Hands) Run(ctx context.Context) {
+	if h.Elsewhere != nil {
+		far{h}.run(ctx)
+		return
+	}
 	pause := firstPause
 	for ctx.Err() == nil {
 		began := time.Now()
@@ -228,9 +244,12 @@ const (
 	probeAgain = 5 * time.Second
 )
 
+// pace has the times of probes; others in tests.
+type pace struct{ every, bound, again time.Duration }
+
 // probe ends an exec-server that does not answer, until ctx ends.
 func (h probes) probe(ctx context.Context, id string, number int) {
-	pause := probeEvery
+	pause := h.pace.every
 	for silent := 0; ; {
 		if wait(ctx, pause); ctx.Err() != nil {
 			return
@@ -240,26 +259,26 @@ func (h probes) probe(ctx context.Context, id string, number int) {
 		case ctx.Err() != nil:
 			return
 		case err == nil:
-			silent, pause = 0, probeEvery
+			silent, pause = 0, h.pace.every
 			continue
 		}
 		if _, err := h.Client.Session(ctx, id); err != nil { // it may be codex-runner that does not answer
 			continue
 		}
-		if silent, pause = silent+1, probeAgain; silent < mostSilent {
+		if silent, pause = silent+1, h.pace.again; silent < mostSilent {
 			continue
 		}
 		h.Logger.Warn("the hands of a remote hang, and are ended", "remote", h.Remote, "session", id, "error", err)
 		if _, err := h.Client.Cancel(ctx, id, number); err != nil && ctx.Err() == nil {
 			h.Logger.Warn("the hands of a remote do not end with it", "remote", h.Remote, "session", id, "error", err)
 		}
-		silent, pause = 0, probeEvery
+		silent, pause = 0, h.pace.every
 	}
 }
 
 // answers asks the exec-server for a handshake.
 func (h probes) answers(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, probeBound, errSilent)
+	ctx, cancel := context.WithTimeoutCause(ctx, h.pace.bound, errSilent)
 	defer cancel()
 	c, err := h.connect(ctx)
 	if err == nil {
@@ -292,6 +311,9 @@ func (h *Hands) Session() string {
 // Close ends the exec-server with all of its processes. The session stays, with its workspace. It takes the changes, so
 // that codex-runner has them when it closes the session.
 func (h *Hands) Close(ctx context.Context) error {
+	if h.Elsewhere != nil {
+		return far{h}.end(ctx)
+	}
 	id, n := h.running()
 	if n == 0 {
 		return nil

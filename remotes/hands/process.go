@@ -71,13 +71,13 @@ func (h *Hands) Execute(ctx context.Context, p Process) (Ended, error) {
 	reading, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(ctx, func() {
-		_ = wsjson.Write(reading, c.ws, map[string]any{"id": terminateID, "method": "process/terminate",
+		_ = wsjson.Write(reading, c.ws, map[string]any{"id": terminateID, "method": terminateMethod,
 			"params": map[string]string{"processId": r.id}})
 		wait(reading, terminateBound)
 		cancel()
 	})()
 	if _, err := c.call(reading, startMethod, r.params(), r.take); err != nil {
-		return Ended{}, err
+		return Ended{}, cmp.Or(context.Cause(ctx), err) // a start that is given up is refused
 	}
 	for !r.closed {
 		m, err := c.read(reading)
@@ -98,6 +98,8 @@ func (h *Hands) Execute(ctx context.Context, p Process) (Ended, error) {
 const (
 	// terminateID is the ID of the request that ends a process.
 	terminateID = 1 << 20
+	// terminateMethod is the request.
+	terminateMethod = "process/terminate"
 	// terminateBound bounds the end of a process then.
 	terminateBound = 5 * time.Second
 	// drainBound bounds the wait for the end of the streams after the end of a process.

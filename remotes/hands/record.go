@@ -26,6 +26,14 @@ type record struct {
 	Served bool `json:"served,omitempty"`
 	// Renewals are the sessions before in which codex has worked, the oldest first.
 	Renewals []renewal `json:"renewals,omitempty"`
+	// Forks are threads that are younger than their history, the last one at the end.
+	Forks []descent `json:"forks,omitempty"`
+}
+
+// descent is a thread with the history of another one.
+type descent struct {
+	Thread string `json:"thread"`
+	Of     string `json:"of"`
 }
 
 // mostRecord bounds the file of the record, in bytes: it has the text of a set-up.
@@ -37,7 +45,7 @@ var errBadRecord = errors.New("the record of the hands does not parse")
 // readRecord reads the record in a directory. A missing one is empty. The user of the remote writes there, and root
 // reads: so no link leads out of the directory above, and nothing but a regular file is read.
 func readRecord(dir string) (r record, err error) {
-	text, err := readOwn(dir)
+	text, err := readOwnFile(dir, recordName)
 	if errors.Is(err, fs.ErrNotExist) {
 		return r, nil
 	}
@@ -64,20 +72,21 @@ func ownRecord(dir string, logger *slog.Logger) (r record, err error) {
 	return r, nil
 }
 
-func readOwn(dir string) ([]byte, error) {
+// readOwnFile reads a regular file in a directory that the user of the remote writes to.
+func readOwnFile(dir, name string) ([]byte, error) {
 	above, err := os.OpenRoot(filepath.Dir(dir))
 	if err != nil {
 		return nil, err
 	}
 	defer above.Close()
-	path := filepath.Join(filepath.Base(dir), recordName)
+	path := filepath.Join(filepath.Base(dir), name)
 	file, err := above.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close()
 	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
-		return nil, errors.Join(err, fmt.Errorf("%s is not a regular file: remove it", filepath.Join(dir, recordName)))
+		return nil, errors.Join(err, fmt.Errorf("%s is not a regular file: remove it", filepath.Join(dir, name)))
 	}
 	return io.ReadAll(io.LimitReader(file, mostRecord))
 }

@@ -78,15 +78,21 @@ func (r *Relay) serve(ctx context.Context, w http.ResponseWriter, req *http.Requ
 	server.SetReadLimit(-1)
 	ctx, end := context.WithCancel(ctx)
 	defer end()
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
+	there, back := r.Hands.observe, (func([]byte, bool))(nil)
+	var directions sync.WaitGroup
+	if r.Hands.Elsewhere != nil {
+		session := &farSession{taken: r.Hands.took}
+		there = func(beginning []byte, whole bool) { r.Hands.observed(beginning, whole, session) }
+		back = session.answered
+		directions.Go(func() { ping(ctx, server, end) })
+	}
+	directions.Go(func() {
 		defer end()
-		_ = pass(ctx, codex, server, nil)
-	}()
-	_ = pass(ctx, server, codex, r.Hands.observe)
+		_ = pass(ctx, codex, server, back)
+	})
+	_ = pass(ctx, server, codex, there)
 	end()
-	<-done
+	directions.Wait()
 }
 
 // pass passes the messages of one direction on until it ends. observe, unless nil, gets the beginning of each.
@@ -150,6 +156,9 @@ func (h *Hands) Dial(ctx context.Context) (*websocket.Conn, error) {
 }
 
 func (h *Hands) dial(ctx context.Context, bound time.Duration) (*websocket.Conn, error) {
+	if h.Elsewhere != nil {
+		return h.Elsewhere.dial(ctx)
+	}
 	h.mu.Lock()
 	id, token := h.record.Session, h.token
 	h.mu.Unlock()

@@ -79,6 +79,33 @@ func (h memory) know(thread string, in func(*renewal) *[]string) {
 	})
 }
 
+// descends records that a thread has the history of another one, if that may matter.
+func (h memory) descends(thread, of string) {
+	h.mu.Lock()
+	useless := len(h.record.Renewals) == 0 ||
+		slices.ContainsFunc(h.record.Forks, func(d descent) bool { return d.Thread == thread })
+	h.mu.Unlock()
+	if useless {
+		return
+	}
+	h.update(func(r *record) {
+		r.Forks = append(slices.Clone(r.Forks), descent{thread, of})
+		r.Forks = r.Forks[max(0, len(r.Forks)-mostInformed):]
+	})
+}
+
+// origin is the thread whose history a thread has, or the thread itself.
+func (h memory) origin(thread string) string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, d := range h.record.Forks {
+		if d.Thread == thread {
+			return d.Of
+		}
+	}
+	return thread
+}
+
 // forget records that the model of a thread may know of no renewal: a part of its history is gone.
 func (h memory) forget(thread string) {
 	h.mu.Lock()
@@ -113,7 +140,7 @@ const injectBound = 5 * time.Second
 // was created. It does so once.
 func (h *Hands) Announce(ctx context.Context, thread string,
 	inject func(ctx context.Context, thread string, items []any) error) {
-	memory{h}.announce(ctx, thread, thread, inject)
+	memory{h}.announce(ctx, thread, memory{h}.origin(thread), inject)
 }
 
 func (h memory) announce(ctx context.Context, thread, history string,

@@ -111,6 +111,20 @@ func TestRenewal(t *testing.T) {
 	settle(one, "turn/start", `{"threadId":"`+newTurnID(now.Add(2*time.Hour))+`"}`)
 	assert.Len(t, told, 3, "no fork")
 
+	// A fork of a fork, before the fork had a turn, and after it.
+	fork, younger, youngest := newTurnID(now.Add(2*time.Hour)), newTurnID(now.Add(3*time.Hour)), newTurnID(now.Add(4*time.Hour))
+	settle(one, "thread/fork", `{"threadId":"`+before+`"}`)
+	settle(one, "thread/fork", `{"threadId":"`+fork+`"}`)
+	settle(one, "turn/start", `{"threadId":"`+younger+`"}`)
+	require.Len(t, told, 4)
+	assert.Contains(t, told[3], younger)
+	settle(one, "turn/start", `{"threadId":"`+fork+`"}`)
+	require.Len(t, told, 5, "its fork has not taken its notice away")
+	settle(one, "thread/fork", `{"threadId":"`+younger+`"}`)
+	settle(one, "turn/start", `{"threadId":"`+youngest+`"}`)
+	require.Len(t, told, 6, "it may be of a time before the notice")
+	told, one.sent = told[:3], one.sent[:3]
+
 	settle(one, "thread/rollback", `{"threadId":"`+before+`","numTurns":1}`)
 	settle(one, "turn/start", `{"threadId":"`+before+`"}`)
 	require.Len(t, told, 4, "the words may be gone")

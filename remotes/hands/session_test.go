@@ -3,6 +3,7 @@ package hands
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -18,12 +19,15 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
+	"codex-proxy/codex/versions"
 	"codex-proxy/runner/api/apitest"
 	"codex-proxy/runner/api/wire"
 	"codex-proxy/runner/client"
 	"codex-proxy/runner/outcome"
 	"codex-proxy/runner/session"
+	"codex-proxy/test/codexes"
 )
 
 // runnerBed has hands at a codex-runner that is played. The test ends its commands; a diff ends by itself, as others do
@@ -36,6 +40,7 @@ type runnerBed struct {
 
 	mu     sync.Mutex
 	serves map[string]bool // sessions
+	port   string          // the address of an exec-server; empty: connections end at once
 }
 
 func newRunnerBed(t *testing.T, record string) *runnerBed {
@@ -75,17 +80,29 @@ func (b *runnerBed) front(player string) (socket string) {
 			return
 		}
 		b.mu.Lock()
-		serves := b.serves[strings.Split(r.URL.Path, "/")[3]]
+		serves, port := b.serves[strings.Split(r.URL.Path, "/")[3]], b.port
 		b.mu.Unlock()
 		if !serves {
 			http.Error(w, "no program listens", http.StatusNotFound)
 			return
 		}
-		conn, _, err := http.NewResponseController(w).Hijack()
-		if assert.NoError(b.t, err) {
-			fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n", wire.PortProtocol)
-			conn.Close()
+		conn, from, err := http.NewResponseController(w).Hijack()
+		if !assert.NoError(b.t, err) {
+			return
 		}
+		defer conn.Close()
+		fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n", wire.PortProtocol)
+		if port == "" {
+			return
+		}
+		server, err := net.Dial("tcp", port)
+		if !assert.NoError(b.t, err) {
+			return
+		}
+		defer server.Close()
+		stream := wire.NewPortStream(conn, from)
+		go func() { _, _ = io.Copy(server, stream); server.Close() }()
+		_, _ = io.Copy(stream, server)
 	}))
 	dir, err := os.MkdirTemp("", "hands") // the path of a socket has at most 107 bytes
 	require.NoError(b.t, err)
@@ -192,4 +209,33 @@ func TestSessionsWithoutARecord(t *testing.T) {
 		assert.NotEqual(t, wire.SessionClosed, s.State)
 	}
 	assert.FileExists(t, filepath.Join(b.Dir, recordName+".bad"))
+}
+
+// An exec-server that is stopped, by a command as a rule, is ended after three probes, and another one starts.
+func TestAStoppedExecServer(t *testing.T) {
+	codexes.Each(t, versions.OldestForRemotes, func(t *testing.T, _ int, program string) {
+		b := newRunnerBed(t, "")
+		dir, err := os.MkdirTemp("/var/tmp", "hands")
+		require.NoError(t, err)
+		t.Cleanup(func() { os.RemoveAll(dir) })
+		server, address := execServer(t, program, dir)
+		b.port = address
+		b.pace = pace{every: 20 * time.Millisecond, bound: time.Second, again: time.Millisecond}
+		first := b.open()
+		b.token = tokenTest // as the one that runs has it
+		probe := probes{b.Hands}
+		require.NoError(t, probe.answers(t.Context()))
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { b.Run(ctx) })
+		t.Cleanup(func() { cancel(); running.Wait() })
+		select {
+		case <-first.Cancelled():
+			require.Fail(t, "an exec-server that answers is ended")
+		case <-time.After(200 * time.Millisecond):
+		}
+		require.NoError(t, server.Signal(unix.SIGSTOP))
+		assert.Equal(t, first.Session, b.next(true).Session)
+		require.NoError(t, server.Signal(unix.SIGCONT))
+	})
 }

@@ -41,7 +41,7 @@ func (g notices) announce(ctx context.Context, of Client, method string, params 
 		Thread string `json:"threadId"`
 	}
 	if resumed := g.takeResumed(of.Name()); resumed != "" {
-		g.show(of, resumed, resumed) // codex has answered the resume, unless the client did not wait
+		g.show(of, resumed, memory{g.Hands}.origin(resumed)) // codex has answered the resume, unless the client did not wait
 	}
 	switch method {
 	case interruptMethod:
@@ -52,7 +52,7 @@ func (g notices) announce(ctx context.Context, of Client, method string, params 
 		}
 	case "thread/fork":
 		if jsonscan.Unmarshal(params, &p) == nil {
-			g.setForked(of.Name(), p.Thread)
+			g.setForked(of.Name(), g.history(of.Name(), p.Thread))
 		}
 	case "thread/rollback", "thread/revert":
 		if jsonscan.Unmarshal(params, &p) == nil {
@@ -60,13 +60,22 @@ func (g notices) announce(ctx context.Context, of Client, method string, params 
 		}
 	case "turn/start", "turn/steer":
 		if jsonscan.Unmarshal(params, &p) == nil {
-			history := g.takeForked(of.Name(), p.Thread)
+			history := g.history(of.Name(), p.Thread)
 			g.show(of, p.Thread, history)
 			if g.Inject != nil {
 				memory{g.Hands}.announce(ctx, p.Thread, history, g.Inject)
 			}
 		}
 	}
+}
+
+// history is the oldest thread whose history a thread has, by forks that clients have asked for: it, or the thread
+// itself.
+func (g notices) history(client, thread string) string {
+	if of := g.takeForked(client, thread); of != thread {
+		memory{g.Hands}.descends(thread, of)
+	}
+	return memory{g.Hands}.origin(thread)
 }
 
 // fork is a request of a client for a fork of a thread. The id of the fork is not known yet.

@@ -23,7 +23,17 @@ type Record struct {
 	UID  int      `json:"uid"`
 	GID  int      `json:"gid"`
 	Made []string `json:"made,omitempty"` // directories in the home
+	Loan *Loan    `json:"loan,omitempty"` // nil: no account was ever lent
 }
+
+// Loan has the accounts of codex-proxy that serve a user's own codex in place of the user's login.
+type Loan struct {
+	On       bool     `json:"on"`                 // false: the login of the user serves again
+	Accounts []string `json:"accounts,omitempty"` // empty: all
+}
+
+// Lends reports whether accounts serve the user's codex.
+func (r Record) Lends() bool { return r.Loan != nil && r.Loan.On }
 
 // In is the user's home.
 func (r Record) In() Home { return Home{Dir: r.Home, UID: r.UID, GID: r.GID} }

@@ -22,7 +22,7 @@ func (s *Settings) ServiceDropIn() []byte {
 		b.Add("After=%s", units.RemoteNotifySocket(s.Name))
 	}
 	s.mounts(&b)
-	if s.Hands != nil {
+	if s.Hands != nil && s.Hands.URL == "" {
 		b.Add("Wants=codex-runner.socket")
 		b.Add("After=codex-runner.socket")
 	}
@@ -109,8 +109,13 @@ func (h *Hands) dropIn(b *unitfile.Lines) {
 	if h == nil {
 		return
 	}
-	b.Add("SupplementaryGroups=%s", HandsGroup)
 	b.Add("TemporaryFileSystem=/workspace:ro")
+	if h.URL != "" {
+		b.Add("# systemd reads it as root; remote-exec has it, and codex does not.")
+		b.Add("LoadCredential=%s:%s", HandsToken, unitfile.Text(h.TokenFile))
+		return
+	}
+	b.Add("SupplementaryGroups=%s", HandsGroup)
 	b.Add("# The set-up of the repository runs before the remote is ready.")
 	b.Add("TimeoutStartSec=1h")
 	if dir := h.RepoDirectory(); InHome(dir) {

@@ -1,6 +1,7 @@
 package remoteconfig
 
 import (
+	"net/url"
 	"strings"
 	"time"
 
@@ -13,6 +14,12 @@ import (
 // Hands is the table [hands]: codex has no file of the project, and a session of codex-runner executes its commands,
 // patches and accesses to files. The limits have the names that codex-runner gives them.
 type Hands struct {
+	// URL is the exec-server on another host, with the token in TokenFile, and no other key; empty: codex-runner of this
+	// machine.
+	URL       string
+	TokenFile string
+	CAFile    string // the certificate authorities of the URL; empty: the system's
+
 	Repo  string // a directory or a URL
 	Ref   string // empty: of HEAD
 	SetUp string // the file of a set-up; empty: the repository's own
@@ -25,6 +32,9 @@ type Hands struct {
 	Disk     int64 // bytes
 }
 
+// HandsToken is the credential of the unit with the token of hands elsewhere (systemd.exec(5), LoadCredential=).
+const HandsToken = "hands-token"
+
 // HandsGroup is the group of users that may ask codex-runner for sessions.
 const HandsGroup = "codex-runner"
 
@@ -33,6 +43,9 @@ const HandsTimeout = 24 * time.Hour
 
 type rawHands struct {
 	Runner   bool                  `toml:"runner"`
+	URL      string                `toml:"url"`
+	Token    string                `toml:"token_file"`
+	CAFile   string                `toml:"ca_file"`
 	Repo     string                `toml:"repo"`
 	Ref      string                `toml:"ref"`
 	SetUp    string                `toml:"setup"`
@@ -49,7 +62,7 @@ func (r *rawHands) hands() *Hands {
 	if r == nil {
 		return nil
 	}
-	h := &Hands{Repo: r.Repo, Ref: r.Ref, SetUp: r.SetUp, Timeout: r.Timeout.Duration, CPUs: r.CPUs, Tasks: r.Tasks}
+	h := &Hands{URL: r.URL, TokenFile: r.Token, CAFile: r.CAFile, Repo: r.Repo, Ref: r.Ref, SetUp: r.SetUp, Timeout: r.Timeout.Duration, CPUs: r.CPUs, Tasks: r.Tasks}
 	if h.Timeout == 0 {
 		h.Timeout = HandsTimeout
 	}
@@ -71,9 +84,14 @@ func (r raw) checkHands() error {
 	switch {
 	case h == nil:
 		return nil
-	case !h.Runner:
+	case !h.Runner && h.URL == "":
 		return settingsfile.Wrong("hands.runner",
-			"is missing: set runner = true, which has codex-runner execute the commands")
+			"is missing: set runner = true, which has codex-runner execute the commands, or url, for an exec-server on "+
+				"another host")
+	case h.Runner && h.URL != "":
+		return settingsfile.Wrong("hands.url", "an exec-server elsewhere needs no codex-runner here: remove runner, or url")
+	case h.URL == "" && (h.Token != "" || h.CAFile != ""):
+		return settingsfile.Wrong("hands.token_file", "token_file and ca_file are for url: remove them")
 	case r.Directory != "" || len(r.Writable) > 0:
 		return settingsfile.Wrong("directory",
 			"a remote with [hands] has no directory of its own, and its commands work in the checkout of hands.repo: "+
@@ -92,6 +110,9 @@ func (r raw) checkHands() error {
 	case h.Tasks < 0 || h.Tasks > maxTasks:
 		return settingsfile.Wrong("hands.tasks", "%d must be between 16 and %d", h.Tasks, maxTasks)
 	}
+	if h.URL != "" {
+		return h.checkElsewhere()
+	}
 	if err := h.checkSources(); err != nil {
 		return err
 	}
@@ -102,6 +123,30 @@ func (r raw) checkHands() error {
 		}
 	}
 	return nil
+}
+
+// checkElsewhere checks the keys of an exec-server on another host. The token goes over TLS, or stays on this machine.
+func (r *rawHands) checkElsewhere() error {
+	u, err := url.Parse(r.URL)
+	switch {
+	case err != nil || u.Hostname() == "" || u.Scheme != "ws" && u.Scheme != "wss" || u.User != nil || u.RawQuery != "" ||
+		u.Fragment != "":
+		return settingsfile.Wrong("hands.url", `%q is not a URL such as "wss://host/hands"`, r.URL)
+	case u.Scheme == "ws" && !onThisMachine(u.Hostname()):
+		return settingsfile.Wrong("hands.url", "%q has no TLS, and the token would be readable on the way: use wss://", r.URL)
+	case *r != rawHands{URL: r.URL, Token: r.Token, CAFile: r.CAFile}:
+		return settingsfile.Wrong("hands.url",
+			"repository, set-up and limits belong to the other host: remove all keys but url, token_file and ca_file")
+	case r.Token == "":
+		return settingsfile.Wrong("hands.token_file", "is missing: name the file with the token of the exec-server")
+	}
+	if err := unitfile.CheckPath(r.Token); err != nil {
+		return settingsfile.Wrong("hands.token_file", "%v", err)
+	}
+	if r.CAFile == "" {
+		return nil
+	}
+	return checkVisible("hands.ca_file", r.CAFile)
 }
 
 func (r *rawHands) checkSources() error {

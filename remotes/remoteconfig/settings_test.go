@@ -142,3 +142,33 @@ func TestTemplateIsComplete(t *testing.T) {
 		assert.Regexp(t, `(?m)^(#|# )?(`+regexp.QuoteMeta(last)+` = |\[`+regexp.QuoteMeta(key)+`\])`, string(text), key)
 	}
 }
+
+// Hands on another host have a token over TLS, and no key of codex-runner.
+func TestHandsElsewhere(t *testing.T) {
+	parse := func(table string) (*Settings, error) { return Parse("far.toml", []byte("[hands]\n"+table)) }
+	const url, token = "url = \"wss://h/x\"\n", "token_file = \"/etc/t\"\n"
+	s, err := parse(url + token + "ca_file = \"/etc/ca.pem\"")
+	require.NoError(t, err)
+	assert.Equal(t, &Hands{URL: "wss://h/x", TokenFile: "/etc/t", CAFile: "/etc/ca.pem", Timeout: HandsTimeout}, s.Hands)
+	text := string(s.ServiceDropIn())
+	assert.Contains(t, text, "\nLoadCredential=hands-token:/etc/t\n")
+	assert.NotContains(t, text, "codex-runner")
+	_, err = parse("url = \"ws://127.0.0.1:28900\"\n" + token)
+	require.NoError(t, err)
+	for table, want := range map[string]string{
+		url:                                 "hands.token_file: is missing",
+		"runner = true\n" + url + token:     "hands.url: an exec-server elsewhere needs no codex-runner here",
+		url + token + "memory = \"1G\"":     "hands.url: repository, set-up and limits belong to the other host",
+		"url = \"ws://h/x\"\n" + token:      `"ws://h/x" has no TLS`,
+		"url = \"https://h/x\"\n" + token:   `is not a URL such as "wss://host/hands"`,
+		"url = \"wss://u:p@h/x\"\n" + token: "is not a URL",
+		token:                               "hands.runner: is missing",
+		"runner = true\nrepo = \"/srv/a\"\n" + token: "token_file and ca_file are for url",
+		url + token + "ca_file = \"/root/x\"":        "which the unit does not see",
+		url + "token_file = \"t\"":                   "is not an absolute path",
+	} {
+		_, err := parse(table)
+		require.Error(t, err, table)
+		assert.Contains(t, err.Error(), want, table)
+	}
+}

@@ -48,6 +48,9 @@ func (u *Unit) hands(s *remoteconfig.Settings) (*hands.Hands, error) {
 	if s.Hands == nil {
 		return nil, nil
 	}
+	if s.Hands.URL != "" {
+		return u.handsElsewhere(s)
+	}
 	source := hands.Source{Repo: s.Hands.Repo, Ref: s.Hands.Ref}
 	if s.Hands.SetUp != "" {
 		text, err := readSetUp(s.Hands.SetUp)
@@ -72,6 +75,15 @@ func (u *Unit) hands(s *remoteconfig.Settings) (*hands.Hands, error) {
 		},
 		Logger: u.logger,
 	})
+}
+
+// handsElsewhere are the hands on another host.
+func (u *Unit) handsElsewhere(s *remoteconfig.Settings) (*hands.Hands, error) {
+	at, err := hands.NewElsewhere(s.Hands.URL, filepath.Join(u.Credentials, remoteconfig.HandsToken), s.Hands.CAFile)
+	if err != nil {
+		return nil, cli.Exit(cli.Config, s.Fault("hands.url", "%v", err))
+	}
+	return hands.New(hands.Options{Remote: u.Name, Elsewhere: at, Dir: filepath.Join(u.Home, managerDir), Logger: u.logger})
 }
 
 func readSetUp(path string) (string, error) {

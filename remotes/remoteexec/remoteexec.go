@@ -39,8 +39,10 @@ type Unit struct {
 	Init    string // the program of the namespaces
 	Logins  string // the socket where logins are asked for
 	Runner  string // the socket of codex-runner, for hands
-	Cgroup  string // of the unit: no process of it may attach; empty: unknown
-	Stderr  io.Writer
+	// Credentials has the token of hands on another host, if there is one (systemd.exec(5)).
+	Credentials string
+	Cgroup      string // of the unit: no process of it may attach; empty: unknown
+	Stderr      io.Writer
 
 	logger     *slog.Logger
 	tasks      sync.WaitGroup

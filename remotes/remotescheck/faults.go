@@ -57,6 +57,13 @@ func Faults(s *remoteconfig.Settings) (faults []string) {
 // handsFaults are the missing conditions for hands.
 func handsFaults(s *remoteconfig.Settings, as reach.Account, known bool) map[string]error {
 	faults := map[string]error{}
+	if s.Hands.URL != "" {
+		faults["hands.token_file"] = fileFault(s.Hands.TokenFile)
+		if s.Hands.CAFile != "" {
+			faults["hands.ca_file"] = fileFault(s.Hands.CAFile)
+		}
+		return faults
+	}
 	if _, err := user.LookupGroup(remoteconfig.HandsGroup); err != nil {
 		faults["hands.runner"] = fmt.Errorf("there is no group %q: install codex-runner on this machine",
 			remoteconfig.HandsGroup)

@@ -89,7 +89,7 @@ func (r *room) judge(ctx context.Context, d distant) []checkup.Finding {
 	for _, fault := range r.faults(d.file) {
 		found = append(found, checkup.Failure(d.subject(), fault, "then look again: codex-proxy remotes check "+d.name))
 	}
-	found = slices.Concat(found, r.judgeAccountsOf(d), r.judgeCodex(ctx, d))
+	found = slices.Concat(found, r.judgeAccountsOf(d), r.judgeCodex(ctx, d), r.judgeHands(ctx, d))
 	if r.BusErr != nil {
 		return append(found, checkup.Unchecked(d.subject(), "systemd does not answer", "bus"))
 	}

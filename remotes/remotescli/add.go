@@ -25,7 +25,8 @@ type Answers struct {
 
 // HandsAnswers are the values of Add's command line for the table [hands].
 type HandsAnswers struct {
-	By        string // "runner"; empty: no hands
+	By        string // "runner", or the URL of an exec-server; empty: no hands
+	TokenFile string // of the exec-server
 	Repo, Ref string
 	Memory    string
 }
@@ -39,12 +40,17 @@ func (a Answers) check() error {
 	case h.By == "" && (h.Repo != "" || h.Ref != "" || h.Memory != ""):
 		return errors.New("--repo, --ref and --memory are of hands: add --hands runner, or name the directory of " +
 			"codex with --dir")
+	case h.elsewhere() != (h.TokenFile != ""):
+		return errors.New("--hands URL and --token-file, the file with the token of the exec-server there, go together")
+	case h.elsewhere() && (h.Repo != "" || h.Ref != "" || h.Memory != ""):
+		return errors.New("the repository and the limits of hands at a URL belong to that host: leave --repo, --ref and " +
+			"--memory out")
 	case h.By == "" && a.Directory == "":
 		return errors.New("name the directory that codex works in with --dir, or the repository of its hands with " +
 			"--hands runner --repo")
-	case h.By != "" && h.By != "runner":
-		return fmt.Errorf("--hands %s is unknown: use --hands runner", h.By)
-	case h.By != "" && h.Repo == "":
+	case h.By != "" && h.By != "runner" && !h.elsewhere():
+		return fmt.Errorf("--hands %s is unknown: use --hands runner, or --hands wss://HOST/PATH", h.By)
+	case h.By == "runner" && h.Repo == "":
 		return errors.New("--hands runner needs --repo, the repository of its commands: a directory or a URL")
 	case h.By != "" && (a.Directory != "" || a.Sandbox != "" || a.Network != ""):
 		return errors.New("a remote with hands works in a session of codex-runner: leave --dir, --sandbox and " +
@@ -53,8 +59,16 @@ func (a Answers) check() error {
 	return nil
 }
 
+// elsewhere reports whether the hands are on another host.
+func (h HandsAnswers) elsewhere() bool {
+	return strings.HasPrefix(h.By, "wss://") || strings.HasPrefix(h.By, "ws://")
+}
+
 // table is the table [hands].
 func (h HandsAnswers) table() string {
+	if h.elsewhere() {
+		return fmt.Sprintf("\n[hands]\nurl = %q\ntoken_file = %q\n", h.By, h.TokenFile)
+	}
 	text := "\n[hands]\nrunner = true\n"
 	for _, answer := range [][2]string{{"repo", h.Repo}, {"ref", h.Ref}, {"memory", h.Memory}} {
 		if answer[1] != "" {

@@ -95,6 +95,9 @@ func handsWords(s *remoteconfig.Settings) string {
 	if s.Hands == nil {
 		return ""
 	}
+	if s.Hands.URL != "" {
+		return "codex exec-server at " + s.Hands.URL
+	}
 	return "a session of codex-runner with " + strings.TrimSpace(s.Hands.Repo+" "+s.Hands.Ref) + ", without a network"
 }
 

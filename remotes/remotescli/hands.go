@@ -55,6 +55,10 @@ func (r *Remotes) Diff(ctx context.Context, name string) error {
 	if err := r.hasHands(name); err != nil {
 		return err
 	}
+	if s, err := remoteconfig.Load(r.fileOf(name)); err == nil && s.Hands.URL != "" {
+		return fmt.Errorf("the hands of the remote %s are at %s: take the changes there, as by codex-runner diff", name,
+			s.Hands.URL)
+	}
 	c := client.New(r.Runner)
 	defer c.Close()
 	session, err := r.sessionOf(ctx, c, name)

@@ -207,6 +207,7 @@ func (s *Shim) command(ctx context.Context, run *run) *session.Result {
 	}
 	run.begin(child)
 	defer s.bound(run)()
+	defer s.preserve(launch)()
 	return run.follow(child, func(cause session.Cause) { s.Notifier.Status("Ending: " + string(cause)) })
 }
 

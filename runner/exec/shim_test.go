@@ -361,6 +361,23 @@ func TestSettle(t *testing.T) {
 	}
 }
 
+// Once a command has run for a while, its workspace is on the disk, and root's note says so.
+func TestPreserve(t *testing.T) {
+	spec := shell("until grep -q ++ tenant; do sleep 0.01; done")
+	spec.Workspace = &session.Workspace{}
+	b := newBed(t, spec)
+	tenant, err := os.Create(filepath.Join(b.Workspace, "tenant"))
+	require.NoError(t, err)
+	_, err = tenant.WriteString("id" + paths.Settled)
+	require.NoError(t, err)
+	b.Files[paths.TenantFile], b.Preparations = tenant, nil
+	result, _ := b.run(t.Context())
+	assert.Empty(t, result.Failure)
+	text, err := os.ReadFile(tenant.Name())
+	require.NoError(t, err)
+	assert.Equal(t, "id"+paths.OnDisk, string(text))
+}
+
 // The service manager has READY=1, with which its watchdog begins, before the command can do anything.
 func TestReadyPrecedesTheCommand(t *testing.T) {
 	spec := shell("")

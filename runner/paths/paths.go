@@ -303,9 +303,11 @@ func Slot(n int) string { return strconv.Itoa(n) }
 const (
 	Tree   = "tree"   // the directory that a session gets
 	Record = "record" // the record of the last checkout in it, see package workspace
-	// Tenant has the ID of the session that had it last, and behind it Settled if the workspace was made for that one.
+	// Tenant has the ID of the session that had it last, and behind it Settled if the workspace was made for that one,
+	// or OnDisk if a loss of power leaves its files, too.
 	Tenant  = "session"
 	Settled = "+"
+	OnDisk  = Settled + "+"
 	// Previous is the Tree of the session before, until the end of the next command.
 	Previous = "previous"
 	// Merged and MergedHome are where the workspace and HOME of a session are mounted that has begun with a snapshot.

@@ -179,7 +179,7 @@ func (s sessionUnit) lease(files inheritance, spec *session.Spec) error {
 	}
 	slot := filepath.Join(s.Workspaces, paths.Slot(spec.Slot))
 	tree := filepath.Join(slot, paths.Tree)
-	if spec.Workspace != nil && spec.Workspace.Keep && settled(slot, s.id) {
+	if spec.Workspace != nil && spec.Workspace.Keep && onDisk(slot, s.id) {
 		spec.Workspace = nil
 		if !session.IsDiff(spec.Args) { // the workspace has the patch
 			files.drop(paths.PatchFile)
@@ -218,7 +218,7 @@ func (s sessionUnit) lease(files inheritance, spec *session.Spec) error {
 // file that another one had. It returns the previous tree if it is of the same repository: its files can be copied.
 func renew(slot, id, repository string) (previous *os.File, err error) {
 	if last, err := os.ReadFile(filepath.Join(slot, paths.Tenant)); err == nil &&
-		strings.TrimSuffix(string(last), paths.Settled) == id {
+		tenantIn(last) == id {
 		return nil, nil
 	}
 	note, old := filepath.Join(slot, paths.SlotRepository), filepath.Join(slot, paths.Previous)
@@ -242,10 +242,19 @@ func renew(slot, id, repository string) (previous *os.File, err error) {
 	return nil, err
 }
 
-// settled reports whether the workspace in a slot was made for a session, and no other one has had the slot since.
-func settled(slot, id string) bool {
+// onDisk reports whether the workspace in a slot was made for a session, with files that a stop of the host has left,
+// and no other session has had the slot since.
+func onDisk(slot, id string) bool {
 	last, err := os.ReadFile(filepath.Join(slot, paths.Tenant))
-	return err == nil && string(last) == id+paths.Settled
+	return err == nil && string(last) == id+paths.OnDisk
+}
+
+// tenantIn is the session of a note.
+func tenantIn(note []byte) string { return strings.TrimRight(string(note), paths.Settled) }
+
+// settled reports whether a note has the workspace made for a session.
+func settled(note []byte, id string) bool {
+	return string(note) == id+paths.Settled || string(note) == id+paths.OnDisk
 }
 
 // occupy notes the session in the slot, and returns the file of that note, which the main process completes when it has
@@ -255,7 +264,7 @@ func occupy(slot, id string, anew bool) (*os.File, error) {
 	tenant := filepath.Join(slot, paths.Tenant)
 	if !anew {
 		last, err := os.ReadFile(tenant)
-		if err == nil && string(last) != id+paths.Settled || errors.Is(err, fs.ErrNotExist) {
+		if err == nil && !settled(last, id) || errors.Is(err, fs.ErrNotExist) {
 			err = errors.New(session.NoWorkspace + ": its first command needs one, also if a command before it failed " +
 				"to make one")
 		}

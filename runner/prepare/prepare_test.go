@@ -423,7 +423,7 @@ func TestWorkspaceOfAnotherSession(t *testing.T) {
 // After a stop of the host the session has its workspace as it was, if that was made, and no other session was there.
 func TestWorkspaceAfterAStopOfTheHost(t *testing.T) {
 	for last, kept := range map[string]bool{
-		id + paths.Settled: true, id: false, "bbbbbbbbbbbbbbbb" + paths.Settled: false, "": false,
+		id + paths.OnDisk: true, id + paths.Settled: false, id: false, "bbbbbbbbbbbbbbbb" + paths.OnDisk: false, "": false,
 	} {
 		b := newBed(t)
 		text, err := session.Encode(&session.Spec{

@@ -83,7 +83,7 @@ func (h sweeper) removeSlot(name string) error {
 	slot := filepath.Join(h.Workspaces, paths.Slot(n))
 	tenant, err := os.ReadFile(filepath.Join(slot, paths.Tenant))
 	if err == nil && len(tenant) > 0 { // a crash of the host may leave it empty
-		err = h.idle(strings.TrimSuffix(string(tenant), paths.Settled))
+		err = h.idle(tenantIn(tenant))
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

@@ -4,6 +4,7 @@ package herecheck
 import (
 	"context"
 	"fmt"
+	"os"
 	"strings"
 
 	"codex-proxy/codex/versions"
@@ -86,6 +87,10 @@ func (r *room) judge(ctx context.Context, of here.Record) (found []checkup.Findi
 	if n := len(here.Daemons(r.Path("/proc"), of.UID)); n > 0 {
 		fail(fmt.Sprintf("codex's own daemon runs beside the unit (%d processes): threads of it are not in the unit", n),
 			again)
+	}
+	if _, err := os.Stat(r.Path(paths.HereLoan(of.User))); of.Lends() && err != nil {
+		fail("its unit may not ask for the logins of the accounts that are lent to it",
+			"codex-proxy here accounts "+of.User+" --lend all")
 	}
 	if r.BusErr != nil {
 		return append(found, checkup.Unchecked(subject(of), "systemd does not answer", "bus"))

@@ -23,7 +23,7 @@ func (h *Here) Disable(ctx context.Context, name string) error {
 		return err
 	}
 	// The link first: no client should start the unit again. Its faults end nothing: the home may be gone.
-	faults := r.In().Unlink(socket(name), r.Made)
+	faults := errors.Join(r.In().Unlink(socket(name), r.Made), removeLoan(name))
 	err = bounded(ctx, func(ctx context.Context) error {
 		for _, unit := range []string{units.HereSocket(name), units.Here(name)} {
 			if err := h.Systemd.Stop(ctx, unit); err != nil {

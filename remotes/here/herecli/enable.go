@@ -34,7 +34,7 @@ func (h *Here) Enable(ctx context.Context, name string) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	r.Made = before.Made
+	r.Made, r.Loan = before.Made, before.Loan
 	if err := h.Records.Put(r); err != nil {
 		return err
 	}

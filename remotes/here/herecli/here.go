@@ -29,8 +29,10 @@ type Here struct {
 	Config  string // codex's, of the machine
 	Proc    string
 
-	All    bool // Disable is for all users
-	JSON   bool // Status prints JSON
+	All    bool   // Disable is for all users
+	Lend   string // Accounts lends these, with commas, or all
+	Own    bool   // Accounts ends a loan
+	JSON   bool   // Status prints JSON
 	Stdout io.Writer
 	Stderr io.Writer // for people
 }

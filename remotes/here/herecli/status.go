@@ -56,6 +56,9 @@ func (h *Here) Of(ctx context.Context, r here.Record) (s State, err error) {
 		if s.Status, err = remoteapi.AskStatus(ctx, socket(r.User)); err != nil {
 			s.Error = err.Error()
 		}
+		if !r.Lends() { // it is the one of the last loan
+			s.Account, s.NoAccount = "", ""
+		}
 	}
 	return s, nil
 }
@@ -101,6 +104,11 @@ func (h *Here) write(states []State) error {
 	out := tabwriter.NewWriter(h.Stdout, 0, 0, 2, ' ', 0)
 	for _, s := range states {
 		fmt.Fprintf(out, "%s\t%s\n", s.User, listing.Printable(s.words()))
+		if s.NoAccount != "" {
+			fmt.Fprintf(out, "\tno account: %s\n", listing.Printable(s.NoAccount))
+		} else if s.Account != "" {
+			fmt.Fprintf(out, "\taccount: %s\n", listing.Printable(s.Account))
+		}
 		for _, c := range s.Attached {
 			fmt.Fprintf(out, "\tattached: %s since %s\n", listing.Printable(c.Program), c.Since.Local().Format(time.DateTime))
 		}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -66,6 +67,7 @@ type Unit struct {
 	State   string // the StateDirectory
 	Runtime string // the RuntimeDirectory
 	Machine string // the settings of the machine, which the user's follow
+	Records here.Records
 	Cgroup  string // of the unit: no process of it may attach; empty: unknown
 	Stderr  io.Writer
 
@@ -109,6 +111,14 @@ func (u *Unit) run(ctx context.Context, notifier *notify.Notifier) error {
 	if err != nil {
 		return err
 	}
+	record, err := u.Records.Get(u.Name)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	lent, err := u.loan(record)
+	if err != nil {
+		return err
+	}
 	socket, err := mainprocess.NewSocket(u.codexSocket())
 	if err != nil {
 		return err
@@ -116,11 +126,15 @@ func (u *Unit) run(ctx context.Context, notifier *notify.Notifier) error {
 	defer func() { _ = socket.Close() }() // its path counts on the descriptor
 	known := newGreeting(u.State, program, u.logger)
 	shells := &environments{settings: settings, read: readEnvironment}
-	manager, err := remotes.New(u.options(settings, socket.Path(), known, shells))
+	manager, err := remotes.New(u.options(settings, socket.Path(), known, shells, lent))
 	if err != nil {
 		return err
 	}
-	relay, err := mainprocess.Relay(paths.HereSocketName, u.proxy(shells, manager, known), socket)
+	if lent != nil {
+		lent.tokens.Switched = manager.Switched
+	}
+	edit := func(s authz.Session, r authz.Request) []byte { return lent.edit(r, shells.edit(s, r)) }
+	relay, err := mainprocess.Relay(paths.HereSocketName, u.proxy(edit, manager, known), socket)
 	if err != nil {
 		return err
 	}
@@ -129,8 +143,8 @@ func (u *Unit) run(ctx context.Context, notifier *notify.Notifier) error {
 	defer func() { stop(); u.tasks.Wait() }()
 	return mainprocess.Codex{Notifier: notifier, Logger: u.logger, Stderr: u.Stderr, Manager: manager, End: mainprocess.End}.
 		Exec(ctx, notify.Command{
-			Args:    []string{program, "app-server", "--listen", "unix://" + u.codexSocket()},
-			Started: func() error { u.serve(serving, settings, socket, manager); return nil },
+			Args:    append([]string{program, "app-server", "--listen", "unix://" + u.codexSocket()}, lent.args(record)...),
+			Started: func() error { u.serve(serving, settings, socket, manager, lent); return nil },
 			Relay:   relay,
 		})
 }
@@ -139,16 +153,20 @@ func (u *Unit) run(ctx context.Context, notifier *notify.Notifier) error {
 func (u *Unit) codexSocket() string { return filepath.Join(u.Runtime, "app-server.sock") }
 
 // serve starts the servers that run next to codex.
-func (u *Unit) serve(ctx context.Context, s *here.Settings, socket *mainprocess.Socket, manager *remotes.Manager) {
+func (u *Unit) serve(ctx context.Context, s *here.Settings, socket *mainprocess.Socket, manager *remotes.Manager,
+	lent *loan) {
+	u.serveLoan(ctx, lent)
 	u.tasks.Go(func() {
 		if err := socket.Await(ctx); err != nil {
 			u.logger.Error("codex's socket cannot be opened", "error", err)
 			return
 		}
+		lent.open(ctx)
 		_ = manager.Run(ctx) // returns with ctx
 	})
 	u.tasks.Go(func() {
-		upgrade{installed: func() (string, error) { return u.find(s) }, renew: manager.Renew, logger: u.logger}.run(ctx)
+		upgrade{installed: func() (string, error) { return u.find(s) }, loan: u.loanOf, renew: manager.Renew,
+			logger: u.logger}.run(ctx)
 	})
 }
 
@@ -191,21 +209,27 @@ func (u *Unit) program(s *here.Settings) (string, error) {
 	return copied, nil
 }
 
-func (u *Unit) options(s *here.Settings, socket string, known *greeting, shells *environments) remotes.Options {
-	return remotes.Options{
-		Name: "codex-user@" + u.Name, Socket: socket, State: filepath.Join(u.State, "turns"),
+func (u *Unit) options(s *here.Settings, socket string, known *greeting, shells *environments,
+	lent *loan) remotes.Options {
+	o := remotes.Options{
+		Name: "codex-user@" + u.Name, Socket: socket, State: u.turns(),
 		ClientName: clientName, Version: u.Version, Attach: "codex resume --last",
 		Settings: paths.HereSettings, Limit: s.ContinueLimit, IdleStop: s.IdleStop, LateFiles: true,
 		Restart:     func() error { return unix.Kill(unix.Getpid(), unix.SIGTERM) },
 		Initialized: known.learn, Loaded: shells.loaded, Unloaded: shells.forget, Logger: u.logger,
 	}
+	if lent != nil {
+		o.Accounts = lent.tokens
+	}
+	return o
 }
 
 // proxy is the way of the user's clients to codex: all that they ask for passes.
-func (u *Unit) proxy(shells *environments, manager *remotes.Manager, known *greeting) *authz.Proxy {
+func (u *Unit) proxy(edit func(authz.Session, authz.Request) []byte, manager *remotes.Manager,
+	known *greeting) *authz.Proxy {
 	p := &authz.Proxy{
 		Remote: u.Name, Version: u.Version, Logger: u.logger, Cgroup: u.Cgroup, Manager: remoteapi.Handler(manager),
-		Open: true, Edit: shells.edit, Admit: admit,
+		Open: true, Edit: edit, Admit: admit,
 		Starting: func() (result json.RawMessage, wait func(context.Context) error) {
 			return known.starting(manager.Open)
 		},

@@ -174,7 +174,7 @@ func TestUpgrade(t *testing.T) {
 		var renewals atomic.Int64
 		var fails atomic.Pointer[error]
 		fails.Store(new(error))
-		u := upgrade{installed: func() (string, error) { return program, nil }, logger: quiet,
+		u := upgrade{installed: func() (string, error) { return program, nil }, loan: func() (string, error) { return "", nil }, logger: quiet,
 			renew: func() error { renewals.Add(1); return *fails.Load() }}
 		done := make(chan struct{})
 		go func() { defer close(done); u.run(t.Context()) }()

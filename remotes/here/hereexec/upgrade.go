@@ -12,9 +12,11 @@ import (
 // lookPeriod is how often the installed program is looked at. An installation is taken up after two looks that agree.
 const lookPeriod = 5 * time.Second
 
-// upgrade has codex start again when another one is installed, as soon as no turn runs.
+// upgrade has codex start again when another one is installed, or other accounts are lent to it, as soon as no turn
+// runs.
 type upgrade struct {
 	installed func() (string, error) // the path of the program
+	loan      func() (string, error) // in a word
 	renew     func() error
 	logger    *slog.Logger
 }
@@ -23,7 +25,7 @@ type upgrade struct {
 func (u upgrade) run(ctx context.Context) {
 	ticker := time.NewTicker(lookPeriod)
 	defer ticker.Stop()
-	began, last := u.look(), identity{}
+	began, last := u.look(), start{}
 	for {
 		select {
 		case <-ctx.Done():
@@ -33,12 +35,15 @@ func (u upgrade) run(ctx context.Context) {
 		now := u.look()
 		settled := now == last
 		last = now
-		if now == (identity{}) || now == began || !settled {
+		if now == (start{}) || now == began || !settled {
 			continue
 		}
 		switch err := u.renew(); {
+		case err == nil && now.program == began.program:
+			u.logger.Info("other accounts serve codex: it starts again", "program", now.program.Path)
+			return
 		case err == nil:
-			u.logger.Info("another codex is installed: it is started", "program", now.Path)
+			u.logger.Info("another codex is installed: it is started", "program", now.program.Path)
 			return
 		case !errors.Is(err, remotes.ErrBusy):
 			u.logger.Warn("another codex is installed, and cannot be started", "error", err)
@@ -46,15 +51,25 @@ func (u upgrade) run(ctx context.Context) {
 	}
 }
 
-// look is the identity of the program; none while it is being installed.
-func (u upgrade) look() identity {
+// start is all that the next start of codex depends on.
+type start struct {
+	program identity
+	loan    string
+}
+
+// look is the next start; the zero value while a program is being installed.
+func (u upgrade) look() start {
 	program, err := u.installed()
 	if err != nil {
-		return identity{}
+		return start{}
 	}
 	i, err := identityOf(program)
 	if err != nil {
-		return identity{}
+		return start{}
 	}
-	return i
+	lent, err := u.loan()
+	if err != nil {
+		return start{}
+	}
+	return start{i, lent}
 }

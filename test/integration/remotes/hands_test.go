@@ -88,6 +88,12 @@ func (p *person) turn(h handsBed, thread, script string) string {
 	h.command(script)
 	require.NoError(h.T, h.Models.Script("text done"))
 	p.say(thread, "run it")
+	return p.output()
+}
+
+// output is the output of the command of a turn, to whose end it waits.
+func (p *person) output() string {
+	p.T.Helper()
 	for {
 		var done struct {
 			Item struct {
@@ -95,7 +101,7 @@ func (p *person) turn(h handsBed, thread, script string) string {
 				Output string `json:"aggregatedOutput"`
 			} `json:"item"`
 		}
-		require.NoError(h.T, json.Unmarshal(p.until("item/completed"), &done))
+		require.NoError(p.T, json.Unmarshal(p.until("item/completed"), &done))
 		if done.Item.Type == "commandExecution" {
 			p.until("turn/completed")
 			return strings.TrimSpace(done.Item.Output)

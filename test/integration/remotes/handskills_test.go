@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"codex-proxy/runner/paths"
 	"codex-proxy/test/bed"
 	"codex-proxy/test/machine"
 	"codex-proxy/test/modelserver"
@@ -119,6 +120,9 @@ func newHandsKills(t *testing.T, suite string, seed uint64) *handsKills {
 		s.session = s.handsBed.session()
 		k.sessions = append(k.sessions, s)
 	}
+	// A loss of power in the first second leaves no workspace.
+	b.MustRun(t, "timeout", "300", "sh", "-c", fmt.Sprintf(
+		"until [ $(cat /var/lib/codex-workspace/*/session | tr -cd + | wc -c) = %d ]; do sleep 0.1; done", len(paths.OnDisk)*killSessions))
 	return k
 }
 

@@ -3,7 +3,6 @@ package remotes
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -20,7 +19,6 @@ import (
 	"codex-proxy/test/machine"
 	"codex-proxy/test/manual"
 	"codex-proxy/test/modelserver"
-	"codex-proxy/test/nightly"
 )
 
 // aliceConfig is alice's own configuration of codex.
@@ -46,16 +44,22 @@ func hereBed(t *testing.T, suite string) *bed.Bed {
 	older, err := filepath.EvalSymlinks(filepath.Join(bed.Made(t, "CODEX_PROXY_TEST_CODEX_BETWEEN"),
 		fmt.Sprintf("0.%d.0", versions.OldestForHere)))
 	require.NoError(t, err)
-	b := bed.NewOn(t, machine.Debian(suite, "tmux"), bed.RealWorker, "",
+	b := bed.NewOn(t, people(suite), bed.RealWorker, "",
 		machine.Bind{Source: filepath.Dir(filepath.Dir(older)), Target: "/opt/older-codex", ReadOnly: true})
-	b.MustRun(t, "sh", "-ec", `ln -s `+bed.CodexDir+`/bin/codex /usr/local/bin/codex
+	addAlice(b, aliceConfig)
+	return b
+}
+
+// addAlice adds the users alice, with that configuration of codex, and bob.
+func addAlice(b *bed.Bed, config string) {
+	b.T.Helper()
+	b.MustRun(b.T, "sh", "-ec", `ln -s `+bed.CodexDir+`/bin/codex /usr/local/bin/codex
 useradd -m -s /bin/sh alice
 useradd -m bob
 install -d -o alice -g alice /home/alice/.codex /home/alice/one /home/alice/two
 printf 'a note\n' >/home/alice/note`)
-	require.NoError(t, b.WriteFile("/home/alice/.codex/config.toml", []byte(aliceConfig), 0o644))
-	b.MustRun(t, "chown", "-R", "alice:", "/home/alice")
-	return b
+	require.NoError(b.T, b.WriteFile("/home/alice/.codex/config.toml", []byte(config), 0o644))
+	b.MustRun(b.T, "chown", "-R", "alice:", "/home/alice")
 }
 
 // bareCodex is a codex of alice, without any option, in a directory of hers.
@@ -283,36 +287,4 @@ func testClientsOfCodex(t *testing.T, suite string) {
 		_, _, err := b.Run(t.Context(), "test", "-e", gone)
 		assert.Error(t, err, gone)
 	}
-}
-
-// How long a bare terminal is without its conversation after a kill of codex in mid-turn: a log, and no verdict.
-func TestHereFigures(t *testing.T) { bed.BothSuitesAlone(t, testHereFigures) }
-
-func testHereFigures(t *testing.T, suite string) {
-	if !nightly.Is() {
-		t.Log("it measures, at night and in make bench-hands")
-		return
-	}
-	b := hereBed(t, suite)
-	enableHere(b)
-	term := bareCodex(b, "one", "codex", "one")
-	term.Until("Ask Codex")
-	var back bed.Sample
-	for n := range 5 {
-		mark := fmt.Sprintf("kill-%d", n)
-		require.NoError(t, b.Models.Add(modelserver.Script{Word: mark, Times: -1,
-			Steps: []string{"text begins-" + mark, "gate " + mark, "text ends-" + mark}}))
-		term.Enter(mark)
-		term.Until("begins-" + mark)
-		at := time.Now()
-		killCodexOf(b)
-		b.Models.Release(mark)
-		term.Until("ends-" + mark)
-		back = append(back, time.Since(at))
-		untilTurns(b, 0)
-		bed.Pause(t.Context(), time.Minute) // a crash each minute: the delay before a restart does not grow
-	}
-	load, err := os.ReadFile("/proc/loadavg")
-	require.NoError(t, err)
-	t.Logf("%s: from the kill to the end of the turn on the screen: %s; load %s", suite, back, load)
 }

@@ -25,19 +25,24 @@ func peopleBed(t *testing.T, suite string) *bed.Bed {
 	b := bed.Boot(t, people(suite))
 	b.Install(bed.RealWorker, "")
 	b.MustRun(t, "ln", "-s", bed.CodexDir+"/bin/codex", "/usr/local/bin/codex") // as npm install -g does
-	b.MustRun(t, "sh", "-ec", `groupadd builders
-install -d -m 700 /root/.ssh
+	b.MustRun(t, "sh", "-ec", `groupadd builders; for user in alice bob carol; do useradd -m -s /bin/sh "$user"; done
+usermod -aG builders bob`)
+	openSSH(b, "alice", "bob", "carol")
+	return b
+}
+
+// openSSH starts sshd, where root's key opens the accounts of users.
+func openSSH(b *bed.Bed, users ...string) {
+	b.T.Helper()
+	b.MustRun(b.T, append([]string{"sh", "-ec", `install -d -m 700 /root/.ssh
 ssh-keygen -q -t ed25519 -N '' -f /root/.ssh/id_ed25519
-for user in alice bob carol; do
-	useradd -m -s /bin/sh "$user"
+for user; do
 	install -d -o "$user" -m 700 "/home/$user/.ssh"
 	install -o "$user" -m 600 /root/.ssh/id_ed25519.pub "/home/$user/.ssh/authorized_keys"
 done
-usermod -aG builders bob
 rm -f /run/nologin # as systemd-user-sessions.service does, which the machine has not
 systemctl start ssh
-printf 'StrictHostKeyChecking accept-new\n' >/root/.ssh/config`)
-	return b
+printf 'StrictHostKeyChecking accept-new\n' >/root/.ssh/config`, "sh"}, users...)...)
 }
 
 // overSSH attaches a user, in a terminal.

@@ -113,7 +113,7 @@ func (c *sessionCrowd) slots() map[string]string {
 	tenants := c.MustRun(c.t, "grep", "--recursive", "--include="+paths.Tenant, "", paths.Workspaces)
 	for line := range strings.Lines(tenants) {
 		file, id, _ := strings.Cut(strings.TrimSpace(line), ":")
-		trees[strings.TrimSuffix(id, paths.Settled)] = filepath.Join(filepath.Dir(file), paths.Tree)
+		trees[strings.TrimRight(id, paths.Settled)] = filepath.Join(filepath.Dir(file), paths.Tree)
 	}
 	return trees
 }

@@ -1,0 +1,256 @@
+package hands
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"codex-proxy/codex/versions"
+	"codex-proxy/runner/client"
+)
+
+// Elsewhere is an exec-server on another host, which codex-proxy does not start.
+type Elsewhere struct {
+	URL   string
+	Token string
+	Roots *x509.CertPool // nil: those of the system
+}
+
+const (
+	// pingEvery is the interval of pings to an exec-server elsewhere, and pingBound how long it may take to answer one:
+	// a network that loses everything ends no connection.
+	pingEvery, pingBound = 15 * time.Second, 15 * time.Second
+	// closeBound bounds the end of the processes of one session elsewhere.
+	closeBound = 5 * time.Second
+)
+
+// far are the hands of a remote on another host.
+type far struct{ *Hands }
+
+// open ends the processes of an earlier codex, so that none of its commands goes on beside the turn that follows, and
+// returns when the exec-server answers.
+func (h far) open(ctx context.Context) error {
+	h.Status("Starting: the hands at " + h.Elsewhere.URL + " are asked")
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		server, err := h.Elsewhere.Ask(ctx)
+		if err == nil {
+			err = server.tooOld()
+		}
+		if err == nil {
+			err = h.end(ctx)
+		}
+		var final *finalError
+		if err == nil || errors.As(err, &final) || ctx.Err() != nil {
+			if err != nil {
+				return fmt.Errorf("the hands at %s: %w", h.Elsewhere.URL, err)
+			}
+			return nil
+		}
+		wait(ctx, time.Second)
+	}
+}
+
+// finalError is an error that another try would have, too.
+type finalError struct{ error }
+
+func (e *finalError) Unwrap() error { return e.error }
+
+// run reports when the exec-server answers no more, until ctx ends.
+func (h far) run(ctx context.Context) {
+	for well := true; ; {
+		if wait(ctx, h.pace.every); ctx.Err() != nil {
+			return
+		}
+		err := probes(h).answers(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil && well {
+			h.Logger.Warn("the hands of a remote do not answer", "remote", h.Remote, "error", err)
+		}
+		well = err == nil
+	}
+}
+
+// end ends the processes of all sessions in the record, and forgets these.
+func (h far) end(ctx context.Context) error {
+	for _, s := range h.took.all() {
+		if err := h.endSession(ctx, s); err != nil {
+			return err
+		}
+	}
+	h.took.forget()
+	return nil
+}
+
+// endSession ends the processes of a session, if the exec-server still has that.
+func (h far) endSession(ctx context.Context, s takenSession) error {
+	if len(s.Processes) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, closeBound)
+	defer cancel()
+	ws, err := h.Elsewhere.dial(ctx)
+	if err != nil {
+		return err
+	}
+	c := &connection{ws: ws}
+	defer c.close()
+	ws.SetReadLimit(maxMessage)
+	_, err = c.greet(ctx, &s.ID)
+	var refused *refusedError
+	if errors.As(err, &refused) { // it is gone, with its processes
+		return nil
+	}
+	for _, id := range s.Processes {
+		if err != nil {
+			return err
+		}
+		_, err = c.call(ctx, terminateMethod, map[string]string{"processId": id}, nil)
+		if errors.As(err, &refused) { // it has ended before
+			err = nil
+		}
+	}
+	for _, id := range s.Processes {
+		if err == nil {
+			err = c.ended(ctx, id)
+		}
+	}
+	return err
+}
+
+// ended waits for the end of a process.
+func (c *connection) ended(ctx context.Context, id string) error {
+	var state struct {
+		Exited bool `json:"exited"`
+		Next   int  `json:"nextSeq"`
+	}
+	for after := 0; !state.Exited; after = max(after, state.Next-1) {
+		text, err := c.call(ctx, "process/read", map[string]any{"processId": id, "afterSeq": after, "waitMs": 1000}, nil)
+		var refused *refusedError
+		if errors.As(err, &refused) { // it is gone
+			return nil
+		}
+		if err == nil {
+			err = json.Unmarshal(text, &state)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Server is what an exec-server reports of itself.
+type Server struct {
+	Version      string          `json:"executorVersion"` // empty: it does not say
+	Capabilities map[string]bool `json:"capabilities"`
+	Session      string          `json:"sessionId"`
+}
+
+func (s Server) tooOld() error {
+	if s.Version != "" && versions.Older(s.Version, client.OldestExecServer) {
+		return &finalError{fmt.Errorf("codex %s there is too old: install codex 0.%d or later", s.Version,
+			client.OldestExecServer)}
+	}
+	return nil
+}
+
+// Ask asks the exec-server for a handshake.
+func (e *Elsewhere) Ask(ctx context.Context) (s Server, err error) {
+	ws, err := e.dial(ctx)
+	if err != nil {
+		return s, err
+	}
+	ws.SetReadLimit(maxMessage)
+	c := &connection{ws: ws}
+	defer c.close()
+	return c.greet(ctx, nil)
+}
+
+func (e *Elsewhere) dial(ctx context.Context) (*websocket.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, headBound)
+	defer cancel()
+	transport := &http.Transport{DisableKeepAlives: true,
+		TLSClientConfig: &tls.Config{RootCAs: e.Roots, MinVersion: tls.VersionTLS12}}
+	conn, answer, err := websocket.Dial(ctx, e.URL, &websocket.DialOptions{ //nolint:bodyclose // the library closes it
+		HTTPClient: &http.Client{Transport: transport, CheckRedirect: noRedirect},
+		HTTPHeader: http.Header{"Authorization": {"Bearer " + e.Token}}, CompressionMode: websocket.CompressionDisabled,
+	})
+	if err != nil && answer != nil && answer.StatusCode == http.StatusUnauthorized {
+		return nil, &finalError{errors.New("the token is refused: hands.token_file has to have the one that the " +
+			"exec-server was started with")}
+	}
+	return conn, err
+}
+
+// noRedirect keeps the token from another server.
+func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+
+// ping ends a connection whose peer does not answer, by end.
+func ping(ctx context.Context, conn *websocket.Conn, end func()) {
+	for {
+		if wait(ctx, pingEvery); ctx.Err() != nil {
+			return
+		}
+		bounded, cancel := context.WithTimeout(ctx, pingBound)
+		err := conn.Ping(bounded)
+		cancel()
+		if err != nil {
+			end()
+			return
+		}
+	}
+}
+
+// maxToken bounds the file of a token, in bytes, and maxAuthorities that of the authorities.
+const maxToken, maxAuthorities = 4 << 10, 4 << 20
+
+// NewElsewhere reads the token and, unless its name is empty, the file of the certificate authorities.
+func NewElsewhere(url, tokenFile, authorities string) (*Elsewhere, error) {
+	text, err := readBounded(tokenFile, maxToken)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the token: %w", err)
+	}
+	e := &Elsewhere{URL: url, Token: strings.TrimSpace(string(text))}
+	if len(e.Token) < client.LeastToken || strings.ContainsAny(e.Token, " \t\r\n") {
+		return nil, fmt.Errorf("hands.token_file has no token: write one line of at least %d random characters, as "+
+			"`openssl rand -hex 32` prints", client.LeastToken)
+	}
+	if authorities == "" {
+		return e, nil
+	}
+	if text, err = readBounded(authorities, maxAuthorities); err != nil {
+		return nil, fmt.Errorf("cannot read hands.ca_file: %w", err)
+	}
+	e.Roots = x509.NewCertPool()
+	if !e.Roots.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("hands.ca_file has no certificate in PEM: %s", authorities)
+	}
+	return e, nil
+}
+
+func readBounded(path string, most int64) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, most+1))
+	if err == nil && int64(len(text)) > most {
+		err = fmt.Errorf("%s has more than %d bytes", path, most)
+	}
+	return text, err
+}
