@@ -72,7 +72,8 @@ func (d *Daemon) observe(registry prometheus.Registerer) {
 		}})
 	d.health = health.New(health.Settings{
 		Pool: d.pool, Dependencies: d.dependencyStates.watch.Report, Remotes: d.remotes.Report, Brokers: d.brokers.Report,
-		Changed: d.changes.reportChanged, Watchdog: d.notifier.WatchdogInterval(), Registry: registry, Logger: d.logger,
+		Database: d.databaseReport(),
+		Changed:  d.changes.reportChanged, Watchdog: d.notifier.WatchdogInterval(), Registry: registry, Logger: d.logger,
 	})
 	d.textfile = textfile.NewKeeper(textfile.Settings{
 		Path: d.cfg.Textfile, Version: d.version, Report: d.health.Report, Changed: d.changes.follow(),

@@ -70,6 +70,7 @@ type Config struct {
 	Traces             Traces
 	Accounts           accounts.Policy
 	Dependencies       Dependencies
+	Database           Database
 }
 
 // Socket is the path of a worker's unix socket.
@@ -81,6 +82,9 @@ func (c *Config) FetchSocket() string { return filepath.Join(c.SocketDir, "fetch
 
 // TracesSocket is the path of the socket of codex-proxy-traces.service.
 func (c *Config) TracesSocket() string { return filepath.Join(c.SocketDir, "traces.socket") }
+
+// DatabaseSocket is the path of the socket of codex-proxy-database.service.
+func (c *Config) DatabaseSocket() string { return filepath.Join(c.SocketDir, "database.socket") }
 
 // raw is the file as it is written. packaging/etc/config.toml explains each key.
 type raw struct {
@@ -115,6 +119,7 @@ type raw struct {
 	Images             rawImages   `toml:"images"`
 	Accounts           rawAccounts `toml:"accounts"`
 	Traces             rawTraces   `toml:"traces"`
+	Database           rawDatabase `toml:"database"`
 	Models             models      `toml:"models"`
 	requires.Settings
 
@@ -135,6 +140,7 @@ func defaults() raw {
 		Images: rawImages{Fetch: true, AllowPrivate: []prefix{}, MaxBytes: 10 << 20,
 			Timeout: duration{10 * time.Second}},
 		Accounts: defaultAccounts(), Traces: rawTraces{SampleRatio: 1},
+		Database:       rawDatabase{KeysMaxAge: duration{24 * time.Hour}},
 		Models:         models{Summary: parameter.NoSummary},
 		UsageRetention: days{400}, Textfile: paths.Textfile,
 	}
@@ -187,7 +193,11 @@ func (r raw) validate(dir string) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	keys, err := readKeys(r.keyFile())
+	database, err := r.Database.validate()
+	if err != nil {
+		return nil, err
+	}
+	keys, err := r.keys(database)
 	if err != nil {
 		return nil, err
 	}
@@ -222,8 +232,8 @@ func (r raw) validate(dir string) (*Config, error) {
 		HandshakeTimeout: r.HandshakeTimeout.Duration, StartTimeout: r.StartTimeout.Duration,
 		DrainTimeout: r.DrainTimeout.Duration, ResetAfter: r.ResetAfter.Duration,
 		LogLevel: r.LogLevel.Level, Textfile: r.Textfile, Images: images, Traces: traces, Accounts: policy,
-		Dependencies: dependencies,
-		KeyFile:      r.keyFile(), Summary: summary, Aliases: aliases,
+		Dependencies: dependencies, Database: database,
+		KeyFile: r.keyFile(), Summary: summary, Aliases: aliases,
 		CORSOrigins: r.CORSOrigins, Pages: r.pages, UsageRetention: r.UsageRetention.n,
 	}, nil
 }
