@@ -24,7 +24,8 @@ func keysCommand() *cobra.Command {
 		Long: `
 Changes the API keys. The file holds hashes only: add shows the key once, on standard
 output. A change applies to every request after it, and to a stopped service from its
-next start. apply applies a change that was made to the file by hand.
+next start. apply applies a change that was made to the file by hand. With [database] in
+config.toml the keys are in the database, and of all its hosts.
 
 Once a key exists, every request needs one, also after the last key is revoked. open
 then admits programs on this machine, and no request that a reverse proxy forwards.

@@ -52,12 +52,10 @@ func LoadPlaces(path string) (Places, error) {
 		KeyFile: r.APIKeys, OwnKeyFile: cmp.Or(r.APIKeys, paths.KeyFile), ControlSocket: r.ControlSocket, Pages: r.pages, Codex: codex,
 		Policy: accounts.Policy{Rotation: accounts.Off},
 	}
-	database, fault := r.Database.validate()
-	if fault == nil && !database.Address.IsZero() {
-		places.KeyFile, places.Database = keyCache(), database
-	}
-	if err == nil {
-		err = fault
+	if err == nil && r.Database.URL != "" {
+		if places.Database, err = r.Database.validate(); err == nil {
+			places.KeyFile = keyCache()
+		}
 	}
 	dir := filepath.Join(filepath.Dir(path), "workers")
 	if workers, fault := r.workers(dir); fault == nil {

@@ -20,9 +20,12 @@ func (k *Keys) Confirm(at time.Time, most time.Duration) {
 	k.dated.Store(&dated{at, most})
 }
 
+// Shared reports whether a database has the keys. Without a key it lets nobody in.
+func (k *Keys) Shared() bool { return k != nil && k.dated.Load() != nil }
+
 // Age is the time since the last Confirm; 0 without any.
 func (k *Keys) Age() time.Duration {
-	if k == nil || k.dated.Load() == nil {
+	if !k.Shared() {
 		return 0
 	}
 	return time.Since(k.dated.Load().at)

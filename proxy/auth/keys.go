@@ -84,9 +84,9 @@ func (k *Keys) Required() bool { return k != nil && k.required.Load() }
 // Closed reports whether the key file has ClosedLine.
 func (k *Keys) Closed() bool { return k.current().closed }
 
-// Open reports whether requests need no key: the file has none and has had none since the API was opened, and Require
-// was not called.
-func (k *Keys) Open() bool { return k.Empty() && !k.Closed() && !k.Required() }
+// Open reports whether requests need no key: the file has none and has had none since the API was opened, Require was
+// not called, and no database has the keys.
+func (k *Keys) Open() bool { return k.Empty() && !k.Closed() && !k.Required() && !k.Shared() }
 
 // Empty reports whether there is no key.
 func (k *Keys) Empty() bool { return len(k.current().keys) == 0 }

@@ -20,6 +20,7 @@ func testUnits(t *testing.T, suite string) {
 	stdout, stderr, err := b.Run(t.Context(), "systemd-analyze", "verify", "--man=no",
 		"codex.target", "codex-proxy.socket", "codex-proxy.service", "codex-proxy-fetch.socket",
 		"codex-proxy-fetch.service", "codex-proxy-logins.socket", "codex-proxy-traces.socket", "codex-proxy-traces.service",
+		"codex-proxy-database.socket", "codex-proxy-database.service",
 		"codex-copies.socket", "codex-copies.service", "codex-canary@0.171.0-0123456789ab.service",
 		"codex-worker@default.socket", "codex-worker@default.service", "codex-dependency@default.service", "codex-user@root.service", "codex-user@root.socket")
 	assert.NoError(t, err)
@@ -30,7 +31,7 @@ func testUnits(t *testing.T, suite string) {
 	assert.Empty(t, output)
 
 	rows := bed.SecurityRows(t, `^codex-(proxy|copies|canary|worker|dependency|remote|user).*\.service$`)
-	require.Len(t, rows, 10)
+	require.Len(t, rows, 11)
 	for _, row := range rows {
 		unit, most := strings.Replace(row[0], "@", "@default", 1), bed.Seconds(t, strings.TrimSpace(row[1]))
 		out := b.MustRun(t, "systemd-analyze", "security", "--no-pager", unit)
