@@ -115,15 +115,14 @@ func New(s Settings) (*Daemon, error) {
 		return nil, err
 	}
 	registry := prometheus.NewRegistry()
-	if err := d.share(); err != nil {
+	if d.fleet, err = newFleet(d); err != nil {
 		return nil, err
 	}
 	d.connect(s.Predecessor)
 	d.observe(registry)
 	d.offer(registry)
 	d.plan(registry)
-	d.operate()
-	d.exchange(registry)
+	d.operate(registry)
 	d.lend(registry)
 	d.succeed(registry, s.Predecessor, program)
 	return d, nil

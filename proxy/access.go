@@ -55,8 +55,7 @@ func access(keys *auth.Keys, route Route, r *http.Request) (auth.Key, error) {
 // keysOutdatedRetry is some exchanges with the database.
 const keysOutdatedRetry = 5 * time.Second
 
-// keysOutdated refuses a request whose key may be good: no database answers, and a 401 would tell the client that its
-// key is wrong.
+// keysOutdated refuses a request with a key that may be good: no database answers, and a 401 would mean a wrong key.
 func keysOutdated() error {
 	return openai.Unavailable("keys_outdated", "the database with the API keys does not answer at the moment, and this "+
 		"host cannot tell whether the key is valid", keysOutdatedRetry)

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"errors"
+	"net/http"
 	"net/http/httptest"
 	"testing"
 	"time"
@@ -33,7 +34,7 @@ func TestKeysOfADatabase(t *testing.T) {
 		keys := &auth.Keys{}
 		require.NoError(t, keys.Replace(line+"\n"))
 		keys.Confirm(time.Now().Add(-tc.age), time.Hour)
-		r := httptest.NewRequest("GET", "/v1/models", nil)
+		r := httptest.NewRequest(http.MethodGet, "/v1/models", nil)
 		if tc.token != "" {
 			r.Header.Set("Authorization", "Bearer "+tc.token)
 		}

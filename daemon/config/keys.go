@@ -49,7 +49,8 @@ func LoadPlaces(path string) (Places, error) {
 		codex = copies.Pinned
 	}
 	places := Places{
-		KeyFile: r.APIKeys, OwnKeyFile: cmp.Or(r.APIKeys, paths.KeyFile), ControlSocket: r.ControlSocket, Pages: r.pages, Codex: codex,
+		KeyFile: r.APIKeys, OwnKeyFile: cmp.Or(r.APIKeys, paths.KeyFile), ControlSocket: r.ControlSocket, Pages: r.pages,
+		Codex:  codex,
 		Policy: accounts.Policy{Rotation: accounts.Off},
 	}
 	if err == nil && r.Database.URL != "" {

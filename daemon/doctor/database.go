@@ -7,8 +7,12 @@ import (
 	"codex-proxy/units/survey"
 )
 
-// checkDatabase checks that the running service uses the database that several hosts share.
-func (s *service) checkDatabase(context.Context) []checkup.Finding {
+// checkDatabase returns the check that the running service uses the database that several hosts share.
+func checkDatabase(s *service) func(context.Context) []checkup.Finding {
+	return func(context.Context) []checkup.Finding { return judgeDatabase(s) }
+}
+
+func judgeDatabase(s *service) []checkup.Finding {
 	if s.config == nil || s.config.Database.Address.IsZero() {
 		return checkup.OrPassed(nil, "none is configured")
 	}

@@ -127,7 +127,7 @@ func (s *service) room() survey.Room {
 		Access: s.namedKeys,
 		Checks: []checkup.Check{
 			{Name: "config", Stage: checkup.Files, Run: s.checkConfig},
-			{Name: "database", Stage: checkup.Features, Run: s.checkDatabase},
+			{Name: "database", Stage: checkup.Features, Run: checkDatabase(s)},
 			{Name: "ports", Stage: checkup.Machine, Run: s.checkPorts},
 		},
 	}

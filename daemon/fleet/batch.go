@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// answer is what the database says in an exchange.
+// answer is the answer of the database in an exchange.
 type answer struct {
 	hosts    int
 	revision int64

@@ -42,7 +42,7 @@ type Settings struct {
 	Logger  *slog.Logger
 }
 
-// Exchange asks the database once a second for the keys, and tells it that this host is alive.
+// Exchange asks the database once a second for the keys, and renews the lease of this host there.
 type Exchange struct {
 	settings Settings
 	session  *postgres.Session
@@ -126,8 +126,11 @@ func (e *Exchange) once(ctx context.Context) {
 	e.back()
 }
 
-// Report is the state of the database for the report of the service.
+// Report is the state of the database for the report of the service; nil without an exchange.
 func (e *Exchange) Report() *probes.Database {
+	if e == nil {
+		return nil
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	report := e.report

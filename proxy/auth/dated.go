@@ -11,7 +11,7 @@ type dated struct {
 	most time.Duration
 }
 
-// Confirm says that a database had these keys at a time, and that they may be used for most after it. Keys that were
+// Confirm records that a database had these keys at a time. They may be used for most after it. Keys that were
 // never confirmed are of a file, and have no age.
 func (k *Keys) Confirm(at time.Time, most time.Duration) {
 	if now := time.Now(); at.After(now) { // the clock has been set back since
