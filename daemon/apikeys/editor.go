@@ -186,8 +186,8 @@ func (e *Editor) Open(ctx context.Context, _ string) error {
 // file may be a mistake.
 func (e *Editor) Apply(ctx context.Context, _ string) error {
 	if e.database != nil {
-		return errors.New("the keys are in the database that config.toml names; codex-proxy keys set changes them there, " +
-			"and codex-proxy database join adds those of a file")
+		return errors.New("the keys are in the database that config.toml names; codex-proxy keys set changes " +
+			"them there, and codex-proxy database join adds those of a file")
 	}
 	e.notify, e.applying = true, true
 	return e.change(ctx, func(lines []string, keys *auth.Keys) ([]string, error) {

@@ -49,8 +49,8 @@ func LoadPlaces(path string) (Places, error) {
 		codex = copies.Pinned
 	}
 	places := Places{
-		KeyFile: r.APIKeys, OwnKeyFile: cmp.Or(r.APIKeys, paths.KeyFile), ControlSocket: r.ControlSocket, Pages: r.pages,
-		Codex:  codex,
+		KeyFile: r.APIKeys, OwnKeyFile: cmp.Or(r.APIKeys, paths.KeyFile), ControlSocket: r.ControlSocket,
+		Pages: r.pages, Codex: codex,
 		Policy: accounts.Policy{Rotation: accounts.Off},
 	}
 	if err == nil && r.Database.URL != "" {
@@ -68,8 +68,8 @@ func LoadPlaces(path string) (Places, error) {
 	return places, err
 }
 
-// keyFile is the file in the configuration, or the copy of the keys in the database; empty if the unit passes that file as
-// its credential: only root can read the file itself.
+// keyFile is the file in the configuration, or the copy of the keys in the database; empty if the unit passes that file
+// as its credential: only root can read the file itself.
 func (r raw) keyFile() string {
 	if r.Database.URL != "" {
 		return keyCache()

@@ -154,7 +154,8 @@ func (d *Database) Check(ctx context.Context, _ string) error {
 	if err != nil {
 		return err
 	}
-	if err := d.do(ctx, func(ctx context.Context, conn *pgx.Conn) error { return fleet.Check(ctx, conn, host) }); err != nil {
+	err = d.do(ctx, func(ctx context.Context, conn *pgx.Conn) error { return fleet.Check(ctx, conn, host) })
+	if err != nil {
 		return err
 	}
 	fmt.Fprintf(d.Stdout, "%s answers, its certificate is good, its tables are up to date, and %s has joined.\n",

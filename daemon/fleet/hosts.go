@@ -46,8 +46,8 @@ func Join(ctx context.Context, conn *pgx.Conn, h Host) error {
 		"ON CONFLICT (name) DO UPDATE SET version = excluded.version WHERE hosts.machine = excluded.machine",
 		h.Name, h.Machine, h.Version)
 	if err == nil && tag.RowsAffected() == 0 {
-		return fmt.Errorf("another machine has joined as %s; rename one of the two with hostnamectl, or, if that one is "+
-			"gone for good, codex-proxy database leave %s", h.Name, h.Name)
+		return fmt.Errorf("another machine has joined as %s; rename one of the two with hostnamectl, or, if that "+
+			"one is gone for good, codex-proxy database leave %s", h.Name, h.Name)
 	}
 	return err
 }

@@ -67,8 +67,8 @@ func Migrate(ctx context.Context, conn *pgx.Conn) (missing int, err error) {
 // checkSchema is an error if the program cannot use a schema of that many steps.
 func checkSchema(step int) error {
 	if step < len(steps) {
-		return fmt.Errorf("the schema of the database has step %d, and this version needs %d; codex-proxy database migrate",
-			step, len(steps))
+		return fmt.Errorf("the schema of the database has step %d, and this version needs %d; "+
+			"codex-proxy database migrate", step, len(steps))
 	}
 	return nil
 }
