@@ -73,7 +73,8 @@ func (d *Daemon) observe(registry prometheus.Registerer) {
 	d.health = health.New(health.Settings{
 		Pool: d.pool, Dependencies: d.dependencyStates.watch.Report, Remotes: d.remotes.Report, Brokers: d.brokers.Report,
 		Database: d.fleet.Report,
-		Changed:  d.changes.reportChanged, Watchdog: d.notifier.WatchdogInterval(), Registry: registry, Logger: d.logger,
+		Changed:  d.changes.reportChanged,
+		Watchdog: d.notifier.WatchdogInterval(), Registry: registry, Logger: d.logger,
 	})
 	d.textfile = textfile.NewKeeper(textfile.Settings{
 		Path: d.cfg.Textfile, Version: d.version, Report: d.health.Report, Changed: d.changes.follow(),

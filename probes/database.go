@@ -18,7 +18,8 @@ func (d *Database) Sentence() string {
 	if d == nil || !d.Away {
 		return ""
 	}
-	return fmt.Sprintf("the database at %s is away since %s: %s", d.Server, d.Since.UTC().Format(time.RFC3339), d.Reason)
+	return fmt.Sprintf("the database at %s is away since %s: %s", d.Server,
+		d.Since.UTC().Format(time.RFC3339), d.Reason)
 }
 
 // forAnyone is what programs on the network get.

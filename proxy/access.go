@@ -57,8 +57,8 @@ const keysOutdatedRetry = 5 * time.Second
 
 // keysOutdated refuses a request with a key that may be good: no database answers, and a 401 would mean a wrong key.
 func keysOutdated() error {
-	return openai.Unavailable("keys_outdated", "the database with the API keys does not answer at the moment, and this "+
-		"host cannot tell whether the key is valid", keysOutdatedRetry)
+	return openai.Unavailable("keys_outdated", "the database with the API keys does not answer at the moment, and "+
+		"this host cannot tell whether the key is valid", keysOutdatedRetry)
 }
 
 func hostNotAllowed() error {

@@ -132,7 +132,8 @@ func TestMetricsInTheDocs(t *testing.T) {
 	require.Zero(t, added.status)
 	t.Setenv("INVOCATION_ID", "1")
 	t.Setenv("STATE_DIRECTORY", state)
-	s := servingUnder(t, "60000000", `database.url="postgres://codex@127.0.0.1/codex"`, `traces.endpoint="http://127.0.0.1:4318"`,
+	s := servingUnder(t, "60000000", `database.url="postgres://codex@127.0.0.1/codex"`,
+		`traces.endpoint="http://127.0.0.1:4318"`,
 		`requires=["temporal"]`)
 	scrape := func() map[string]*family {
 		resp, err := http.Get(s.url + "/metrics")

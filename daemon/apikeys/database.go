@@ -74,7 +74,8 @@ func (f File) Import(ctx context.Context, conn *pgx.Conn) (added int, err error)
 			wanted, clashes := missing(own, there)
 			if len(clashes) > 0 {
 				return nil, fmt.Errorf("the database has other keys with the names %s; "+
-					"codex-proxy keys revoke them on one of the hosts, and add them again with another name", strings.Join(clashes, ", "))
+					"codex-proxy keys revoke them on one of the hosts, and add them again with another name",
+					strings.Join(clashes, ", "))
 			}
 			added = len(wanted)
 			return append(lines, wanted...), nil

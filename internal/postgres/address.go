@@ -25,7 +25,8 @@ func ParseAddress(text string) (Address, error) {
 		return Address{}, errors.New("must name one server; let a name of DNS lead to the one that takes writes")
 	}
 	if _, set := u.User.Password(); set {
-		return Address{}, errors.New("must have no password; it goes into /etc/codex-proxy/database-password, mode 0600")
+		return Address{}, errors.New("must have no password; " +
+			"it goes into /etc/codex-proxy/database-password, mode 0600")
 	}
 	query := u.Query()
 	if mode := query.Get("sslmode"); mode != "" && mode != "verify-full" {

@@ -32,7 +32,8 @@ func Verifier(password string) (string, error) {
 	}
 	stored := sha256.Sum256(mac("Client Key"))
 	text := base64.StdEncoding.EncodeToString
-	return fmt.Sprintf("SCRAM-SHA-256$%d:%s$%s:%s", iterations, text(salt), text(stored[:]), text(mac("Server Key"))), nil
+	return fmt.Sprintf("SCRAM-SHA-256$%d:%s$%s:%s", iterations, text(salt), text(stored[:]),
+		text(mac("Server Key"))), nil
 }
 
 // RoleSQL is the SQL, for psql of a superuser, that makes the role and the database of an address. The timeouts are
