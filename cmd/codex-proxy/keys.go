@@ -116,12 +116,11 @@ func databaseCommand() *cobra.Command {
 		Long: `
 Keeps the database that [database] in config.toml names: there several hosts have the
 same API keys. The commands read the file, also before the service does, and the
-password in /etc/codex-proxy/database-password. Run them as root:
+password in /etc/codex-proxy/database-password. Run them as root.
 
-1. init prints the SQL that makes the role and the database, and makes the password.
-2. migrate, on one host, makes the tables. An upgrade may ask for it again.
-3. join, on each host, adds its keys, and the host.
-4. systemctl restart codex-proxy, on each host.
+init prints the SQL that makes the role and the database, and makes the password.
+migrate, on one host, makes the tables; an upgrade may ask for it again. join, on each
+host, adds its keys, and the host. Then systemctl restart codex-proxy, on each host.
 
 leave writes the keys of the database into the file of this host, and removes the
 host; leave HOST removes one that is gone. check asks the database over the network,
