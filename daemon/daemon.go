@@ -19,6 +19,7 @@ import (
 
 	"codex-proxy/daemon/accountstate"
 	"codex-proxy/daemon/config"
+	"codex-proxy/daemon/fleet"
 	"codex-proxy/daemon/follow"
 	"codex-proxy/daemon/health"
 	"codex-proxy/daemon/inflight"
@@ -75,6 +76,7 @@ type Daemon struct {
 	announcer        *announcer
 	recent           *recent.Recent
 	usage            *usage.Store
+	fleet            *fleet.Exchange // nil: the keys are in a file
 	predecessorWatch *predecessorWatch
 	reloader         *reloader
 	operators        *operators.Operators
@@ -113,11 +115,14 @@ func New(s Settings) (*Daemon, error) {
 		return nil, err
 	}
 	registry := prometheus.NewRegistry()
+	if d.fleet, err = newFleet(d); err != nil {
+		return nil, err
+	}
 	d.connect(s.Predecessor)
 	d.observe(registry)
 	d.offer(registry)
 	d.plan(registry)
-	d.operate()
+	d.operate(registry)
 	d.lend(registry)
 	d.succeed(registry, s.Predecessor, program)
 	return d, nil

@@ -81,7 +81,9 @@ func (d *Daemon) observe(registry prometheus.Registerer) {
 		}})
 	d.health = health.New(health.Settings{
 		Pool: d.pool, Dependencies: d.dependencyStates.watch.Report, Remotes: d.remotes.Report, Brokers: d.brokers.Report,
-		Changed: d.changes.reportChanged, Watchdog: d.notifier.WatchdogInterval(), Registry: registry, Logger: d.logger,
+		Database: d.fleet.Report,
+		Changed:  d.changes.reportChanged,
+		Watchdog: d.notifier.WatchdogInterval(), Registry: registry, Logger: d.logger,
 	})
 	d.textfile = textfile.NewKeeper(textfile.Settings{
 		Path: d.cfg.Textfile, Version: d.version, Report: d.health.Report, Changed: d.changes.follow(),
@@ -139,7 +141,7 @@ func (d *Daemon) accountsChanged() {
 }
 
 // operate serves operators.
-func (d *Daemon) operate() {
+func (d *Daemon) operate(registry prometheus.Registerer) {
 	d.operators = operators.New(operators.Settings{
 		Pool: d.pool, Report: d.health.Report, Changes: d.changes.control, Recent: d.recent,
 		Watched: d.remotes.Watched, Usage: d.usage.Sums, KeyUse: d.server.Limiter.Used,
@@ -147,6 +149,9 @@ func (d *Daemon) operate() {
 		KeysRevised: d.links.Revise, Workers: d.cfg.Workers, AccountStore: d.accountStore, Plan: d.standby.Plan,
 		Lock: &d.changeLock, Predecessor: d.predecessor, Logger: d.logger,
 	})
+	if d.fleet != nil { // of two processes of a reload the one that serves makes the exchanges
+		d.add(registry, feature{metrics: d.fleet.Metrics(), serving: []Task{d.succeeding("database", d.fleet.Run)}})
+	}
 	for _, l := range d.sockets[paths.ControlSocketName] {
 		d.serving = append(d.serving, d.succeeding("control", func(context.Context) error {
 			d.operators.Serve(l)

@@ -82,7 +82,7 @@ func checkExposure(ls []net.Listener, cfg *config.Config) error {
 	if i < 0 {
 		return nil
 	}
-	if cfg.Keys.Empty() {
+	if cfg.Keys.Empty() && !cfg.Keys.Shared() {
 		return fmt.Errorf("cannot listen on %s without API keys: %w; run `codex-proxy keys add NAME`, "+
 			"or listen on 127.0.0.1", ls[i].Addr(), ErrExposed)
 	}

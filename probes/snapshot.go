@@ -15,6 +15,8 @@ type Snapshot struct {
 	Remotes []Remote
 	// Brokers are the brokers of workers, in the order of the configuration. No readiness depends on them.
 	Brokers []Broker
+	// Database is the database that several hosts share; nil without one. No readiness depends on it.
+	Database *Database
 	// ReadyWhenExhausted makes QuotaExhausted count as ready. QuotaBack is when an account
 	// may have quota again; zero: unknown.
 	ReadyWhenExhausted bool

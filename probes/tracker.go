@@ -18,6 +18,8 @@ type Report struct {
 	Remotes []Remote `json:"remotes,omitempty"`
 	// Brokers are the brokers of the snapshot, for operators alone.
 	Brokers []Broker `json:"brokers,omitempty"`
+	// Database is the database of the snapshot.
+	Database *Database `json:"database,omitempty"`
 	// NotReady is the total time that the service was not ready, by reason.
 	NotReady map[Reason]time.Duration `json:"-"`
 }
@@ -90,6 +92,7 @@ func (t *Tracker) Observe(s Snapshot) Report {
 	return Report{
 		OK: t.health.Readiness.Ready, Health: t.health,
 		Workers: s.Workers, Queue: s.Queue, Dependencies: s.Dependencies, Remotes: s.Remotes, Brokers: s.Brokers,
+		Database: s.Database,
 		NotReady: maps.Clone(t.spent),
 	}
 }

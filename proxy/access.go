@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+	"time"
 
 	"codex-proxy/proxy/auth"
 	"codex-proxy/proxy/openai"
@@ -32,11 +33,15 @@ func access(keys *auth.Keys, route Route, r *http.Request) (auth.Key, error) {
 		return auth.Key{}, hostNotAllowed()
 	case keys.Open() || route.Access == Operator && isLocal(r):
 		return auth.Key{}, nil
+	case keys.Outdated():
+		return auth.Key{}, keysOutdated()
 	}
 	key, ok := keys.Check(r)
 	switch {
 	case ok:
 		return key, nil
+	case keys.Doubtful() && auth.HasKey(r):
+		return key, keysOutdated()
 	case route.Access == Operator:
 		return key, unauthorized("; without one, " + route.Path +
 			" is for this machine alone, by the name localhost and not through a reverse proxy")
@@ -45,6 +50,15 @@ func access(keys *auth.Keys, route Route, r *http.Request) (auth.Key, error) {
 	default:
 		return key, unauthorized("")
 	}
+}
+
+// keysOutdatedRetry is some exchanges with the database.
+const keysOutdatedRetry = 5 * time.Second
+
+// keysOutdated refuses a request with a key that may be good: no database answers, and a 401 would mean a wrong key.
+func keysOutdated() error {
+	return openai.Unavailable("keys_outdated", "the database with the API keys does not answer at the moment, and "+
+		"this host cannot tell whether the key is valid", keysOutdatedRetry)
 }
 
 func hostNotAllowed() error {

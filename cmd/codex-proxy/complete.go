@@ -49,11 +49,11 @@ func completeWorkerFiles(_ *cobra.Command, args []string, _ string) ([]string, c
 
 // completeKeys completes the first argument by the keys of the file.
 func completeKeys(e *apikeys.Editor) cobra.CompletionFunc {
-	return func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	return func(c *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 || e.Locate(config.DefaultPath) != nil {
 			return nil, noFiles
 		}
-		_, keys, err := e.File.Read()
+		keys, err := e.Read(c.Context())
 		if err != nil {
 			return nil, noFiles
 		}

@@ -37,7 +37,7 @@ level is ok, warn or fail`)
 func examine(ctx context.Context, stdout io.Writer, asJSON bool) error {
 	// The configuration is read as the service reads it, and not as the unit would
 	// that runs this command (systemd.exec(5)).
-	for _, name := range []string{"CREDENTIALS_DIRECTORY", "RUNTIME_DIRECTORY"} {
+	for _, name := range []string{"CREDENTIALS_DIRECTORY", "RUNTIME_DIRECTORY", "STATE_DIRECTORY"} {
 		if err := os.Unsetenv(name); err != nil {
 			return err
 		}

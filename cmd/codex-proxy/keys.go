@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 
 	"codex-proxy/daemon/apikeys"
 	"codex-proxy/daemon/config"
+	"codex-proxy/daemon/databasecli"
 	"codex-proxy/daemon/usagetable"
 	"codex-proxy/internal/cli"
 	"codex-proxy/internal/paths"
@@ -24,7 +26,8 @@ func keysCommand() *cobra.Command {
 		Long: `
 Changes the API keys. The file holds hashes only: add shows the key once, on standard
 output. A change applies to every request after it, and to a stopped service from its
-next start. apply applies a change that was made to the file by hand.
+next start. apply applies a change that was made to the file by hand. With [database] in
+config.toml the keys are in the database, and of all its hosts.
 
 Once a key exists, every request needs one, also after the last key is revoked. open
 then admits programs on this machine, and no request that a reverse proxy forwards.
@@ -107,6 +110,71 @@ reach the remotes of --remotes alone. Without it, a key opens no console`},
 		}), limit.name, limit.text)
 	}
 	flags.Lookup(auth.ChooseAccount).NoOptDefVal = "yes"
+}
+
+func databaseCommand() *cobra.Command {
+	d := &databasecli.Database{Version: versionString()}
+	c := &cobra.Command{
+		Use: "database", Short: "share API keys with other hosts, through PostgreSQL",
+		Long: `
+Keeps the database that [database] in config.toml names: there several hosts have the
+same API keys. The commands read the file, also before the service does, and the
+password in /etc/codex-proxy/database-password. Run them as root.
+
+init prints the SQL that makes the role and the database, and makes the password.
+migrate, on one host, makes the tables; an upgrade may ask for it again. join, on each
+host, adds its keys, and the host. Then systemctl restart codex-proxy, on each host.
+
+leave writes the keys of the database into the file of this host, and removes the
+host; leave HOST removes one that is gone. check asks the database over the network,
+and the running service for its state.`,
+	}
+	do := func(run func(ctx context.Context, name string) error) func(*cobra.Command, []string) error {
+		return func(c *cobra.Command, args []string) error {
+			d.Stdout, d.Stderr = c.OutOrStdout(), c.ErrOrStderr()
+			err := d.Locate(config.DefaultPath)
+			if err == nil {
+				err = run(c.Context(), strings.Join(args, ""))
+			}
+			return asRoot(err)
+		}
+	}
+	hosts := &cobra.Command{Use: "hosts", Short: "list the hosts", RunE: do(d.Hosts)}
+	hosts.Flags().BoolVar(&d.JSON, "json", false, `one JSON array:
+  [{"name","version","joined","until","alive"}]`)
+	c.AddCommand(
+		&cobra.Command{Use: "init", Short: "print the SQL for the role and the database", RunE: do(d.Init)},
+		&cobra.Command{Use: "migrate", Short: "make or update the tables", RunE: do(d.Migrate)},
+		&cobra.Command{Use: "join", Short: "add this host, with its keys", RunE: do(d.Join)},
+		&cobra.Command{Use: "leave [HOST]", Short: "remove this host, or another one", RunE: do(d.Leave)},
+		&cobra.Command{Use: "check", Short: "ask the database, and the service for its state", RunE: do(d.Check)},
+		hosts,
+	)
+	return c
+}
+
+func databasePrepareCommand() *cobra.Command {
+	var from configFlags
+	c := &cobra.Command{
+		Use: "database-prepare", Short: "let it reach the database (codex-proxy-database.service)",
+		Long: `
+Resolves the name of the server that [database] names, lets
+codex-proxy-database.service reach that address, and nothing else, until the next
+boot, and writes the address into ` + paths.DatabaseRelay + `. ExecStartPre of that
+unit, as root.`,
+	}
+	from.register(c.Flags())
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		database, err := config.LoadDatabase(from.path, from.set)
+		if err != nil {
+			return cli.Exit(cli.Config, err)
+		}
+		if database.Address.IsZero() {
+			return cli.Exit(cli.Config, fmt.Errorf("%s names no database", from.path))
+		}
+		return databasecli.PrepareRelay(c.Context(), database)
+	}
+	return c
 }
 
 // defaultUsage is where codex-proxy.service keeps it (StateDirectory= there).

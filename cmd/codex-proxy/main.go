@@ -29,7 +29,8 @@ func commands() []cli.Group {
 	return []cli.Group{
 		{Title: "Commands for people", Commands: []*cobra.Command{
 			statusCommand(), drainCommand(), undrainCommand(), accountsCommand(), doctorCommand(), configCommand(),
-			codexCommand(), keysCommand(), usageCommand(), requestsCommand(), dependenciesCommand(), remotesCommand(),
+			codexCommand(), keysCommand(), databaseCommand(), usageCommand(), requestsCommand(), dependenciesCommand(),
+			remotesCommand(),
 			attachCommand(), hereCommand(), consoleCommand(), reloadCommand(),
 		}},
 		{Title: "Commands for systemd units", Commands: []*cobra.Command{
@@ -38,6 +39,7 @@ func commands() []cli.Group {
 			remoteNotifyCommand(), hereWaitCommand(), hereExecCommand(), canaryCommand(), canaryEndCommand(),
 			copiesCommand(), fetchCommand(), fetchPrepareCommand(), sendTracesCommand(), tracesPrepareCommand(),
 			launchCommand(), consoleServeCommand(), consoleServerCommand(), consoleOrdersCommand(), notifyExecCommand(),
+			databasePrepareCommand(),
 			lockExecCommand(), appServerCommand(),
 		}},
 	}

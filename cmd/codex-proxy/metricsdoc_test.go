@@ -126,12 +126,14 @@ func table(all, early map[string]*family) string {
 // The tables in docs/metrics.md are those of a daemon that runs: they are its
 // golden file, too.
 func TestMetricsInTheDocs(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "api-keys")
+	state := t.TempDir()
+	file := filepath.Join(state, "keys.cache") // as a database has had them
 	added := try(t, "keys", "add", "alice", "--file", file, "--requests-per-minute=1", "--concurrent=2", "--tokens-per-minute=9", "--tokens-per-day=99", "--models=demo")
 	require.Zero(t, added.status)
 	t.Setenv("INVOCATION_ID", "1")
-	t.Setenv("STATE_DIRECTORY", t.TempDir())
-	s := servingUnder(t, "60000000", "api_keys="+file, `traces.endpoint="http://127.0.0.1:4318"`,
+	t.Setenv("STATE_DIRECTORY", state)
+	s := servingUnder(t, "60000000", `database.url="postgres://codex@127.0.0.1/codex"`,
+		`traces.endpoint="http://127.0.0.1:4318"`,
 		`requires=["temporal"]`)
 	scrape := func() map[string]*family {
 		resp, err := http.Get(s.url + "/metrics")

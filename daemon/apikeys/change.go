@@ -11,6 +11,12 @@ import (
 // change changes the file, and sends it to the running service under the same lock,
 // so that the later of two commands wins. written is called between the two.
 func (e *Editor) change(ctx context.Context, edit change, written func()) error {
+	if e.database != nil {
+		return e.database.change(ctx, edit, e.pages.Check, func() {
+			written()
+			fmt.Fprintln(e.Stderr, "It is in force on every host of the database in a moment.")
+		})
+	}
 	unlock, err := e.File.lock(ctx)
 	if err != nil {
 		return err

@@ -36,6 +36,7 @@ type Editor struct {
 	remotes  []string     // likewise
 	checked  bool         // the file is the service's, with these workers and remotes
 	applying bool         // the file itself does not change
+	database *database    // that has the keys; nil: the file has them
 }
 
 // Limit is a change of one limit, by its name in auth.LimitNames.
@@ -51,9 +52,12 @@ func (e *Editor) Locate(settings string) error {
 	if err != nil && (e.File == "" || e.Socket == "" && !errors.Is(err, fs.ErrPermission)) {
 		return fmt.Errorf("cannot find the key file: %w", err)
 	}
+	if e.File == "" && !places.Database.Address.IsZero() {
+		e.database, own = &database{places.Database}, File(places.KeyFile)
+	}
 	e.notify = e.Socket != "" || e.File == "" || filepath.Clean(string(e.File)) == filepath.Clean(string(own))
 	e.File = cmp.Or(e.File, own)
-	if filepath.Clean(string(e.File)) == filepath.Clean(string(own)) {
+	if e.database == nil && filepath.Clean(string(e.File)) == filepath.Clean(string(own)) {
 		e.pages, e.workers, e.checked = places.Pages, places.Workers, true
 		// A directory that cannot be read is as good as none: a name then gets the error.
 		e.remotes, _ = remoteconfig.Names(filepath.Join(filepath.Dir(settings), filepath.Base(paths.RemoteSettings)))
@@ -162,6 +166,9 @@ func (e *Editor) Revoke(ctx context.Context, name string) error {
 
 // Open lets programs on this machine in without a key.
 func (e *Editor) Open(ctx context.Context, _ string) error {
+	if e.database != nil {
+		return errors.New("with [database] in config.toml every request needs a key")
+	}
 	return e.change(ctx, func(lines []string, keys *auth.Keys) ([]string, error) {
 		if !keys.Empty() {
 			return nil, fmt.Errorf("there are keys, without which nobody is let in: "+
@@ -178,6 +185,10 @@ func (e *Editor) Open(ctx context.Context, _ string) error {
 // Apply makes a change of the file by hand hold. It does not open access: an empty
 // file may be a mistake.
 func (e *Editor) Apply(ctx context.Context, _ string) error {
+	if e.database != nil {
+		return errors.New("the keys are in the database that config.toml names; codex-proxy keys set changes " +
+			"them there, and codex-proxy database join adds those of a file")
+	}
 	e.notify, e.applying = true, true
 	return e.change(ctx, func(lines []string, keys *auth.Keys) ([]string, error) {
 		if now := e.inForce(ctx); keys.Open() && (now.Count > 0 || now.Closed) {

@@ -60,9 +60,22 @@ type change func(lines []string, keys *auth.Keys) ([]string, error)
 // edit changes the lines of the file and returns its new keys, which allow has to
 // accept. A file that has had a key stays closed, unless it was opened.
 func (f File) edit(change change, allow func(*auth.Keys) error) (*auth.Keys, error) {
-	text, keys, err := f.Read()
+	text, _, err := f.Read()
 	if err != nil {
 		return nil, err
+	}
+	text, keys, err := revise(text, change, allow)
+	if err != nil {
+		return nil, err
+	}
+	return keys, f.write(text)
+}
+
+// revise returns the text of a key file after a change, and its keys, which allow has to accept.
+func revise(text []byte, change change, allow func(*auth.Keys) error) ([]byte, *auth.Keys, error) {
+	keys, err := auth.Parse(bytes.NewReader(text))
+	if err != nil {
+		return nil, nil, err
 	}
 	var lines []string
 	if len(text) > 0 {
@@ -70,7 +83,7 @@ func (f File) edit(change change, allow func(*auth.Keys) error) (*auth.Keys, err
 	}
 	had := !keys.Empty()
 	if lines, err = change(lines, keys); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	lines = closing(lines, had)
 	text = nil
@@ -78,12 +91,9 @@ func (f File) edit(change change, allow func(*auth.Keys) error) (*auth.Keys, err
 		text = []byte(strings.Join(lines, "\n") + "\n")
 	}
 	if err := keys.Replace(string(text)); err != nil {
-		return nil, fmt.Errorf("cannot write the API keys: %w", err)
+		return nil, nil, fmt.Errorf("cannot write the API keys: %w", err)
 	}
-	if err := allow(keys); err != nil {
-		return nil, err
-	}
-	return keys, f.write(text)
+	return text, keys, allow(keys)
 }
 
 // closing returns the lines with auth.ClosedLine, if there is a key or was one.

@@ -51,7 +51,7 @@ func useOf(running control.Keys, name string) *control.KeyUse {
 
 // List prints the keys with their limits.
 func (e *Editor) List(ctx context.Context, _ string) error {
-	_, keys, err := e.File.Read()
+	keys, err := e.Read(ctx)
 	if err != nil {
 		return err
 	}

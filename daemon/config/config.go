@@ -71,6 +71,7 @@ type Config struct {
 	Accounts           accounts.Policy
 	Dependencies       Dependencies
 	Console            Console
+	Database           Database
 }
 
 // Socket is the path of a worker's unix socket.
@@ -82,6 +83,9 @@ func (c *Config) FetchSocket() string { return filepath.Join(c.SocketDir, "fetch
 
 // TracesSocket is the path of the socket of codex-proxy-traces.service.
 func (c *Config) TracesSocket() string { return filepath.Join(c.SocketDir, "traces.socket") }
+
+// DatabaseSocket is the path of the socket of codex-proxy-database.service.
+func (c *Config) DatabaseSocket() string { return filepath.Join(c.SocketDir, "database.socket") }
 
 // raw is the file as it is written. packaging/etc/config.toml explains each key.
 type raw struct {
@@ -116,6 +120,7 @@ type raw struct {
 	Images             rawImages   `toml:"images"`
 	Accounts           rawAccounts `toml:"accounts"`
 	Traces             rawTraces   `toml:"traces"`
+	Database           rawDatabase `toml:"database"`
 	Models             models      `toml:"models"`
 	Console            rawConsole  `toml:"console"`
 	requires.Settings
@@ -137,6 +142,7 @@ func defaults() raw {
 		Images: rawImages{Fetch: true, AllowPrivate: []prefix{}, MaxBytes: 10 << 20,
 			Timeout: duration{10 * time.Second}},
 		Accounts: defaultAccounts(), Traces: rawTraces{SampleRatio: 1},
+		Database:       rawDatabase{KeysMaxAge: duration{24 * time.Hour}},
 		Models:         models{Summary: parameter.NoSummary},
 		Console:        rawConsole{Origins: []string{}},
 		UsageRetention: days{400}, Textfile: paths.Textfile,
@@ -190,7 +196,11 @@ func (r raw) validate(dir string) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	keys, err := readKeys(r.keyFile())
+	database, err := r.Database.validate()
+	if err != nil {
+		return nil, err
+	}
+	keys, err := r.keys(database)
 	if err != nil {
 		return nil, err
 	}
@@ -229,7 +239,7 @@ func (r raw) validate(dir string) (*Config, error) {
 		HandshakeTimeout: r.HandshakeTimeout.Duration, StartTimeout: r.StartTimeout.Duration,
 		DrainTimeout: r.DrainTimeout.Duration, ResetAfter: r.ResetAfter.Duration,
 		LogLevel: r.LogLevel.Level, Textfile: r.Textfile, Images: images, Traces: traces, Accounts: policy,
-		Dependencies: dependencies, Console: console,
+		Dependencies: dependencies, Console: console, Database: database,
 		KeyFile: r.keyFile(), Summary: summary, Aliases: aliases,
 		CORSOrigins: r.CORSOrigins, Pages: r.pages, UsageRetention: r.UsageRetention.n,
 	}, nil

@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -24,11 +25,13 @@ const DefaultKeyFile = paths.KeyFile
 // Places are the daemon's files that an operator's commands use.
 type Places struct {
 	KeyFile       string // empty: the file of the unit's credential
+	OwnKeyFile    string // the key file of this host, also if a database has the keys
 	ControlSocket string // empty: in the unit's runtime directory
 	Pages         Pages
 	Workers       []string        // nil: none is configured, or they cannot be listed
 	Policy        accounts.Policy // off if the settings have a fault
 	Codex         copies.Policy   // copies.Pinned if the setting has a fault
+	Database      Database        // zero if the setting has a fault
 }
 
 // Socket returns the path of the control socket on which the daemon listens.
@@ -46,8 +49,14 @@ func LoadPlaces(path string) (Places, error) {
 		codex = copies.Pinned
 	}
 	places := Places{
-		KeyFile: r.APIKeys, ControlSocket: r.ControlSocket, Pages: r.pages, Codex: codex,
+		KeyFile: r.APIKeys, OwnKeyFile: cmp.Or(r.APIKeys, paths.KeyFile), ControlSocket: r.ControlSocket,
+		Pages: r.pages, Codex: codex,
 		Policy: accounts.Policy{Rotation: accounts.Off},
+	}
+	if err == nil && r.Database.URL != "" {
+		if places.Database, err = r.Database.validate(); err == nil {
+			places.KeyFile = keyCache()
+		}
 	}
 	dir := filepath.Join(filepath.Dir(path), "workers")
 	if workers, fault := r.workers(dir); fault == nil {
@@ -59,13 +68,24 @@ func LoadPlaces(path string) (Places, error) {
 	return places, err
 }
 
-// keyFile is the file in the configuration; empty if the unit passes that file as
-// its credential: only root can read the file itself.
+// keyFile is the file in the configuration, or the copy of the keys in the database; empty if the unit passes that file
+// as its credential: only root can read the file itself.
 func (r raw) keyFile() string {
+	if r.Database.URL != "" {
+		return keyCache()
+	}
 	if r.APIKeys == DefaultKeyFile && os.Getenv("CREDENTIALS_DIRECTORY") != "" {
 		return ""
 	}
 	return r.APIKeys
+}
+
+// keys reads the API keys.
+func (r raw) keys(database Database) (*auth.Keys, error) {
+	if !database.Address.IsZero() {
+		return readCache(r.keyFile(), database.KeysMaxAge), nil
+	}
+	return readKeys(r.keyFile())
 }
 
 // readKeys reads the API keys from the file that the configuration names, or

@@ -39,7 +39,7 @@ func (s *service) checkConfig(context.Context) []checkup.Finding {
 	case err != nil:
 		found = append(found, checkup.Failure(paths.KeyFile, err.Error(),
 			"mend or remove the line; then systemctl restart codex-proxy"))
-	case keys.Empty():
+	case keys.Empty() && !keys.Shared():
 		found = append(append(found, s.exposed()...), s.keyless(keys)...)
 	}
 	found = append(found, s.unread()...)

@@ -118,12 +118,16 @@ func (s *service) room() survey.Room {
 	if s.config != nil && s.config.Traces.Endpoint != "" {
 		needed = append(needed, survey.Unit{Name: paths.TracesSocketUnit, Needed: true})
 	}
+	if s.config != nil && !s.config.Database.Address.IsZero() {
+		needed = append(needed, survey.Unit{Name: paths.DatabaseSocketUnit, Needed: true})
+	}
 	return survey.Room{
 		Units:  needed,
 		Rules:  rules(),
 		Access: s.namedKeys,
 		Checks: []checkup.Check{
 			{Name: "config", Stage: checkup.Files, Run: s.checkConfig},
+			{Name: "database", Stage: checkup.Features, Run: checkDatabase(s)},
 			{Name: "ports", Stage: checkup.Machine, Run: s.checkPorts},
 			{Name: "console", Stage: checkup.Machine,
 				Run: func(context.Context) []checkup.Finding { return checkConsole(s) }},

@@ -32,7 +32,8 @@ func rules() []survey.Rule {
 // itself. The default file is a credential.
 func (s *service) namedKeys() []checkup.Finding {
 	reader, err := s.Account(paths.User)
-	if s.config == nil || s.config.KeyFile == "" || s.config.KeyFile == paths.KeyFile || err != nil {
+	if s.config == nil || s.config.KeyFile == "" || s.config.KeyFile == paths.KeyFile || s.config.Keys.Shared() ||
+		err != nil {
 		return nil
 	}
 	file := filepath.Clean(s.config.KeyFile)

@@ -23,6 +23,7 @@ type Settings struct {
 	Dependencies func() []probes.Dependency // of the report
 	Remotes      func() []probes.Remote     // of the report
 	Brokers      func() []probes.Broker     // of the report
+	Database     func() *probes.Database    // of the report; nil: there is none
 	Changed      func()                     // the report has changed
 	Watchdog     time.Duration              // the interval of the service manager's watchdog; 0 without one
 	Registry     prometheus.Registerer
@@ -70,6 +71,9 @@ func (h *Health) snapshot() probes.Snapshot {
 	snap := h.settings.Pool.Snapshot()
 	snap.Dependencies, snap.Remotes = h.settings.Dependencies(), h.settings.Remotes()
 	snap.Brokers = h.settings.Brokers()
+	if h.settings.Database != nil {
+		snap.Database = h.settings.Database()
+	}
 	if stuck := h.stuck.Load(); stuck != nil {
 		snap.Stuck = *stuck
 	}

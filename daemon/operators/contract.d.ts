@@ -40,6 +40,7 @@ export interface Report {
   dependencies?: Dependency[];
   remotes?: Remote[];
   brokers?: Broker[];
+  database?: Database;
 }
 
 export interface Accounts {
@@ -177,6 +178,13 @@ export interface Broker {
   streams: number;
   requests: number;
   last_failure: BrokerFailure | null;
+}
+
+export interface Database {
+  server?: string;
+  away: boolean;
+  since: string;
+  reason?: string;
 }
 
 export interface Account {

@@ -36,6 +36,9 @@ func writeTable(w io.Writer, r probes.Report, now time.Time) {
 	writeDependencies(w, r.Dependencies, ready.Details, now)
 	writeRemotes(w, r.Remotes, now)
 	writeBrokers(w, r.Brokers, now)
+	if text := r.Database.Sentence(); text != "" {
+		fmt.Fprintf(w, "\n%s\n", text)
+	}
 }
 
 // queueLine describes the requests that wait for any worker.

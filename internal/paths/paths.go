@@ -4,10 +4,12 @@ package paths
 
 // Settings.
 const (
-	Settings       = "/etc/codex-proxy"
-	Config         = Settings + "/config.toml"
-	KeyFile        = Settings + "/api-keys"
-	WorkerSettings = Settings + "/workers" // a file NAME.toml for each worker
+	Settings = "/etc/codex-proxy"
+	Config   = Settings + "/config.toml"
+	KeyFile  = Settings + "/api-keys"
+	// DatabasePassword has the password of the database that [database] names.
+	DatabasePassword = Settings + "/database-password"
+	WorkerSettings   = Settings + "/workers" // a file NAME.toml for each worker
 	// DependencySettings has a file NAME.toml for each dependency, and DependencyPresets those that
 	// `codex-proxy dependencies add` copies.
 	DependencySettings = Settings + "/dependencies"
@@ -45,6 +47,10 @@ const (
 	CopiesSocket = WorkerSockets + "/copies.socket"
 	// ConsoleSocket is ListenStream= of codex-console-orders.socket.
 	ConsoleSocket = WorkerSockets + "/console.socket"
+	// DatabaseSocket is ListenStream= of codex-proxy-database.socket. Root alone writes into DatabaseRelay, which has
+	// the variables of codex-proxy-database.service.
+	DatabaseSocket = WorkerSockets + "/database.socket"
+	DatabaseRelay  = "/run/codex-database"
 	// RemoteSockets holds ListenStream= of codex-remote@.socket.
 	RemoteSockets = "/run/codex-remote"
 	// HereSockets holds ListenStream= of codex-user@.socket.
@@ -65,6 +71,8 @@ const (
 const (
 	// StateDir is StateDirectory= of codex-proxy.service.
 	StateDir = "/var/lib/codex-proxy"
+	// KeyCacheName is the file there with the last known keys of the database.
+	KeyCacheName = "keys.cache"
 	// WorkerHomes is StateDirectory= of codex-worker@.service. Each worker has a link there,
 	// to its directory in PrivateHomes: systemd moves it there at the worker's first start
 	// (DynamicUser=, systemd.exec(5)).
@@ -108,14 +116,15 @@ const (
 
 // Units.
 const (
-	ServiceUnit      = "codex-proxy.service"
-	SocketUnit       = "codex-proxy.socket"
-	FetchSocketUnit  = "codex-proxy-fetch.socket"
-	TracesSocketUnit = "codex-proxy-traces.socket"
-	LoginsSocketUnit = "codex-proxy-logins.socket"
-	CopiesSocketUnit = "codex-copies.socket"
-	ConsoleUnit      = "codex-console.socket"
-	TargetUnit       = "codex.target"
+	ServiceUnit        = "codex-proxy.service"
+	SocketUnit         = "codex-proxy.socket"
+	FetchSocketUnit    = "codex-proxy-fetch.socket"
+	TracesSocketUnit   = "codex-proxy-traces.socket"
+	DatabaseSocketUnit = "codex-proxy-database.socket"
+	LoginsSocketUnit   = "codex-proxy-logins.socket"
+	CopiesSocketUnit   = "codex-copies.socket"
+	ConsoleUnit        = "codex-console.socket"
+	TargetUnit         = "codex.target"
 )
 
 // Users, each with a group of the same name.

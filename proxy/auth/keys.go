@@ -10,6 +10,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 )
@@ -19,6 +20,7 @@ import (
 type Keys struct {
 	table    atomic.Pointer[table]
 	required atomic.Bool
+	dated    atomic.Pointer[dated]
 }
 
 // table is one state of the key file. It never changes.
@@ -82,9 +84,9 @@ func (k *Keys) Required() bool { return k != nil && k.required.Load() }
 // Closed reports whether the key file has ClosedLine.
 func (k *Keys) Closed() bool { return k.current().closed }
 
-// Open reports whether requests need no key: the file has none and has had none since the API was opened, and Require
-// was not called.
-func (k *Keys) Open() bool { return k.Empty() && !k.Closed() && !k.Required() }
+// Open reports whether requests need no key: the file has none and has had none since the API was opened, Require was
+// not called, and no database has the keys.
+func (k *Keys) Open() bool { return k.Empty() && !k.Closed() && !k.Required() && !k.Shared() }
 
 // Empty reports whether there is no key.
 func (k *Keys) Empty() bool { return len(k.current().keys) == 0 }
@@ -105,16 +107,27 @@ func (k *Keys) Names() []string {
 // Anthropic's clients do, or in Api-Key, as Azure's clients do. A client may send several, each from a setting of its
 // own; of two keys that are in force the bearer token counts, and then X-Api-Key.
 func (k *Keys) Check(r *http.Request) (key Key, ok bool) {
-	bearer := ""
-	if scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " "); strings.EqualFold(scheme, "Bearer") {
-		bearer = token
-	}
-	for _, secret := range []string{r.Header.Get("Api-Key"), r.Header.Get("X-Api-Key"), bearer} {
-		if found, there := k.Find(strings.TrimSpace(secret)); there {
+	for _, secret := range secrets(r) {
+		if found, there := k.Find(secret); there {
 			key, ok = found, true
 		}
 	}
 	return key, ok
+}
+
+// HasKey reports whether the request carries a key, in force or not.
+func HasKey(r *http.Request) bool {
+	return slices.ContainsFunc(secrets(r), func(secret string) bool { return secret != "" })
+}
+
+// secrets are the keys of a request, the strongest last.
+func secrets(r *http.Request) []string {
+	bearer := ""
+	if scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " "); strings.EqualFold(scheme, "Bearer") {
+		bearer = token
+	}
+	return []string{strings.TrimSpace(r.Header.Get("Api-Key")), strings.TrimSpace(r.Header.Get("X-Api-Key")),
+		strings.TrimSpace(bearer)}
 }
 
 // ID identifies the key, with its secret, among all keys. It is a part of the key file, and no secret.

@@ -105,7 +105,7 @@ func assertStarts(b *bed.Bed, key string) {
 	require.NoError(t, b.WriteFile(bed.WorkerFile, []byte(bed.RealWorker), 0o644))
 	b.MustRun(t, "systemctl", "start", "codex-proxy")
 	b.UntilShow("codex.target", "ActiveState", "active") // it follows the service
-	assert.Equal(t, "codex-proxy.service codex-worker@default.service codex-copies.socket codex-proxy-fetch.socket codex-proxy-logins.socket codex-proxy-traces.socket codex-proxy.socket codex-worker@default.socket codex.target", activeUnits(b))
+	assert.Equal(t, "codex-proxy.service codex-worker@default.service codex-copies.socket codex-proxy-database.socket codex-proxy-fetch.socket codex-proxy-logins.socket codex-proxy-traces.socket codex-proxy.socket codex-worker@default.socket codex.target", activeUnits(b))
 	assert.Equal(t, http.StatusOK, listModels(b, key))
 	assert.Equal(t, http.StatusUnauthorized, listModels(b, "none"))
 }

@@ -21,6 +21,7 @@ func testUnits(t *testing.T, suite string) {
 		"codex.target", "codex-proxy.socket", "codex-proxy.service", "codex-proxy-fetch.socket",
 		"codex-proxy-fetch.service", "codex-proxy-logins.socket", "codex-proxy-traces.socket", "codex-proxy-traces.service",
 		"codex-console.socket", "codex-console.service", "codex-console-orders.socket", "codex-console-orders.service",
+		"codex-proxy-database.socket", "codex-proxy-database.service",
 		"codex-copies.socket", "codex-copies.service", "codex-canary@0.171.0-0123456789ab.service",
 		"codex-worker@default.socket", "codex-worker@default.service", "codex-dependency@default.service", "codex-user@root.service", "codex-user@root.socket")
 	assert.NoError(t, err)
@@ -31,7 +32,7 @@ func testUnits(t *testing.T, suite string) {
 	assert.Empty(t, output)
 
 	rows := bed.SecurityRows(t, `^codex-(proxy|console|copies|canary|worker|dependency|remote|user).*\.service$`)
-	require.Len(t, rows, 12)
+	require.Len(t, rows, 13)
 	for _, row := range rows {
 		unit, most := strings.Replace(row[0], "@", "@default", 1), bed.Seconds(t, strings.TrimSpace(row[1]))
 		out := b.MustRun(t, "systemd-analyze", "security", "--no-pager", unit)

@@ -1,0 +1,113 @@
+package apikeys
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"codex-proxy/daemon/config"
+	"codex-proxy/daemon/fleet"
+	"codex-proxy/internal/postgres"
+	"codex-proxy/proxy/auth"
+)
+
+// databaseBound is for one command.
+const databaseBound = 8 * time.Second
+
+// database has the keys of several hosts.
+type database struct{ settings config.Database }
+
+// Database calls work with a connection over the network, as a command of root has one.
+func Database(ctx context.Context, settings config.Database, work func(context.Context, *pgx.Conn) error) error {
+	server, err := settings.Server("")
+	if err != nil {
+		return err
+	}
+	session := postgres.NewSession(server, databaseBound)
+	defer session.Close()
+	return fleet.Explain(session.Do(ctx, work))
+}
+
+// change changes the keys. written is called when the database has them.
+func (d *database) change(ctx context.Context, edit change, allow func(*auth.Keys) error, written func()) error {
+	err := Database(ctx, d.settings, func(ctx context.Context, conn *pgx.Conn) error {
+		return fleet.EditKeys(ctx, conn, func(text string) (string, error) {
+			fresh, _, err := revise([]byte(text), edit, allow)
+			return string(fresh), err
+		})
+	})
+	if err == nil {
+		written()
+	}
+	return err
+}
+
+// Read returns the keys of the file, or of the database.
+func (e *Editor) Read(ctx context.Context) (*auth.Keys, error) {
+	if e.database == nil {
+		_, keys, err := e.File.Read()
+		return keys, err
+	}
+	keys := &auth.Keys{}
+	return keys, Database(ctx, e.database.settings, func(ctx context.Context, conn *pgx.Conn) error {
+		text, err := fleet.ReadKeys(ctx, conn)
+		if err != nil {
+			return err
+		}
+		return keys.Replace(text)
+	})
+}
+
+// Import adds the keys of a file to the database. It returns how many were not there. If the database has another key
+// of the same name, the error names it, and nothing changes. Of the same key the limits in the database stay.
+func (f File) Import(ctx context.Context, conn *pgx.Conn) (added int, err error) {
+	_, own, err := f.Read()
+	if err != nil {
+		return 0, err
+	}
+	return added, fleet.EditKeys(ctx, conn, func(text string) (string, error) {
+		fresh, _, err := revise([]byte(text), func(lines []string, there *auth.Keys) ([]string, error) {
+			wanted, clashes := missing(own, there)
+			if len(clashes) > 0 {
+				return nil, fmt.Errorf("the database has other keys with the names %s; "+
+					"codex-proxy keys revoke them on one of the hosts, and add them again with another name",
+					strings.Join(clashes, ", "))
+			}
+			added = len(wanted)
+			return append(lines, wanted...), nil
+		}, func(*auth.Keys) error { return nil })
+		return string(fresh), err
+	})
+}
+
+// missing returns the lines of the keys that are not there, and the names of those that clash.
+func missing(own, there *auth.Keys) (lines, clashes []string) {
+	for _, key := range own.All() {
+		i := slices.IndexFunc(there.All(), func(k auth.Key) bool { return k.Name == key.Name })
+		switch {
+		case i < 0:
+			lines = append(lines, strings.Join(append([]string{key.ID()}, key.Limits.Words()...), " "))
+		case there.All()[i].ID() != key.ID():
+			clashes = append(clashes, key.Name)
+		}
+	}
+	return lines, clashes
+}
+
+// Export replaces the file by the keys of the database.
+func (f File) Export(ctx context.Context, conn *pgx.Conn) error {
+	text, err := fleet.ReadKeys(ctx, conn)
+	if err != nil {
+		return err
+	}
+	unlock, err := f.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return f.write([]byte(text))
+}

@@ -1,0 +1,107 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"codex-proxy/internal/paths"
+	"codex-proxy/internal/postgres"
+	"codex-proxy/proxy/auth"
+)
+
+// passwordCredential is the name under which the unit passes the password of the database (LoadCredential= in
+// codex-proxy.service, systemd.exec(5)). Without the file it is "#none".
+const (
+	passwordCredential = "database-password"
+	noPassword         = "#none"
+)
+
+// Database is the table [database]: several hosts have the same API keys there.
+type Database struct {
+	Address    postgres.Address // zero: there is no database
+	CA         string
+	KeysMaxAge time.Duration // how long keys are used that the database has not confirmed
+}
+
+// rawDatabase is the table [database].
+type rawDatabase struct {
+	URL        string   `toml:"url"`
+	CA         string   `toml:"ca"`
+	KeysMaxAge duration `toml:"keys_max_age"`
+}
+
+func (r rawDatabase) validate() (Database, error) {
+	if age := r.KeysMaxAge.Duration; age < time.Minute || age > 365*24*time.Hour {
+		return Database{}, &misfit{"database.keys_max_age",
+			fmt.Sprintf("database.keys_max_age = %q: must be between 1m and 8760h", age)}
+	}
+	if r.CA != "" && !filepath.IsAbs(r.CA) {
+		return Database{}, &misfit{"database.ca", fmt.Sprintf("database.ca = %q: must be an absolute path", r.CA)}
+	}
+	if r.URL == "" {
+		return Database{}, nil
+	}
+	address, err := postgres.ParseAddress(r.URL)
+	if err != nil {
+		return Database{}, &misfit{"database.url", "database.url: " + err.Error()}
+	}
+	return Database{Address: address, CA: r.CA, KeysMaxAge: r.KeysMaxAge.Duration}, nil
+}
+
+// LoadDatabase reads [database] alone, for the relay to it.
+func LoadDatabase(path string, set []string) (Database, error) {
+	r, err := load(path, set)
+	if err != nil {
+		return Database{}, err
+	}
+	database, err := r.Database.validate()
+	if err != nil {
+		return Database{}, fmt.Errorf("%s: %w", path, err)
+	}
+	return database, nil
+}
+
+// Server returns how this process reaches the database: with the password of its unit's credential, or else of the
+// file. relay is as in postgres.Server.
+func (d Database) Server(relay string) (postgres.Server, error) {
+	file := paths.DatabasePassword
+	if dir := os.Getenv("CREDENTIALS_DIRECTORY"); dir != "" {
+		file = filepath.Join(dir, passwordCredential)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return postgres.Server{}, fmt.Errorf("cannot read the password of the database: %w", err)
+	}
+	password := strings.TrimSpace(string(text))
+	if password == noPassword {
+		password = ""
+	}
+	return postgres.Server{Address: d.Address, CA: d.CA, Password: password, Relay: relay}, nil
+}
+
+// keyCache is the file with the last known keys of the database.
+func keyCache() string {
+	dir := os.Getenv("STATE_DIRECTORY")
+	if dir == "" {
+		dir = paths.StateDir
+	}
+	return filepath.Join(dir, paths.KeyCacheName)
+}
+
+// readCache reads the keys that this host has had last from the database. Its time is when the database has had
+// them. A file that is missing, or that cannot be used, is as good as keys without a time: the database has them.
+func readCache(file string, maxAge time.Duration) *auth.Keys {
+	keys, at := &auth.Keys{}, time.Time{}
+	text, err := os.ReadFile(file)
+	info, statErr := os.Stat(file)
+	if err == nil && statErr == nil && keys.Replace(string(text)) == nil {
+		at = info.ModTime()
+	}
+	keys.Confirm(at, maxAge)
+	return keys
+}

@@ -1,0 +1,199 @@
+package fleet
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"codex-proxy/internal/postgres"
+	"codex-proxy/probes"
+	"codex-proxy/proxy/auth"
+)
+
+const (
+	// period is the time between two exchanges, and jitter how much each is off, so that hosts do not march in step.
+	period = time.Second
+	jitter = 0.1
+	// bound is for one exchange, with a new connection if that is necessary.
+	bound = 2 * time.Second
+	// spread is how much later on average a host asks again for each host of the fleet, when the database was away: new
+	// connections cost it most.
+	spread = 10 * time.Millisecond
+	// tolerated is the number of exchanges that may fail before the database counts as away.
+	tolerated = 1
+)
+
+// Settings configure an Exchange.
+type Settings struct {
+	Server     postgres.Server
+	Host       Host
+	Keys       *auth.Keys
+	KeysMaxAge time.Duration
+	Cache      string // the file with the last known keys
+	// Replace puts the text of a key file into force.
+	Replace func(text string) error
+	Changed func() // the report has changed
+	Logger  *slog.Logger
+}
+
+// Exchange asks the database once a second for the keys, and renews the lease of this host there.
+type Exchange struct {
+	settings Settings
+	session  *postgres.Session
+	cache    cache
+	metrics  *metrics
+
+	known  int64 // the revision of the keys in force; -1 before the first exchange
+	hosts  int
+	failed int // exchanges without an answer, one after another
+
+	mu     sync.Mutex
+	report probes.Database
+	logged bool // that it is away
+}
+
+// NewExchange returns an exchange that has not begun.
+func NewExchange(s Settings) *Exchange {
+	e := &Exchange{
+		settings: s, session: postgres.NewSession(s.Server, bound), cache: cache{path: s.Cache}, known: -1,
+		report: probes.Database{Server: s.Server.Address.Server(), Away: true, Since: time.Now(),
+			Reason: "it has not answered yet"},
+	}
+	e.metrics = newMetrics(e.Report, s.Keys)
+	return e
+}
+
+// Metrics returns the collectors of the exchange.
+func (e *Exchange) Metrics() []prometheus.Collector { return e.metrics.all() }
+
+// Run makes exchanges until ctx ends.
+func (e *Exchange) Run(ctx context.Context) error {
+	defer e.session.Close()
+	for ctx.Err() == nil {
+		e.once(ctx)
+		timer := time.NewTimer(e.pause())
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+		}
+	}
+	return nil
+}
+
+// pause is the time until the next exchange.
+func (e *Exchange) pause() time.Duration {
+	pause := time.Duration(float64(period) * (1 - jitter + 2*jitter*rand.Float64()))
+	if e.failed > 0 {
+		pause += time.Duration(2 * rand.Float64() * float64(e.hosts) * float64(spread))
+	}
+	return pause
+}
+
+// once makes one exchange.
+func (e *Exchange) once(ctx context.Context) {
+	began := time.Now()
+	var got answer
+	err := e.session.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (err error) {
+		got, err = ask(ctx, conn, e.settings.Host, e.known)
+		return err
+	})
+	if ctx.Err() != nil {
+		return
+	}
+	if err == nil && got.keys != "" {
+		err = e.settings.Replace(got.keys)
+	}
+	if err != nil {
+		e.metrics.failed.Inc()
+		if e.failed++; e.failed > tolerated {
+			e.away(err)
+		}
+		return
+	}
+	e.metrics.done.Inc()
+	e.failed, e.hosts, e.known = 0, got.hosts, got.revision
+	e.settings.Keys.Confirm(began, e.settings.KeysMaxAge)
+	if err := e.cache.keep(got.keys, began); err != nil {
+		e.settings.Logger.Warn("the keys of the database are not kept for a restart", "error", err)
+	}
+	e.back()
+}
+
+// Report is the state of the database for the report of the service; nil without an exchange.
+func (e *Exchange) Report() *probes.Database {
+	if e == nil {
+		return nil
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	report := e.report
+	return &report
+}
+
+// away publishes that the database does not answer. It is logged once.
+func (e *Exchange) away(err error) {
+	e.mu.Lock()
+	known := e.report.Away && e.report.Reason == err.Error()
+	logged := e.logged
+	if !e.report.Away {
+		e.report.Since = time.Now()
+	}
+	e.report.Away, e.report.Reason, e.logged = true, err.Error(), true
+	e.mu.Unlock()
+	if !logged {
+		e.settings.Logger.Warn("the database is away", "server", e.settings.Server.Address.Server(), "error", err)
+	}
+	if !known {
+		e.settings.Changed()
+	}
+}
+
+// back publishes that the database answers.
+func (e *Exchange) back() {
+	e.mu.Lock()
+	was := e.report
+	if was.Away {
+		e.report, e.logged = probes.Database{Server: was.Server, Since: time.Now()}, false
+	}
+	e.mu.Unlock()
+	if was.Away {
+		e.settings.Logger.Info("the database is in use", "server", was.Server,
+			"elapsed_ms", time.Since(was.Since).Milliseconds())
+		e.settings.Changed()
+	}
+}
+
+// cache is the file with the last known keys: the time of its last change is when the database has had them.
+type cache struct {
+	path string
+	at   time.Time // of the file
+}
+
+// cacheEvery is how often the time of the file is renewed: a restart may take its keys for this much older.
+const cacheEvery = time.Minute
+
+// keep keeps the text of new keys, or the time of the old ones. Without a directory it keeps nothing.
+func (c *cache) keep(text string, at time.Time) error {
+	if text == "" && at.Sub(c.at) < cacheEvery {
+		return nil
+	}
+	c.at = at
+	if text == "" {
+		return os.Chtimes(c.path, at, at)
+	}
+	fresh := c.path + ".new"
+	if err := os.WriteFile(fresh, []byte(text), 0o600); err != nil {
+		return err
+	}
+	if err := os.Chtimes(fresh, at, at); err != nil {
+		return err
+	}
+	return os.Rename(fresh, c.path)
+}

@@ -1,0 +1,93 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"codex-proxy/internal/postgres"
+	"codex-proxy/proxy/auth"
+)
+
+func newExchange(t *testing.T) (e *Exchange, changes *int) {
+	t.Helper()
+	address, err := postgres.ParseAddress("postgres://codex@db/codex")
+	require.NoError(t, err)
+	changes = new(int)
+	return NewExchange(Settings{
+		Server: postgres.Server{Address: address, Password: "x", Relay: filepath.Join(t.TempDir(), "none")},
+		Keys:   &auth.Keys{}, KeysMaxAge: time.Hour, Changed: func() { *changes++ }, Logger: slog.New(slog.DiscardHandler),
+	}), changes
+}
+
+// One exchange may fail. After that the database is away since the same time, until it is back.
+func TestAwayAndBack(t *testing.T) {
+	e, changes := newExchange(t)
+	e.back()
+	assert.False(t, e.Report().Away)
+	assert.Equal(t, 1, *changes)
+	e.once(context.Background())
+	assert.False(t, e.Report().Away, "the first one that fails")
+	e.once(context.Background())
+	away := e.Report()
+	assert.True(t, away.Away)
+	assert.Contains(t, away.Reason, "no such file")
+	assert.Equal(t, "db:5432", away.Server)
+	e.away(errors.New("other"))
+	assert.Equal(t, away.Since, e.Report().Since)
+	assert.Equal(t, "other", e.Report().Reason)
+	assert.Equal(t, 3, *changes)
+	e.back()
+	assert.False(t, e.Report().Away)
+	assert.Empty(t, e.Report().Reason)
+}
+
+// Hosts of a large fleet come back one after another.
+func TestPause(t *testing.T) {
+	e, _ := newExchange(t)
+	e.hosts = 1000
+	for range 100 {
+		assert.InDelta(t, period.Seconds(), e.pause().Seconds(), 0.11)
+	}
+	e.failed = 1
+	longest := time.Duration(0)
+	for range 100 {
+		longest = max(longest, e.pause())
+	}
+	assert.Greater(t, longest, 10*time.Second)
+	assert.LessOrEqual(t, longest, 22*time.Second)
+}
+
+// The time of the file is when the database has had the keys.
+func TestCache(t *testing.T) {
+	c := cache{path: filepath.Join(t.TempDir(), "keys.cache")}
+	at := time.Now().Add(-time.Hour).Truncate(time.Second)
+	age := func() time.Time {
+		info, err := os.Stat(c.path)
+		require.NoError(t, err)
+		assert.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+		return info.ModTime()
+	}
+	require.NoError(t, c.keep("a\n", at))
+	assert.True(t, at.Equal(age()))
+	require.NoError(t, c.keep("", at.Add(time.Second)))
+	assert.True(t, at.Equal(age()), "not each second")
+	require.NoError(t, c.keep("", at.Add(2*cacheEvery)))
+	assert.True(t, at.Add(2*cacheEvery).Equal(age()))
+	text, err := os.ReadFile(c.path)
+	require.NoError(t, err)
+	assert.Equal(t, "a\n", string(text))
+}
+
+func TestLinesOf(t *testing.T) {
+	assert.Equal(t, map[string]string{"a": "a 1 # of alice", "b": "b 2"},
+		linesOf(auth.ClosedLine()+"\n\n# none\na 1 # of alice\nb 2\n"))
+	assert.Equal(t, auth.ClosedLine()+"\n", file(""))
+}

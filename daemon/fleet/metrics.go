@@ -1,0 +1,41 @@
+package fleet
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"codex-proxy/probes"
+	"codex-proxy/proxy/auth"
+)
+
+// metrics are the metrics of the database.
+type metrics struct {
+	exchanges    *prometheus.CounterVec
+	done, failed prometheus.Counter
+	gauges       []prometheus.Collector
+}
+
+func newMetrics(report func() *probes.Database, keys *auth.Keys) *metrics {
+	m := &metrics{exchanges: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "codex_database_exchanges_total",
+		Help: "Exchanges with the database that several hosts share, one a second, by outcome; absent without one.",
+	}, []string{"outcome"})}
+	m.done, m.failed = m.exchanges.WithLabelValues("done"), m.exchanges.WithLabelValues("failed")
+	m.gauges = []prometheus.Collector{
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "codex_database_available",
+			Help: "Whether the database that several hosts share answers; absent without one.",
+		}, func() float64 {
+			if report().Away {
+				return 0
+			}
+			return 1
+		}),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "codex_database_keys_age_seconds",
+			Help: "Time since the database has confirmed the API keys in force; absent without one.",
+		}, func() float64 { return keys.Age().Seconds() }),
+	}
+	return m
+}
+
+func (m *metrics) all() []prometheus.Collector { return append(m.gauges, m.exchanges) }

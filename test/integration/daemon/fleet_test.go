@@ -1,0 +1,165 @@
+package daemon
+
+import (
+	"crypto/x509"
+	"encoding/pem"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"codex-proxy/test/await"
+	"codex-proxy/test/bed"
+	"codex-proxy/test/machine"
+)
+
+const (
+	databaseName   = "db.example.com"
+	databaseCA     = "/etc/codex-proxy/database-ca.pem"
+	databaseRelay  = "codex-proxy-database.service"
+	passwordFile   = "/etc/codex-proxy/database-password"
+	fleetKeyCache  = "/var/lib/codex-proxy/keys.cache"
+	databaseConfig = "[database]\nurl = \"postgres://codex@" + databaseName + "/codex\"\nca = \"" + databaseCA + "\"\n"
+)
+
+// Two hosts have the same API keys, by Debian's PostgreSQL on the first one. The second one serves while the database
+// is stopped or cut off, also after a restart, and has changes at once afterwards.
+func TestFleet(t *testing.T) { bed.BothSuites(t, testFleet) }
+
+func testFleet(t *testing.T, suite string) {
+	first := bed.NewOn(t, machine.Debian(suite, "postgresql", "python3"), bed.RealWorker, databaseConfig)
+	second := bed.New(t, suite, bed.RealWorker, databaseConfig)
+	bridge := machine.NewBridge(t)
+	bridge.Plug(t, first.Machine, "10.0.0.1/24")
+	bridge.Plug(t, second.Machine, "10.0.0.2/24")
+	certificate, authority := bed.Certify(t, databaseName)
+	for name, b := range map[string]*bed.Bed{"first": first, "second": second} {
+		b.MustRun(t, "hostname", name)
+		b.AppendTo("/etc/hosts", "10.0.0.1 "+databaseName+"\n")
+		require.NoError(t, b.WriteFile(databaseCA, authority, 0o644))
+	}
+	ownKeys := []string{withoutDatabase(first, "one"), withoutDatabase(second, "two")}
+	withoutDatabase(second, "taken")
+	withoutDatabase(first, "taken")
+
+	startPostgres(first, certificate.Certificate[0], certificate.PrivateKey)
+	first.MustRun(t, "sh", "-ec", "codex-proxy database init | runuser -u postgres -- psql -v ON_ERROR_STOP=1")
+	password := first.MustRun(t, "cat", passwordFile)
+	require.NoError(t, second.WriteFile(passwordFile, []byte(password), 0o600))
+	_, stderr, err := first.Run(t.Context(), "codex-proxy", "database", "check")
+	require.Error(t, err)
+	assert.Contains(t, stderr, "codex-proxy database migrate")
+	first.MustRun(t, "codex-proxy", "database", "migrate")
+	first.MustRun(t, "codex-proxy", "database", "join")
+	_, stderr, err = second.Run(t.Context(), "codex-proxy", "database", "join")
+	require.Error(t, err, "it has another key of that name")
+	assert.Contains(t, stderr, "the database has other keys with the names taken;")
+	second.MustRun(t, "codex-proxy", "keys", "revoke", "taken", "--file="+bed.KeyFile)
+	second.MustRun(t, "codex-proxy", "database", "join")
+	for _, b := range []*bed.Bed{first, second} {
+		b.Start()
+		await.True(t, func() bool {
+			_, _, err := b.Run(t.Context(), "codex-proxy", "database", "check")
+			return err == nil
+		}, bed.Bound, "the service does not use the database")
+		for _, key := range ownKeys {
+			assert.Equal(t, http.StatusOK, withKey(b, key))
+		}
+	}
+	hosts := first.MustRun(t, "codex-proxy", "database", "hosts")
+	assert.Regexp(t, `(?m)^first +alive .*\n^second +alive `, hosts)
+
+	// A change on one host is in force on the other.
+	shared := bed.AddKey(first, "shared")
+	untilKey(second, shared, http.StatusOK, "added")
+	bed.Keys(second, "set", "shared", "--concurrent=4")
+	await.True(t, func() bool { return strings.Contains(bed.Keys(first, "list"), " 4 ") }, bed.Bound, "the limit")
+	bed.Keys(second, "revoke", "shared")
+	untilKey(first, shared, http.StatusUnauthorized, "revoked")
+	untilKey(second, shared, http.StatusUnauthorized, "revoked")
+
+	// The database is cut off: the second host serves, and a key that it does not know may be new.
+	bridge.Cut(t, first.Machine)
+	second.AwaitJournal(bed.ProxyUnit, "the database is away", bed.Bound)
+	added := bed.AddKey(first, "added")
+	untilKey(second, added, http.StatusServiceUnavailable, "added elsewhere")
+	assert.Equal(t, http.StatusUnauthorized, withKey(second, ""))
+	assert.Equal(t, http.StatusOK, withKey(second, ownKeys[0]))
+	second.MustRun(t, "systemctl", "restart", bed.ProxyUnit)
+	assert.Equal(t, http.StatusOK, withKey(second, ownKeys[0]), "by %s", fleetKeyCache)
+	assert.Equal(t, "600 codex-proxy\n", second.MustRun(t, "stat", "-c", "%a %U", fleetKeyCache))
+	second.AwaitJournal(bed.ProxyUnit, "the database is away", bed.Bound)
+	status, report := second.Readyz()
+	assert.Equal(t, http.StatusOK, status)
+	require.NotNil(t, report.Database)
+	assert.True(t, report.Database.Away)
+	assert.Empty(t, report.Database.Server, "for operators alone")
+	assert.Contains(t, second.MustRun(t, "codex-proxy", "status"), "the database at "+databaseName+":5432 is away since")
+	_, _, err = second.Run(t.Context(), "codex-proxy", "keys", "add", "lost")
+	require.Error(t, err)
+	bridge.Heal(t, first.Machine)
+	untilKey(second, added, http.StatusOK, "added while it was away")
+
+	// The database restarts, and the relay dies.
+	first.MustRun(t, "systemctl", "restart", "postgresql")
+	second.MustRun(t, "systemctl", "kill", "--signal=KILL", databaseRelay)
+	bed.Keys(first, "revoke", "added")
+	untilKey(second, added, http.StatusUnauthorized, "revoked after a restart")
+
+	// The way back.
+	second.MustRun(t, "codex-proxy", "database", "leave")
+	assert.Contains(t, second.MustRun(t, "cat", bed.KeyFile), "one ")
+}
+
+// withoutDatabase adds a key to the file of a host.
+func withoutDatabase(b *bed.Bed, name string) (key string) {
+	b.T.Helper()
+	return bed.AddKey(b, name, "--file="+bed.KeyFile)
+}
+
+// startPostgres starts the cluster of Debian, with a certificate, for the machines of the bridge.
+func startPostgres(b *bed.Bed, certificate []byte, key any) {
+	b.T.Helper()
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	require.NoError(b.T, err)
+	for name, block := range map[string]*pem.Block{
+		"certificate": {Type: "CERTIFICATE", Bytes: certificate}, "key": {Type: "PRIVATE KEY", Bytes: der},
+	} {
+		require.NoError(b.T, b.WriteFile("/etc/postgresql/"+name+".pem", pem.EncodeToMemory(block), 0o600))
+	}
+	b.MustRun(b.T, "sh", "-ec", `
+cd /etc/postgresql
+chown postgres *.pem
+cat >>"$(echo */main/postgresql.conf)" <<X
+listen_addresses = '10.0.0.1'
+ssl_cert_file = '/etc/postgresql/certificate.pem'
+ssl_key_file = '/etc/postgresql/key.pem'
+X
+echo 'hostssl codex codex 10.0.0.0/24 scram-sha-256' >>"$(echo */main/pg_hba.conf)"
+systemctl start postgresql "postgresql@$(cd /etc/postgresql && echo */main | tr / -)"`)
+}
+
+// withKey is the status of a request with a key; empty: without one.
+func withKey(b *bed.Bed, key string) int {
+	b.T.Helper()
+	r, err := http.NewRequestWithContext(b.T.Context(), http.MethodGet, bed.Base+"/v1/models", http.NoBody)
+	require.NoError(b.T, err)
+	if key != "" {
+		r.Header.Set("Authorization", "Bearer "+key)
+	}
+	res, err := b.HTTP.Do(r)
+	require.NoError(b.T, err)
+	require.NoError(b.T, res.Body.Close())
+	return res.StatusCode
+}
+
+// untilKey waits until requests with a key get a status, and logs how long that took.
+func untilKey(b *bed.Bed, key string, status int, what string) {
+	b.T.Helper()
+	began := time.Now()
+	await.True(b.T, func() bool { return withKey(b, key) == status }, bed.Bound, "%s: not %d", what, status)
+	b.T.Logf("%s: %d after %v", what, status, time.Since(began))
+}
