@@ -12,8 +12,8 @@ const unknownLimit = 32
 // requestName is the form of codex's names. Other texts are not logged: a client may send any.
 var requestName = lazyregexp.New(`^[A-Za-z]\w{0,63}(/\w{1,64}){0,7}$`)
 
-// Unknown records a request of a client that no rule of this codex-proxy is on, and logs it once. It returns the version
-// of the codex that runs; empty if it is not known.
+// Unknown records a request of a client that no rule of this codex-proxy is on, and logs it once. It returns the
+// version of the codex that runs; empty if it is not known.
 func (m *Manager) Unknown(method string, viewer bool) (codex string) {
 	limit, isNew := unknownLimit, false
 	if viewer {

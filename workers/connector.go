@@ -219,8 +219,8 @@ func (e *notServedError) Error() string {
 	return fmt.Sprintf("%[1]s does not serve the account %[2]s yet: systemctl restart %[1]s", e.unit, e.account)
 }
 
-// optionsOf returns the options of a connection to the worker's codex. If that serves several accounts, each has a connection, and
-// its broker reports their limits: codex does not know the account of those that it reports.
+// optionsOf returns the options of a connection to the worker's codex. If that serves several accounts, each has a
+// connection, and its broker reports their limits: codex does not know the account of those that it reports.
 func optionsOf(w *Worker) (appserver.Options, error) {
 	o := w.settings.Client
 	o.OnNotification = w.reader.Notified

@@ -98,7 +98,8 @@ configuration as it is now. No request is lost: turns in flight are finished by
 the old process. If the new one does not become ready then the old one goes on
 serving, and the reason is printed. Run by systemctl reload codex-proxy, which
 leaves the reason in the journal and in systemctl status. That renews
-codex-proxy-fetch.service and codex-proxy-traces.service, too; this command and
+codex-proxy-fetch.service, codex-proxy-traces.service and
+codex-proxy-database.service, too; this command and
 SIGHUP leave these with the program and the configuration that they have.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := reload.Request(c.Context(), reload.Path()); err != nil {

@@ -23,7 +23,8 @@ func main() {
 	os.Exit(run(context.Background(), os.Args[1:], os.Stderr))
 }
 
-// step is the action of one line of a unit file, or a command of a session. Its only argument is named by argument, "" for none.
+// step is the action of one line of a unit file, or a command of a session. Its only argument is named by argument,
+// "" for none.
 type step struct {
 	argument string
 	run      func(ctx context.Context, argument string, notifier *notify.Notifier) error

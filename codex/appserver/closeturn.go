@@ -70,11 +70,11 @@ func (t *Turn) unsubscribe(then func(rpc.Reply)) {
 // maxInterrupts is how often a turn is interrupted that codex reports as not active before it has reported its end.
 const maxInterrupts = 5
 
-// interrupt posts turn/interrupt; then runs once the turn has been stopped, or the connection is closed. codex 0.140 and
-// 0.153 do not always answer, but report the end of the turn. Measured:
-// codex takes 1 to 3 ms, and now and then 105 ms, after which it aborts its own task. Between its reply to turn/start
-// and turn/started, codex 0.169 answers "no active turn to interrupt" and then runs the turn all the same, so an early
-// interrupt is sent again at turn/started.
+// interrupt posts turn/interrupt; then runs once the turn has been stopped, or the connection is closed. codex 0.140
+// and 0.153 do not always answer, but report the end of the turn. Measured: codex takes 1 to 3 ms, and now and then
+// 105 ms, after which it aborts its own task. Between its reply to turn/start and turn/started, codex 0.169 answers
+// "no active turn to interrupt" and then runs the turn all the same, so an early interrupt is sent again at
+// turn/started.
 func (t *Turn) interrupt(tries int, then func()) {
 	var params wire.TurnInterrupt
 	t.conn.update(func(*state) { params = wire.TurnInterrupt{ThreadID: t.threadID, TurnID: t.box.turnID} })

@@ -30,8 +30,8 @@ type Options struct {
 	// ThreadConfig has keys of config.toml for all threads of the connection.
 	ThreadConfig map[string]string
 	// CallTimeout is how long a turn is silent after a call of a client's tool before the call is answered with a
-	// failure: only then does codex report whether the response has failed. To a codex that does not report the end of a
-	// response (versions.MarksResponses) this silence is the end. Zero means 2 s.
+	// failure: only then does codex report whether the response has failed. To a codex that does not report the end
+	// of a response (versions.MarksResponses) this silence is the end. Zero means 2 s.
 	CallTimeout time.Duration
 	// QueueEvents and QueueBytes bound the notifications of one turn that wait for its consumer. Zero means 16384
 	// events and 8 MiB.

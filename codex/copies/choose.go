@@ -151,8 +151,8 @@ func Own(s *Store, unit string) bool {
 	return strings.HasPrefix(target, s.Dir+ownMark)
 }
 
-// Assign records for Chosen that the unit runs the copy called name; none if name is empty. The copy has to be whole. If
-// the unit ran another one before, copies that nothing uses any more go, unless s is confined.
+// Assign records for Chosen that the unit runs the copy called name; none if name is empty. The copy has to be whole.
+// If the unit ran another one before, copies that nothing uses any more go, unless s is confined.
 func (s *Store) Assign(ctx context.Context, unit, name string) error {
 	if name != "" {
 		return relink(ctx, s, unit, filepath.Join(s.Dir, name))

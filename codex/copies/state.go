@@ -126,8 +126,8 @@ func (s *Store) Follow(ctx context.Context) error {
 	return s.Change(ctx, func(state *State) error { state.Pinned = ""; return nil })
 }
 
-// Hold holds a copy back. If it is in use, the one before comes back, if that is whole. Terminals show the reason, which
-// may have words of codex.
+// Hold holds a copy back. If it is in use, the one before comes back, if that is whole. Terminals show the reason,
+// which may have words of codex.
 func (s *Store) Hold(ctx context.Context, name, reason string) error {
 	if !ValidName(name) {
 		return fmt.Errorf("%q is not the name of a copy of codex: want VERSION-HASH", name)

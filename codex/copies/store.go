@@ -26,7 +26,8 @@ import (
 type Store struct {
 	Dir  string // of the copies
 	Runs string // has a link to a copy for each unit, until the next boot
-	// Version asks a program that names its version in no file. It runs it, and not as root. nil: the version is unknown.
+	// Version asks a program that names its version in no file. It runs it, and not as root. nil: the version is
+	// unknown.
 	Version func(ctx context.Context, program string) (string, error)
 	// Confined says that all file systems are read-only for this process alone (ProtectSystem=strict), and that it does
 	// not see the programs of other users (ProtectProc=invisible, systemd.exec(5)).
@@ -49,7 +50,8 @@ type Copy struct {
 	Source  string    `json:"source"`
 	File    string    `json:"file"` // the identity of the program at Source
 	Taken   time.Time `json:"taken"`
-	// Name is the name of the directory, and Program the native program in it. Its resources are where it looks for them.
+	// Name is the name of the directory, and Program the native program in it. Its resources are where it looks for
+	// them.
 	Name    string `json:"-"`
 	Program string `json:"-"`
 }

@@ -15,8 +15,8 @@ type Regexp struct {
 	compiled func() *regexp.Regexp
 }
 
-// New returns the expression of a constant pattern. A pattern that does not compile panics at its first use, and at once
-// in the program of a test.
+// New returns the expression of a constant pattern. A pattern that does not compile panics at its first use, and at
+// once in the program of a test.
 func New(pattern string) *Regexp {
 	r := &Regexp{pattern, sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(pattern) })}
 	if strings.HasSuffix(os.Args[0], ".test") {

@@ -81,8 +81,8 @@ func lossReason(err error) string {
 	}
 }
 
-// brokerLost reports whether a turn was lost with the broker of its worker: that answers for an endpoint which cannot be
-// reached, so a request without an answer has met the end of the broker.
+// brokerLost reports whether a turn was lost with the broker of its worker: that answers for an endpoint which cannot
+// be reached, so a request without an answer has met the end of the broker.
 func brokerLost(t *run, err error) bool {
 	var failed *turnerror.Error
 	return errors.As(err, &failed) && failed.Upstream().Phase == turnerror.Unsent && t.Brokered != nil &&

@@ -43,9 +43,9 @@ func (f families) open(method string) bool {
 	return f.roots[root]
 }
 
-// onlyReads reports whether a request without a rule may pass for an owner: the schema of the codex that runs shows that
-// it only reads, it has the parameters of that schema alone, and it is of an open family. In an open family owners may
-// send all that is known, so one that did more than its schema shows would do no more than they may.
+// onlyReads reports whether a request without a rule may pass for an owner: the schema of the codex that runs shows
+// that it only reads, it has the parameters of that schema alone, and it is of an open family. In an open family
+// owners may send all that is known, so one that did more than its schema shows would do no more than they may.
 func onlyReads(m message, reads map[string][]string) bool {
 	parameters, is := reads[m.method]
 	if !is || !known.open(m.method) {

@@ -155,7 +155,7 @@ func (c *connection) ended(ctx context.Context, id string) error {
 
 // Server is what an exec-server reports of itself.
 type Server struct {
-	Version      string          `json:"executorVersion"` // empty: it does not say
+	Version      string          `json:"executorVersion"` // empty: it has none
 	Capabilities map[string]bool `json:"capabilities"`
 	Session      string          `json:"sessionId"`
 }
@@ -199,7 +199,7 @@ func (e *Elsewhere) dial(ctx context.Context) (*websocket.Conn, error) {
 // noRedirect keeps the token from another server.
 func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
-// ping ends a connection whose peer does not answer, by end.
+// ping ends a connection when its peer does not answer, by end.
 func ping(ctx context.Context, conn *websocket.Conn, end func()) {
 	for {
 		if wait(ctx, pingEvery); ctx.Err() != nil {

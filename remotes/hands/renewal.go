@@ -94,7 +94,7 @@ func (h memory) descends(thread, of string) {
 	})
 }
 
-// origin is the thread whose history a thread has, or the thread itself.
+// origin is the thread that a thread has its history from, or the thread itself.
 func (h memory) origin(thread string) string {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -69,7 +69,7 @@ func (g notices) announce(ctx context.Context, of Client, method string, params 
 	}
 }
 
-// history is the oldest thread whose history a thread has, by forks that clients have asked for: it, or the thread
+// history is the oldest thread that a thread has its history from, by forks of clients: it, or the thread
 // itself.
 func (g notices) history(client, thread string) string {
 	if of := g.takeForked(client, thread); of != thread {

@@ -1,5 +1,5 @@
-// Package mainprocess has the parts that the main processes of a remote and of a user's own codex share: the run and the socket of
-// codex, the way by which the manager follows the clients, and the exit status.
+// Package mainprocess has the parts that the main processes of a remote and of a user's own codex share: the run and
+// the socket of codex, the way by which the manager follows the clients, and the exit status.
 package mainprocess
 
 import (

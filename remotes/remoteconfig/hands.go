@@ -14,8 +14,8 @@ import (
 // Hands is the table [hands]: codex has no file of the project, and a session of codex-runner executes its commands,
 // patches and accesses to files. The limits have the names that codex-runner gives them.
 type Hands struct {
-	// URL is the exec-server on another host, with the token in TokenFile, and no other key; empty: codex-runner of this
-	// machine.
+	// URL is the exec-server on another host, with the token in TokenFile, and no other key; empty: codex-runner of
+	// this machine.
 	URL       string
 	TokenFile string
 	CAFile    string // the certificate authorities of the URL; empty: the system's

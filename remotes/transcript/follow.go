@@ -14,7 +14,8 @@ const pause = 100 * time.Millisecond
 
 // Follow calls each with the thread, and again at each change, until ctx ends or the remote does. Without a thread it
 // follows the last one. It is attached as a viewer, so that others are still called if nobody is there; only while the
-// turn waits for a person it is attached as an owner, too, to get the questions, and as a page, so that others are called.
+// turn waits for a person it is attached as an owner, too, to get the questions, and as a page, so that others are
+// called.
 func (r Remote) Follow(ctx context.Context, thread string, each func(Update) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -88,8 +88,8 @@ type item struct {
 	Query  string `json:"query"`
 }
 
-// changes are the changes of files for an approval, up to a bit more than a question has: a line for each file, and below
-// it, indented, so that no content looks like such a line, its content or difference.
+// changes are the changes of files for an approval, up to a bit more than a question has: a line for each file, and
+// below it, indented, so that no content looks like such a line, its content or difference.
 func (i item) changes() string {
 	if i.Status != codexthread.InProgress { // another item has them, perhaps before with the same ID
 		return ""

@@ -163,8 +163,8 @@ func (g gitOf) Run(ctx context.Context, stdin []byte, args ...string) (patch.Out
 // kernel does so by itself within half a minute, and a short command needs no more than its result.
 const preserveAfter = time.Second
 
-// preserve has the files of a workspace that was made for this command written to the disk, and notes that: after a loss
-// of power the session goes on in that workspace, and else in a new one. end waits for a write that has begun.
+// preserve has the files of a workspace that was made for this command written to the disk, and notes that: after a
+// loss of power the session goes on in that workspace, and else in a new one. end waits for a write that has begun.
 func (s *Shim) preserve(launch *Launch) (end func()) {
 	tenant := s.Files[paths.TenantFile]
 	if launch.Spec.Workspace == nil || tenant == nil {

@@ -94,8 +94,8 @@ type Result struct {
 	// Note tells people about the set-up, in sentences, or is "".
 	Note string `json:"note,omitempty"`
 	// Snapshot is the fault of the snapshot Spec.Environment.Snapshot in a new workspace; "" if the workspace has all
-	// of it, or the set-up did not run. A set-up that has run without a snapshot is to have one: the host may have lacked
-	// its programs before.
+	// of it, or the set-up did not run. A set-up that has run without a snapshot is to have one: the host may have
+	// lacked its programs before.
 	Snapshot SnapshotFault `json:"snapshot,omitempty"`
 	// Disk is how many bytes the files of the session took on the disk when they were last counted; 0 if they were not.
 	Disk int64 `json:"disk,omitempty"`

@@ -14,7 +14,8 @@ type Part struct {
 	Language string // such as "node"
 	Dir      string // of the manifests, relative to the checkout; "." for its top
 	Manifest string // that decided, relative to the checkout
-	// Run, Test, Inputs, Path and Env are as in Script, relative to Dir. Run is empty if nothing is installed beforehand.
+	// Run, Test, Inputs, Path and Env are as in Script, relative to Dir. Run is empty if nothing is installed
+	// beforehand.
 	Run    string
 	Test   string
 	Inputs []string

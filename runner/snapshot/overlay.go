@@ -25,7 +25,8 @@ type Copy struct {
 	Snapshot string // a directory that root alone can enter
 	// Changes is a directory of the session: it has the files that differ from the snapshot, and outlives the mount.
 	Changes string
-	// Work belongs to the kernel as long as there is a mount (overlayfs, "workdir"). It is on the file system of Changes.
+	// Work belongs to the kernel as long as there is a mount (overlayfs, "workdir"). It is on the file system of
+	// Changes.
 	Work   string
 	Target string // where the session sees the copy
 	Owner  Owner

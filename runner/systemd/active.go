@@ -46,8 +46,9 @@ func (c *Client) Runs(ctx context.Context, unit string) bool {
 // listBound bounds the wait of Check for systemd: the loop of the daemon answers to the watchdog.
 const listBound = 10 * time.Second
 
-// Check is Sessions within listBound, and records whether systemd has answered, unless ctx ends before. It asks twice: a
-// systemd that executes itself anew, as after an upgrade of its package, drops the calls that it has not answered.
+// Check is Sessions within listBound, and records whether systemd has answered, unless ctx ends before. It asks
+// twice: a systemd that executes itself anew, as after an upgrade of its package, drops the calls that it has not
+// answered.
 func (c *Client) Check(ctx context.Context) (map[string]bool, error) {
 	bounded, cancel := context.WithTimeout(ctx, listBound)
 	defer cancel()

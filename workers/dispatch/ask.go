@@ -24,8 +24,8 @@ type Ask struct {
 	Arrived time.Time
 	// Avoid are connections that a turn of this request was lost on.
 	Avoid []*appserver.Conn
-	// LostCodexes serve several accounts, and have lost a turn of this request: the other accounts may not know yet that
-	// such a codex has ended.
+	// LostCodexes serve several accounts, and have lost a turn of this request: the other accounts may not know yet
+	// that such a codex has ended.
 	LostCodexes []Codex
 	// Decoding is how many bytes codex needs to decode the images of the request.
 	Decoding int64

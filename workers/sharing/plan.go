@@ -75,7 +75,8 @@ func canonical(file string) (string, error) {
 }
 
 // Configured returns the hosts by the settings of the service: the file, and the files of workers in dir. It is nil if
-// the settings have no accounts share a codex, or are refused by the service. runs reports whether a worker runs, see In.
+// the settings have no accounts share a codex, or are refused by the service. runs reports whether a worker runs, see
+// In.
 func Configured(file, dir string, runs func(name string) bool) (Hosts, error) {
 	text, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {

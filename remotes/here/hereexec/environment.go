@@ -39,7 +39,8 @@ type environments struct {
 	read func(pid int) ([]byte, error)
 
 	mu sync.Mutex
-	// threads has the variables that the first client of each thread brings: codex keeps them as long as it has the thread.
+	// threads has the variables that the first client of each thread brings: codex keeps them as long as it has the
+	// thread.
 	threads map[string]map[string]json.RawMessage
 	own     map[uint64]bool // clients with a policy of their own
 }

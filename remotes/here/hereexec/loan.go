@@ -25,8 +25,8 @@ import (
 // openBound is how long the first client waits for the first login at most.
 const openBound = 15 * time.Second
 
-// loan has accounts of codex-proxy serve codex in place of the user's login. codex gets a stand-in, in memory alone, and
-// sends its requests to the model proxy, which adds the login of an account.
+// loan has accounts of codex-proxy serve codex in place of the user's login. codex gets a stand-in, in memory alone,
+// and sends its requests to the model proxy, which adds the login of an account.
 type loan struct {
 	*modelproxy.Proxy
 
