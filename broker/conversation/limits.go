@@ -1,10 +1,12 @@
 package conversation
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"net/http"
 	"strconv"
+	"strings"
 )
 
 // ofLimits is the kind of the event with the quota.
@@ -22,12 +24,17 @@ func WithLimits(ctx context.Context, report func(http.Header)) context.Context {
 func reportLimits(ctx context.Context, event []byte) {
 	if report, is := ctx.Value(limitsKey{}).(func(http.Header)); is {
 		h := http.Header{}
-		addLimits(h, event)
-		report(h)
+		if addLimits(h, event); len(h) > 0 {
+			report(h)
+		}
 	}
 }
 
-// addLimits adds the quota in an event to the headers, where codex looks for it in an answer by HTTP.
+// ofAccount is the name of the quota of an account, which an event need not have. Models with a quota of their own have
+// another one.
+const ofAccount = "codex"
+
+// addLimits adds the quota of the account in an event to the headers, where codex looks for it in an answer by HTTP.
 func addLimits(h http.Header, event []byte) {
 	var e struct {
 		Limits struct {
@@ -39,8 +46,10 @@ func addLimits(h http.Header, event []byte) {
 			Unlimited bool   `json:"unlimited"`
 			Balance   string `json:"balance"`
 		} `json:"credits"`
+		Metered string `json:"metered_limit_name"`
+		Name    string `json:"limit_name"`
 	}
-	if json.Unmarshal(event, &e) != nil {
+	if json.Unmarshal(event, &e) != nil || !strings.EqualFold(cmp.Or(e.Metered, e.Name, ofAccount), ofAccount) {
 		return
 	}
 	e.Limits.Primary.add(h, "Primary")

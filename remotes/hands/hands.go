@@ -204,14 +204,24 @@ func (h *Hands) Run(ctx context.Context) {
 	}
 }
 
+// mostAwaits bounds the questions whether a new session serves that codex-runner does not answer.
+const mostAwaits = 8
+
 // renewed announces a new session as soon as it serves. One that ends before is no checkout: Run makes another one.
 func (h memory) renewed(ctx context.Context) {
-	if h.hasServed() {
-		return
-	}
-	if ended, err := h.await(ctx); ended == nil && err == nil {
-		h.served()
-		h.Renewed()
+	pause := firstPause
+	for n := 0; n < mostAwaits && !h.hasServed() && ctx.Err() == nil; n++ {
+		ended, err := h.await(ctx)
+		switch {
+		case ended != nil:
+			return
+		case err == nil:
+			h.served()
+			h.Renewed()
+			return
+		}
+		wait(ctx, pause)
+		pause = min(2*pause, lastPause)
 	}
 }
 
