@@ -30,7 +30,7 @@ func testBusWeather(t *testing.T, suite string) {
 	b.Start()
 	proxy, worker := b.OnlyProcess(bed.ProxyUnit), b.Codex()
 	b.Warm()
-	memory := []int{bed.RSS(b, proxy.Host)}
+	memory := []int{bed.ProxyMemory(b, proxy.Host, "RssAnon")}
 	for _, weather := range []struct {
 		name  string
 		storm func()
@@ -54,9 +54,9 @@ func testBusWeather(t *testing.T, suite string) {
 		t.Logf("%s: the report is current %s after", weather.name, right.Round(time.Millisecond))
 		assert.Less(t, right, afterWeather, weather.name)
 		assert.Equal(t, flips, countFlips(b), "%s: readiness depends on the bus", weather.name)
-		memory = append(memory, bed.RSS(b, proxy.Host))
+		memory = append(memory, bed.ProxyMemory(b, proxy.Host, "RssAnon"))
 	}
-	t.Logf("resident memory, KiB: %v", memory)
+	t.Logf("private memory, KiB: %v", memory)
 	assert.Less(t, memory[len(memory)-1]-memory[0], 6144, "memory grows")
 	assert.Equal(t, proxy, b.OnlyProcess(bed.ProxyUnit))
 	assert.Equal(t, worker, b.Codex())
@@ -127,7 +127,7 @@ func testThousandUnits(t *testing.T, suite string) {
 	b.Start()
 	b.Warm()
 	proxy := b.OnlyProcess(bed.ProxyUnit)
-	before, flips := bed.RSS(b, proxy.Host), countFlips(b)
+	before, flips := bed.ProxyMemory(b, proxy.Host, "RssAnon"), countFlips(b)
 	flap := func(verb string) string { return "seq -f flap@%g.target 1000 | xargs systemctl " + verb }
 	cpu, began := bed.UnitCPU(b, bed.ProxyUnit), time.Now()
 	b.MustRun(t, "sh", "-c", flap("start"))
@@ -145,8 +145,8 @@ func testThousandUnits(t *testing.T, suite string) {
 		assert.Less(t, untilReportChanges(b), afterWeather)
 	}
 	require.NoError(t, <-flapped)
-	after := bed.RSS(b, proxy.Host)
-	t.Logf("1000 units up and down in %s: %s of the proxy's CPU; resident memory %d, then %d KiB",
+	after := bed.ProxyMemory(b, proxy.Host, "RssAnon")
+	t.Logf("1000 units up and down in %s: %s of the proxy's CPU; private memory %d, then %d KiB",
 		window.Round(time.Millisecond), used, before, after)
 	assert.Less(t, after-before, 4096)
 	assert.Equal(t, flips, countFlips(b))

@@ -45,7 +45,7 @@ func findRemains(b *bed.Bed) remains {
 	proxy := b.OnlyProcess(bed.ProxyUnit).Host
 	tasks, err := os.ReadDir(filepath.Join("/proc", fmt.Sprint(proxy), "task"))
 	require.NoError(b.T, err)
-	r.files, r.threads, r.resident = openFiles(b, proxy), len(tasks), bed.RSS(b, proxy)
+	r.files, r.threads, r.resident = openFiles(b, proxy), len(tasks), bed.ProxyMemory(b, proxy, "RssAnon")
 	return r
 }
 

@@ -3,12 +3,14 @@ package workers
 import (
 	"fmt"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"codex-proxy/probes"
 	"codex-proxy/test/bed"
 	"codex-proxy/test/machine"
 )
@@ -23,7 +25,7 @@ func holding(home string) []string {
 func TestHomeHasOneWriter(t *testing.T) { bed.EitherSuite(t, testHomeHasOneWriter) }
 
 func testHomeHasOneWriter(t *testing.T, suite string) {
-	b := bed.New(t, suite, bed.RealWorker, "")
+	b := bed.New(t, suite, bed.RealWorker, bed.Forgetful)
 	b.Start()
 	b.MustRun(t, "codex-proxy", "accounts", "add", "second")
 	require.NoError(t, b.WriteFile("/etc/codex-proxy/workers/second.toml", []byte(bed.RealWorker), 0o644))
@@ -73,6 +75,9 @@ func testHomeHasOneWriter(t *testing.T, suite string) {
 	b.MustRun(t, "systemctl", "start", bed.WorkerUnit)
 	b.Until("ready", bed.Ready)
 	assert.Equal(t, bed.UID(b, bed.WorkerUnit), bed.Trim(b.MustRun(t, "stat", "--format=%u", nativeHome+"/of-root/x")))
+	b.Until("the starts that failed are forgotten", func(_ int, r probes.Report) bool {
+		return !slices.ContainsFunc(r.Workers, func(w probes.Worker) bool { return w.ConsecutiveFailures > 0 })
+	})
 	bed.DoctorFindsNothing(b)
 }
 
