@@ -3,14 +3,12 @@ package workers
 import (
 	"fmt"
 	"os/exec"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"codex-proxy/probes"
 	"codex-proxy/test/bed"
 	"codex-proxy/test/machine"
 )
@@ -75,9 +73,7 @@ func testHomeHasOneWriter(t *testing.T, suite string) {
 	b.MustRun(t, "systemctl", "start", bed.WorkerUnit)
 	b.Until("ready", bed.Ready)
 	assert.Equal(t, bed.UID(b, bed.WorkerUnit), bed.Trim(b.MustRun(t, "stat", "--format=%u", nativeHome+"/of-root/x")))
-	b.Until("the starts that failed are forgotten", func(_ int, r probes.Report) bool {
-		return !slices.ContainsFunc(r.Workers, func(w probes.Worker) bool { return w.ConsecutiveFailures > 0 })
-	})
+	b.Until("the starts that failed are forgotten", bed.Well)
 	bed.DoctorFindsNothing(b)
 }
 
