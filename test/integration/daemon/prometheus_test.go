@@ -283,7 +283,7 @@ var (
 	matcher    = regexp.MustCompile(`([a-z_]+)\s*(?:=~|!~|!=|=)`)
 
 	// conditional are the metrics that this machine does not have.
-	conditional = regexp.MustCompile(`^codex_(turn_rotations_total|worker_rate_limit_\w+|key_\w+|watchdog_\w+|remote_\w+)$`)
+	conditional = regexp.MustCompile(`^codex_(turn_rotations_total|worker_rate_limit_\w+|database_\w+|key_\w+|watchdog_\w+|remote_\w+)$`)
 )
 
 // exists looks for the names in a query, and the labels that it selects by.
