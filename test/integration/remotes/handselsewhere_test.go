@@ -174,10 +174,10 @@ func testHandsElsewhere(t *testing.T, suite string) {
 		},
 		"a cut": network.cut,
 	} {
-		h.command("echo begins; until [ -e end ]; do sleep 0.1; done; rm end; echo ends")
+		h.command("echo begins; sleep 3; touch begun; until [ -e end ]; do sleep 0.1; done; rm begun end; echo ends") // codex knows by then that it runs
 		require.NoError(t, h.Models.Script("text done"))
 		p.say(thread, "run it")
-		p.until("item/commandExecution/outputDelta") // codex knows that it runs
+		f.MustRun(t, "timeout", "120", "sh", "-c", "until [ -e /var/lib/codex-workspace/*/tree/begun ]; do sleep 0.05; done")
 		hit()
 		f.MustRun(t, "sh", "-ec", "cd /var/lib/codex-workspace/*/tree; touch end")
 		assert.Equal(t, "begins\nends", p.output(), what)
