@@ -85,6 +85,6 @@ func newFleet(d *Daemon) (*fleet.Exchange, error) {
 			_, err := d.operators.Keys.Replace("", text)
 			return err
 		},
-		Changed: func() { d.changes.reportChanged() }, Logger: d.logger,
+		Changed: func() { d.changes.reportChanged() }, Outdated: func() { d.links.Revise() }, Logger: d.logger,
 	}), nil
 }

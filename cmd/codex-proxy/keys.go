@@ -102,7 +102,9 @@ Without it, a key reaches no remote`},
 none takes the setting unknown_parameters of config.toml`},
 		{auth.Console, "read|operate", `the right to the console from other machines (codex-console.service):
 read shows the service, operate gives orders, too; both
-reach the remotes of --remotes alone. Without it, a key opens no console`},
+reach the remotes of --remotes alone. A person who only reads
+needs NAME:viewer there, as the key is one of the API, too.
+Without it, a key opens no console`},
 	} {
 		flags.Var(cli.Parsed(limit.word, "", func(value string) error {
 			e.Limits = append(e.Limits, apikeys.Limit{Name: limit.name, Value: value})

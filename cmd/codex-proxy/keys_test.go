@@ -228,6 +228,10 @@ func TestKeyLimits(t *testing.T) {
 	assert.Regexp(t, `bob +- +- +- +- +- +work,private +yes +build,docs:viewer +ignore +operate\n$`, keys("list").stdout)
 	require.Zero(t, keys("set", "bob", "--accounts", "none", "--choose-account=no", "--remotes=none",
 		"--unknown-parameters=none", "--console=none").status)
+	assert.Contains(t, keys("set", "bob", "--console=read", "--remotes=build,docs:viewer,more").stderr,
+		"the key is an owner of build, more, with a shell there; with --remotes=build:viewer,more:viewer it only watches")
+	assert.NotContains(t, keys("set", "bob", "--remotes=docs:viewer").stderr, "Warning")
+	require.Zero(t, keys("set", "bob", "--remotes=none", "--console=none").status)
 	assert.Regexp(t, `bob +- +- +- +- +- +- +- +- +- +-\n$`, keys("list").stdout)
 
 	got := keys("set", "carol", "--concurrent=1")

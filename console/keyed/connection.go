@@ -81,15 +81,22 @@ func (c *Connection) order(ctx context.Context, give func(*pipe.Client) error) e
 	if err != nil {
 		return err
 	}
-	if err = give(client); !errors.Is(err, pipe.ErrUnsent) {
-		return err
+	if err = give(client); errors.Is(err, pipe.ErrUnsent) {
+		c.forget(client)
+		if client, err = c.connected(ctx); err != nil {
+			return err
+		}
+		err = give(client)
 	}
-	c.forget(client)
-	if client, err = c.connected(ctx); err != nil {
-		return err
+	if errors.Is(err, pipe.ErrEnded) {
+		return errEnded
 	}
-	return give(client)
+	return err
 }
+
+// errEnded is pipe.ErrEnded of a process of systemd.
+var errEnded = errors.New("codex-console-orders.service has ended the connection: try again in a moment; " +
+	"systemctl status codex-console-orders.service has the reason")
 
 func (c *Connection) forget(client *pipe.Client) {
 	c.mu.Lock()
@@ -124,13 +131,13 @@ func (c *Connection) ask(ctx context.Context, o pipe.Order) (answer begun, err e
 }
 
 // Begin implements server.Access.
-func (c *Connection) Begin(ctx context.Context, secret string) (got server.Begun, why string) {
+func (c *Connection) Begin(ctx context.Context, secret string) (got server.Begun, why string, err error) {
 	answer, err := c.ask(ctx, pipe.Order{Verb: login, Words: map[string]string{"key": secret}})
 	if err != nil {
-		return got, err.Error()
+		return got, "", err
 	}
 	got = server.Begun{Session: answer.Session, ReadOnly: answer.ReadOnly, Service: c.service, Key: answer.Key}
-	return got, answer.Why
+	return got, answer.Why, nil
 }
 
 // Known implements server.Access.
@@ -138,6 +145,9 @@ func (c *Connection) Known(ctx context.Context, of string) (why string, err erro
 	answer, err := c.ask(ctx, pipe.Order{Verb: session, As: of})
 	return answer.Why, err
 }
+
+// Person implements server.Access.
+func (c *Connection) Person(session string) string { return named(session, time.Now()) }
 
 // Keyed implements server.Access.
 func (c *Connection) Keyed() bool { return true }

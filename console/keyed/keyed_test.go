@@ -2,6 +2,7 @@ package keyed
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -297,6 +298,58 @@ func TestTries(t *testing.T) {
 	assert.Contains(t, text, "codex-proxy keys set api --console=read")
 }
 
+// A request that is too long is refused alone: the connection that all people share goes on.
+func TestLongRequests(t *testing.T) {
+	r := newRig(t)
+	acts, _ := r.login(t, "sk-acts")
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.url+"/api/watch", nil)
+	require.NoError(t, err)
+	req.Header.Set("Authorization", "Bearer "+acts)
+	res, err := http.DefaultClient.Do(req)
+	require.NoError(t, err)
+	defer res.Body.Close()
+	stream := json.NewDecoder(res.Body)
+	var value map[string]string
+	require.NoError(t, stream.Decode(&value))
+	long := strings.Repeat("<", 11000)
+	status, text := r.send(t, "POST", "/api/session", "", `{"token":"`+long+`"}`)
+	assert.Equal(t, http.StatusForbidden, status, text)
+	status, text = r.send(t, "POST", "/api/do", long, drain)
+	assert.Equal(t, http.StatusUnauthorized, status, text)
+	status, text = r.send(t, "POST", "/api/do", acts, `{"verb":"drain","words":{"worker":"`+long+`"}}`)
+	assert.Equal(t, http.StatusUnprocessableEntity, status, text)
+	assert.Contains(t, text, "too long")
+	go func() {
+		select {
+		case r.values <- struct{}{}:
+		case <-t.Context().Done():
+		}
+	}()
+	require.NoError(t, stream.Decode(&value), "the stream goes on")
+}
+
+// A page that is opened again and again takes the place of its own oldest stream.
+func TestPlacesOfASession(t *testing.T) {
+	r := newRig(t)
+	looks, _ := r.login(t, "sk-looks")
+	var first *json.Decoder
+	for range 10 {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.url+"/api/watch", nil)
+		require.NoError(t, err)
+		req.Header.Set("Authorization", "Bearer "+looks)
+		res, err := http.DefaultClient.Do(req)
+		require.NoError(t, err)
+		defer res.Body.Close()
+		require.Equal(t, http.StatusOK, res.StatusCode)
+		var value map[string]string
+		stream := json.NewDecoder(res.Body)
+		require.NoError(t, stream.Decode(&value))
+		first = cmp.Or(first, stream)
+	}
+	var value map[string]string
+	assert.ErrorIs(t, first.Decode(&value), io.EOF)
+}
+
 // A session ends with its key, and a stream does, too.
 func TestRevoked(t *testing.T) {
 	r := newRig(t)
@@ -312,7 +365,7 @@ func TestRevoked(t *testing.T) {
 	require.NoError(t, stream.Decode(&value))
 	r.set("sk-acts", control.ConsoleKey{Name: "acts", ID: "acts 2", Right: read})
 	status, text := r.send(t, "POST", "/api/do", acts, drain)
-	assert.Equal(t, http.StatusUnprocessableEntity, status, text)
+	assert.Equal(t, http.StatusUnauthorized, status, "the page shows another right: %s", text)
 	r.set("sk-acts", control.ConsoleKey{})
 	status, text = r.send(t, "POST", "/api/do", acts, drain)
 	assert.Equal(t, http.StatusUnauthorized, status, text)

@@ -48,7 +48,7 @@ type Orders struct {
 }
 
 // ended is the answer to a session that is over.
-const ended = "enter the API key again: the session is over, or the key was revoked or has lost its right"
+const ended = "enter the API key again: the session is over, or the key was revoked or its right has changed"
 
 // begun is the answer to login, and to session.
 type begun struct {
@@ -84,8 +84,23 @@ func (o *Orders) Handle(ctx context.Context, order pipe.Order, send func(json.Ra
 	case order.Verb == session:
 		return pipe.Encode(begun{Key: key.Name})
 	}
-	table := verbs.Restricted(refusal(key), o.Verbs(key))
+	all := o.Verbs(key)
+	if verb := all[order.Verb]; verb.Changes {
+		all[order.Verb] = o.recorded(order.Verb, verb, key)
+	}
+	table := verbs.Restricted(refusal(key), all)
 	return table.Handle(ctx, order, o.guard(ctx, order.As, key, send))
+}
+
+// recorded is a verb with a line in the journal: it has the name of the key, and no text.
+func (o *Orders) recorded(name string, verb verbs.Verb, key control.ConsoleKey) verbs.Verb {
+	run := verb.Run
+	verb.Run = func(ctx context.Context, w verbs.Words, send verbs.Send) (any, error) {
+		o.Logger.Info("an order of the console", "api_key_name", key.Name, "verb", name,
+			"subject", w["worker"]+w["account"]+w["remote"])
+		return run(ctx, w, send)
+	}
+	return verb
 }
 
 func refusal(key control.ConsoleKey) error {

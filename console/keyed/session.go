@@ -25,7 +25,7 @@ const secretSize = 32
 // Secret reads the secret that signs sessions from a file, and makes it first if there is none.
 func Secret(file string) ([]byte, error) {
 	secret, err := os.ReadFile(file)
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) || err == nil && len(secret) == 0 { // as after a loss of power
 		secret = make([]byte, secretSize)
 		rand.Read(secret) // never fails: crypto/rand aborts the program instead
 		fresh := file + ".new"
@@ -39,8 +39,8 @@ func Secret(file string) ([]byte, error) {
 	return secret, err
 }
 
-// signed is a session: the name of the key, the end, and a signature over both and the key's ID. A session ends with
-// its key, and outlives this process.
+// signed is a session: the name of the key, the end, and a signature over both, and the key's ID and right. A session
+// ends with its key or when the right changes, and outlives this process.
 func signed(secret []byte, key control.ConsoleKey, end time.Time) string {
 	until := strconv.FormatInt(end.Unix(), 10)
 	return key.Name + "~" + until + "~" + signature(secret, key, until)
@@ -48,7 +48,7 @@ func signed(secret []byte, key control.ConsoleKey, end time.Time) string {
 
 func signature(secret []byte, key control.ConsoleKey, until string) string {
 	sum := hmac.New(sha256.New, secret)
-	fmt.Fprintf(sum, "%s\n%s\n%s", key.Name, key.ID, until)
+	fmt.Fprintf(sum, "%s\n%s\n%s\n%s", key.Name, key.ID, key.Right, until)
 	return base64.RawURLEncoding.EncodeToString(sum.Sum(nil))
 }
 

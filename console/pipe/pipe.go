@@ -274,7 +274,7 @@ func (c *Client) begin(o Order) (id uint64, answers chan reply, err error) {
 	c.mu.Unlock()
 	if err := c.write(request{ID: id, Order: o}); err != nil {
 		c.leave(id, true)
-		return 0, nil, unsent{err}
+		return 0, nil, err
 	}
 	return id, answers, nil
 }
@@ -299,6 +299,7 @@ func (c *Client) cause() error {
 	return ErrSlow
 }
 
+// write sends a request. ErrUnsent is the fault of the connection, and not one of the request itself.
 func (c *Client) write(r request) error {
 	line, err := json.Marshal(r)
 	if err != nil {
@@ -309,6 +310,8 @@ func (c *Client) write(r request) error {
 	}
 	c.writing.Lock()
 	defer c.writing.Unlock()
-	_, err = c.conn.Write(append(line, '\n'))
-	return err
+	if _, err = c.conn.Write(append(line, '\n')); err != nil {
+		return unsent{err}
+	}
+	return nil
 }

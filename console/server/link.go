@@ -36,20 +36,20 @@ func NewLink(token, service string, readOnly bool) *Link {
 }
 
 // Begin implements Access: the first request with the token gets the session.
-func (l *Link) Begin(_ context.Context, token string) (begun Begun, why string) {
+func (l *Link) Begin(_ context.Context, token string) (begun Begun, why string, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	again := "; end " + l.service + " console with Ctrl-C and start it again"
 	switch {
 	case l.used:
-		return begun, "the link was used" + again
+		return begun, "the link was used" + again, nil
 	case time.Since(l.born) > linkLife:
-		return begun, "the link was valid for " + linkLife.String() + again
+		return begun, "the link was valid for " + linkLife.String() + again, nil
 	case subtle.ConstantTimeCompare([]byte(token), []byte(l.token)) != 1:
-		return begun, "the link is wrong"
+		return begun, "the link is wrong", nil
 	}
 	l.used, l.session = true, Token()
-	return Begun{Session: l.session, ReadOnly: l.readOnly, Service: l.service}, ""
+	return Begun{Session: l.session, ReadOnly: l.readOnly, Service: l.service}, "", nil
 }
 
 // Known implements Access.
@@ -61,6 +61,9 @@ func (l *Link) Known(_ context.Context, session string) (why string, err error) 
 	}
 	return "", nil
 }
+
+// Person implements Access.
+func (l *Link) Person(string) string { return "" }
 
 // Keyed implements Access.
 func (l *Link) Keyed() bool { return false }

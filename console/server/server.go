@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net"
 	"net/http"
@@ -23,6 +24,16 @@ const (
 	maxStreams = 4
 	// maxKeyedStreams is the same for a page of other machines.
 	maxKeyedStreams = 8
+	// maxOfSession and maxOfKey bound the streams of one session, and of all with one key.
+	maxOfSession = 3
+	maxOfKey     = 5
+	// maxJudged bounds the judgements of sessions and keys at the same time.
+	maxJudged = 8
+	// maxSecret and maxSession bound a key or the end of a link, and a session, in bytes.
+	maxSecret  = 256
+	maxSession = 512
+	// heartbeat is the time after which a stream without a value has an empty line: a peer that is gone fails it.
+	heartbeat = 15 * time.Second
 	// maxBody bounds the body of a request, in bytes.
 	maxBody = 16 << 10
 	// patience is how long a page may take for one line of its stream, or for an answer.
@@ -51,10 +62,12 @@ type Settings struct {
 
 // Access admits people to the page.
 type Access interface {
-	// Begin exchanges a secret for a session. Without one, why is for the person.
-	Begin(ctx context.Context, secret string) (begun Begun, why string)
+	// Begin exchanges a secret for a session. Without one, why is for the person. An error is no judgement.
+	Begin(ctx context.Context, secret string) (begun Begun, why string, err error)
 	// Known refuses a session that is not in force with a reason. An error is no judgement.
 	Known(ctx context.Context, session string) (why string, err error)
+	// Person is the owner of a session; empty: there is one person.
+	Person(session string) string
 	// Keyed reports that the secret is an API key, which the page asks for; else it is the end of a link.
 	Keyed() bool
 }
@@ -79,8 +92,9 @@ type Page struct {
 type Server struct {
 	settings Settings
 	origins  map[string]string // by their hosts, which browsers may name
-	pages    chan struct{}
-	streams  chan struct{}
+	pages    *places
+	streams  *places
+	judged   chan struct{}
 	patience time.Duration
 }
 
@@ -90,12 +104,14 @@ func Loopback(port int) string { return "http://" + net.JoinHostPort("127.0.0.1"
 
 // New returns a server.
 func New(settings Settings) *Server {
-	places := maxStreams
+	most := maxStreams
 	if settings.Access.Keyed() {
-		places = maxKeyedStreams
+		most = maxKeyedStreams
 	}
-	s := &Server{settings: settings, pages: make(chan struct{}, places), streams: make(chan struct{}, places),
-		patience: patience, origins: map[string]string{}}
+	person := settings.Access.Person
+	s := &Server{settings: settings, pages: &places{most: most, person: person},
+		streams: &places{most: most, person: person}, judged: make(chan struct{}, maxJudged), patience: patience,
+		origins: map[string]string{}}
 	for _, origin := range settings.Origins {
 		_, host, _ := strings.Cut(origin, "://")
 		s.origins[host] = origin
@@ -159,7 +175,12 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // known serves a request that has the session. A browser never sends it by itself, as it does with cookies.
 func (s *Server) known(w http.ResponseWriter, r *http.Request) {
-	why, err := s.settings.Access.Known(r.Context(), sessionOf(r))
+	var why string
+	err := s.judging(r.Context(), func() (err error) {
+		why, err = s.settings.Access.Known(r.Context(), sessionOf(r))
+		return err
+	})
+	s.beginAnswer(w)
 	switch {
 	case err != nil:
 		refuse(w, http.StatusBadGateway, err.Error())
@@ -175,6 +196,19 @@ func (s *Server) known(w http.ResponseWriter, r *http.Request) {
 		s.do(w, r)
 	default:
 		refuse(w, http.StatusNotFound, "there is no such path")
+	}
+}
+
+// judging runs one judgement when there is room: requests without a session leave room for orders.
+func (s *Server) judging(ctx context.Context, run func() error) error {
+	select {
+	case s.judged <- struct{}{}:
+		defer func() { <-s.judged }()
+		return run()
+	case <-time.After(s.patience):
+		return errors.New("too many requests at the same time; try again in a moment")
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 
@@ -216,18 +250,31 @@ func (s *Server) exchange(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusBadRequest, "the request is no JSON object")
 		return
 	}
-	begun, why := s.settings.Access.Begin(r.Context(), body.Token)
-	if why != "" {
-		refuse(w, http.StatusForbidden, why)
+	if len(body.Token) > maxSecret {
+		refuse(w, http.StatusForbidden, fmt.Sprintf("no key has more than %d bytes", maxSecret))
 		return
 	}
-	answer(w, begun)
+	var begun Begun
+	var why string
+	err := s.judging(r.Context(), func() (err error) {
+		begun, why, err = s.settings.Access.Begin(r.Context(), body.Token)
+		return err
+	})
+	s.beginAnswer(w)
+	switch {
+	case err != nil:
+		refuse(w, http.StatusBadGateway, err.Error())
+	case why != "":
+		refuse(w, http.StatusForbidden, why)
+	default:
+		answer(w, begun)
+	}
 }
 
 // sessionOf is the session that a request has.
 func sessionOf(r *http.Request) string {
 	session, bearer := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	if !bearer {
+	if !bearer || len(session) > maxSession {
 		return ""
 	}
 	return session
@@ -273,36 +320,6 @@ func (s *Server) follow(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusBadRequest, "the order has no stream; POST /api/do carries it out")
 	default:
 		s.stream(w, r, o, s.streams)
-	}
-}
-
-// stream carries out an order, and sends its values as they are there.
-func (s *Server) stream(w http.ResponseWriter, r *http.Request, order pipe.Order, places chan struct{}) {
-	select {
-	case places <- struct{}{}:
-		defer func() { <-places }()
-	default:
-		refuse(w, http.StatusServiceUnavailable, "too many pages are open; close one")
-		return
-	}
-	to := http.NewResponseController(w)
-	sent := false
-	err := s.settings.Orders.Stream(r.Context(), order, func(line json.RawMessage) error {
-		if !sent {
-			w.Header().Set("Content-Type", "application/x-ndjson")
-			sent = true
-		}
-		if err := to.SetWriteDeadline(time.Now().Add(s.patience)); err != nil {
-			return err
-		}
-		if _, err := w.Write(append(line, '\n')); err != nil {
-			return err
-		}
-		return to.Flush()
-	})
-	if err != nil && !sent && r.Context().Err() == nil {
-		s.beginAnswer(w)
-		refuse(w, http.StatusBadGateway, err.Error())
 	}
 }
 

@@ -168,6 +168,38 @@ func TestStream(t *testing.T) {
 	cancel()
 }
 
+// Several people have places: a newer stream ends the oldest of its session, and then of its key.
+func TestPlaces(t *testing.T) {
+	p := &places{most: maxKeyedStreams, person: func(session string) string {
+		key, _, _ := strings.Cut(session, "~")
+		return key
+	}}
+	var ended []string
+	leaves := map[string]func(){}
+	take := func(session, name string) bool {
+		leave, ok := p.take(session, func() { ended = append(ended, name) })
+		leaves[name] = leave
+		return ok
+	}
+	for _, name := range []string{"a1", "a2", "a3", "a4"} {
+		assert.True(t, take("phone~1", name))
+	}
+	assert.Equal(t, []string{"a1"}, ended, "of the session")
+	for _, name := range []string{"b1", "b2", "b3"} {
+		assert.True(t, take("phone~2", name))
+	}
+	assert.Equal(t, []string{"a1", "a2"}, ended, "of the key")
+	for _, name := range []string{"c1", "c2", "c3"} {
+		assert.True(t, take("alice~1", name), "others have room")
+	}
+	assert.False(t, take("bob~1", "d1"))
+	leaves["a1"]() // it has lost its place already
+	assert.False(t, take("bob~1", "d1"))
+	leaves["c1"]()
+	assert.True(t, take("bob~1", "d1"))
+	assert.Equal(t, []string{"a1", "a2"}, ended)
+}
+
 func follow(ctx context.Context, t *testing.T, r *rig, own string) *http.Response {
 	t.Helper()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url+"/api/follow",
@@ -332,24 +364,25 @@ func TestProgramThatDoesNotReadIsCutOff(t *testing.T) {
 func TestLink(t *testing.T) {
 	l, ctx := NewLink("right", "codex-proxy", true), t.Context()
 	for range 100 { // nobody can guess it, so that tries of another user of this host must not void it
-		_, why := l.Begin(ctx, "wrong")
+		_, why, _ := l.Begin(ctx, "wrong")
 		assert.Equal(t, "the link is wrong", why)
 	}
-	_, why := l.Begin(ctx, "")
+	_, why, _ := l.Begin(ctx, "")
 	assert.Equal(t, "the link is wrong", why)
 	why, err := l.Known(ctx, "")
 	require.NoError(t, err)
 	assert.NotEmpty(t, why)
 	l.born = time.Now().Add(-linkLife - time.Second)
-	_, why = l.Begin(ctx, "right")
+	_, why, _ = l.Begin(ctx, "right")
 	assert.Contains(t, why, "valid for 1m0s")
 
 	l = NewLink("right", "codex-proxy", true)
-	begun, why := l.Begin(ctx, "right")
+	begun, why, err := l.Begin(ctx, "right")
+	require.NoError(t, err)
 	assert.Empty(t, why)
 	assert.Len(t, begun.Session, 32)
 	assert.True(t, begun.ReadOnly)
-	_, why = l.Begin(ctx, "right")
+	_, why, _ = l.Begin(ctx, "right")
 	assert.Contains(t, why, "was used")
 	assert.NotEqual(t, Token(), Token())
 }

@@ -103,7 +103,21 @@ func (e *Editor) limited(limits auth.Limits) (auth.Limits, error) {
 			return limits, err
 		}
 	}
+	e.warn(limits)
 	return limits, nil
+}
+
+// warn names the remotes of which a key that only looks at the console is an owner over the API.
+func (e *Editor) warn(limits auth.Limits) {
+	owned := slices.DeleteFunc(limits.RemoteNames(), func(name string) bool {
+		viewer, _ := limits.Remote(name)
+		return viewer
+	})
+	if limits.Console == auth.Read && len(owned) > 0 {
+		fmt.Fprintf(e.Stderr, "Warning: --console=read is for the page alone. Over the API the key is an owner of %s, with a "+
+			"shell there; with --remotes=%s:viewer it only watches.\n", strings.Join(owned, ", "),
+			strings.Join(owned, ":viewer,"))
+	}
 }
 
 // check is an error for a name in a changed limit that means nothing.

@@ -178,6 +178,7 @@ func TestLoadNamesWhatIsWrong(t *testing.T) {
 		"console port": {text: "[console]\norigins = ['https://codex.example.com:443']", want: "without :443"},
 		"console name": {text: "[console]\norigins = ['https://Codex.example.com']", want: "in small letters"},
 		"console kind": {text: "[console]\norigins = ['codex.example.com']", want: "console.origins"},
+		"console both": {text: "[console]\norigins = ['https://a.b', 'http://a.b']", want: "a.b may have http or https, not both"},
 		"console user": {text: "[console]\norigins = ['https://a@b']", want: "console.origins"},
 		"trace key":    {text: "[traces]\nendpoit = ''", want: `(did you mean "traces.endpoint"?)`},
 		"image key":    {text: "[images]\nfetsh = true", want: `(did you mean "images.fetch"?)`},

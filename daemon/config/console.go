@@ -37,6 +37,7 @@ func (r rawConsole) validate() (Console, error) {
 	if len(r.Origins) > maxOrigins {
 		return Console{}, fmt.Errorf("console.origins: at most %d", maxOrigins)
 	}
+	schemes := map[string]string{}
 	for _, origin := range r.Origins {
 		u, err := url.Parse(origin)
 		if err != nil || !slices.Contains([]string{"http", "https"}, u.Scheme) || u.Hostname() == "" ||
@@ -44,6 +45,10 @@ func (r rawConsole) validate() (Console, error) {
 			return Console{}, fmt.Errorf("console.origins: %q must be an address as a browser writes it, "+
 				"such as \"https://codex.example.com\": in small letters, without a path, without :443 or :80", origin)
 		}
+		if scheme, there := schemes[u.Host]; there && scheme != u.Scheme {
+			return Console{}, fmt.Errorf("console.origins: %s may have http or https, not both", u.Host)
+		}
+		schemes[u.Host] = u.Scheme
 	}
 	return Console(r), nil
 }

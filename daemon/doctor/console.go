@@ -7,6 +7,7 @@ import (
 
 	"codex-proxy/internal/checkup"
 	"codex-proxy/internal/paths"
+	"codex-proxy/units/survey"
 	"codex-proxy/workers/control"
 )
 
@@ -20,6 +21,9 @@ func checkConsole(s *service) []checkup.Finding {
 		return checkup.Warning("", "not checked: "+err.Error(), "systemctl status "+paths.ConsoleUnit).Alone()
 	case !d.Active() && d.FileState != "enabled":
 		return checkup.Passed("", "the page for other machines is off").Alone()
+	case !d.Active():
+		return checkup.Failure(paths.ConsoleUnit, "is enabled and does not listen"+survey.Why(d),
+			"systemctl start "+paths.ConsoleUnit).Alone()
 	case s.config == nil:
 		return checkup.Unchecked("", "config.toml is bad", "config").Alone()
 	case len(s.config.Console.Origins) == 0:

@@ -43,7 +43,7 @@ func TestAllIsWell(t *testing.T) {
 
 // console turns the page for other machines on.
 func (b *bed) console(origin string) {
-	b.units[paths.ConsoleUnit].FileState = "enabled"
+	b.units[paths.ConsoleUnit].FileState, b.units[paths.ConsoleUnit].ActiveState = "enabled", "active"
 	b.write(configFile, "[console]\norigins = ['"+origin+"']\n")
 }
 
@@ -237,6 +237,10 @@ func TestWhatIsBroken(t *testing.T) {
 
 		"console without a name": {func(b *bed) { b.units[paths.ConsoleUnit].ActiveState = "active" },
 			want{"fail console", "names no origins", "systemctl restart codex-console.service"}},
+		"console is down": {func(b *bed) {
+			b.console("https://codex.example.com")
+			b.units[paths.ConsoleUnit].ActiveState, b.units[paths.ConsoleUnit].Result = "failed", "resources"
+		}, want{"fail console", "is enabled and does not listen (resources)", "systemctl start codex-console.socket"}},
 		"console without TLS": {func(b *bed) { b.console("http://10.0.0.5:8791") },
 			want{"warn console", "http://10.0.0.5:8791: keys and threads go over the network without TLS", "reverse proxy"}},
 		"console without a key": {func(b *bed) { b.console("https://codex.example.com") },

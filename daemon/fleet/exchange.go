@@ -39,7 +39,9 @@ type Settings struct {
 	// Replace puts the text of a key file into force.
 	Replace func(text string) error
 	Changed func() // the report has changed
-	Logger  *slog.Logger
+	// Outdated is called after an exchange without an answer while the keys are too old to be used.
+	Outdated func()
+	Logger   *slog.Logger
 }
 
 // Exchange asks the database once a second for the keys, and renews the lease of this host there.
@@ -112,6 +114,9 @@ func (e *Exchange) once(ctx context.Context) {
 	}
 	if err != nil {
 		e.metrics.failed.Inc()
+		if e.settings.Keys.Outdated() {
+			e.settings.Outdated()
+		}
 		if e.failed++; e.failed > tolerated {
 			e.away(err)
 		}

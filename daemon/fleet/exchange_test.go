@@ -49,6 +49,19 @@ func TestAwayAndBack(t *testing.T) {
 	assert.Empty(t, e.Report().Reason)
 }
 
+// Each exchange that fails while the keys are outdated closes what goes on with one.
+func TestOutdated(t *testing.T) {
+	e, _ := newExchange(t)
+	n := 0
+	e.settings.Outdated = func() { n++ }
+	e.settings.Keys.Confirm(time.Now().Add(-time.Minute), time.Hour)
+	e.once(context.Background())
+	assert.Zero(t, n)
+	e.settings.Keys.Confirm(time.Now().Add(-2*time.Hour), time.Hour)
+	e.once(context.Background())
+	assert.Equal(t, 1, n)
+}
+
 // Hosts of a large fleet come back one after another.
 func TestPause(t *testing.T) {
 	e, _ := newExchange(t)

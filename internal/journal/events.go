@@ -89,6 +89,7 @@ var proxyEvents = []event{
 	{"account-switched", "74a4ad8b529c97a418ca16d8f4ee26cc", "account switched by an operator"},
 	{"api-keys-changed", "5acec9ccbd86811c4efc7908545d1125", "API keys changed"},
 	{"console-session", "27b3a0a54de94a3b8b1f5a7c0e6d9f42", "a session of the console has begun"},
+	{"console-order", "4c50fcd0a2904023bafc8272274746b3", "an order of the console"},
 	{"console-key-refused", "b86d1e0f3c5748c9a2e47d90f1b6c853", "the console has refused a wrong key"},
 	{"api-keys-none", "f9c695e83e2e4f129ceacad22d2e3b90", "there is no API key"},
 	{"api-key-without-account", "73fd97cfeeb7c58f8bc2a08d8b02a089", "an API key may use no account that exists"},

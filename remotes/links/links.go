@@ -199,7 +199,7 @@ func (l *Links) list() []*link {
 	return all
 }
 
-// Revise closes the links that their keys do not allow any more.
+// Revise closes the links that their keys do not allow any more, and all when the keys are outdated.
 func (l *Links) Revise() {
 	for _, k := range l.list() {
 		l.revise(k)
@@ -210,6 +210,8 @@ func (l *Links) revise(k *link) {
 	key, there := l.Keys.ByID(k.KeyID)
 	viewer, may := key.Limits.Remote(k.Remote)
 	switch {
+	case l.Keys.Outdated():
+		k.close(endKey, codeRestart, "the keys of the database are too old on this host; connect again later")
 	case !there:
 		k.close(endKey, codePolicy, "the API key was revoked")
 	case !may:

@@ -243,6 +243,16 @@ func TestKeysChange(t *testing.T) {
 	b.says(b.dial("/v1/remotes/build", "role"), "as a viewer")
 }
 
+// Keys that are too old to be used keep no link.
+func TestKeysOutdated(t *testing.T) {
+	b := newBed(t, map[string]string{"one": "remotes=build"})
+	b.remote("build", echo)
+	conn := b.dial("/v1/remotes/build", "one")
+	b.keys.Confirm(time.Now().Add(-2*time.Hour), time.Hour)
+	b.links.Revise()
+	b.closed(conn, 1012, "the keys of the database are too old on this host; connect again later")
+}
+
 // The successor knows the keys of now.
 func TestReloadAfterAKeyIsGone(t *testing.T) {
 	b := newBed(t, map[string]string{"one": "remotes=build"})

@@ -22,15 +22,20 @@ type ConsoleKey struct {
 	Remotes []string `json:"remotes,omitempty"`
 }
 
-// ConsoleKeys serves what ConsoleKey asks for.
-func ConsoleKeys(find func(ConsoleAsk) ConsoleKey) http.HandlerFunc {
+// ConsoleKeys serves what ConsoleKey asks for. An error of find is no judgement.
+func ConsoleKeys(find func(ConsoleAsk) (ConsoleKey, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var ask ConsoleAsk
 		if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, bodyLimit)).Decode(&ask); err != nil {
 			Refuse(w, http.StatusBadRequest, errors.New("the request is no JSON object with key or name"))
 			return
 		}
-		Answer(w, find(ask))
+		key, err := find(ask)
+		if err != nil {
+			Refuse(w, http.StatusServiceUnavailable, err)
+			return
+		}
+		Answer(w, key)
 	}
 }
 

@@ -16,16 +16,17 @@ function taken(events) {
 // The stream of everything. What comes of another service, in Cockpit, is no sign of life of this one.
 async function followAlways() {
   for (let fails = 0; ;) {
+    const began = Date.now();
     try {
       await host.watch(events => {
-        fails = 0;
+        if (Date.now() - began > 5000) fails = 0; // pages that take the place of one another wait longer each time
         Object.assign(state, { lost: "", seen: Date.now() });
         taken(events);
       }, taken);
       state.lost = t.gone;
     } catch (e) {
       // Nobody listens at the console's port; other errors have the reason, such as a service that is down.
-      state.lost = e.final ? e.message : e instanceof TypeError && fails > 20 ? t.ended(state.service) : `${t.gone} ${e.message || ""}`;
+      state.lost = e.final ? e.message : e instanceof TypeError && fails > 20 && !state.keyed ? t.ended(state.service) : `${t.gone} ${e.message || ""}`;
       if (e.over && state.keyed) Object.assign(state, { asks: true, lost: "", notice: e.message });
       if (e.final) return draw();
     }
@@ -233,7 +234,7 @@ $("skip").textContent = t.skip;
 $("nav").setAttribute("aria-label", t.nav);
 $("skip").addEventListener("click", event => { event.preventDefault(); $("main").focus(); });
 addEventListener("hashchange", () => {
-  if (location.hash.length > 21 && !globalThis.cockpit) return location.reload(); // another link
+  if (location.hash.length > 21 && !globalThis.cockpit && !state.keyed) return location.reload(); // another link
   arrived = true;
   arrive();
 });
@@ -249,4 +250,5 @@ host.begin().then(given => {
 }).catch(e => {
   state.lost = e.message;
   draw();
+  if (e.again) setTimeout(() => location.reload(), 5000);
 });

@@ -3,10 +3,20 @@ import { t } from "./texts.js";
 
 const headers = () => ({ Authorization: `Bearer ${sessionStorage.getItem("session") || ""}`, "Content-Type": "application/json" });
 
-// begin uses the link. It is valid once; the session that it gives stays in this tab alone.
+const json = r => r.json().catch(() => ({ error: t.noAnswer(r.status) }));
+
+// access reports whether the page is one of API keys.
+async function access() {
+  const { keyed, error } = await json(await fetch("/api/access"));
+  if (error) throw Object.assign(new Error(error), { again: true });
+  return keyed;
+}
+
+// begin uses the link, where there is one: at a page of API keys another page may have made it. It is valid once; the session
+// that it gives stays in this tab alone.
 export async function begin() {
   const token = location.hash.slice(1);
-  if (token.length > 20) {
+  if (token.length > 20 && !await access()) {
     history.replaceState(null, "", "#");
     sessionStorage.removeItem("session");
     await enter(token);
@@ -18,7 +28,7 @@ export async function begin() {
 
 // without is a page without a session: it asks for a key, or has a text about links.
 async function without() {
-  const { keyed } = await (await fetch("/api/access")).json();
+  const keyed = await access();
   if (!keyed) throw Object.assign(new Error(t.open), { final: true });
   return { service: "codex-proxy", keyed, asks: true };
 }
@@ -32,7 +42,7 @@ export async function enter(key) {
 
 async function call(path, body) {
   const r = await fetch(path, { method: "POST", headers: headers(), body: JSON.stringify(body) });
-  const answer = await r.json();
+  const answer = await json(r);
   if (!r.ok) throw new Error(answer.error);
   return answer;
 }
@@ -41,7 +51,7 @@ export const order = (verb, words) => call("/api/do", { verb, words });
 
 async function lines(path, options, each) {
   const r = await fetch(path, { headers: headers(), ...options });
-  if (!r.ok) throw Object.assign(new Error((await r.json()).error), { final: r.status === 401, over: r.status === 401 });
+  if (!r.ok) throw Object.assign(new Error((await json(r)).error), { final: r.status === 401, over: r.status === 401 });
   const reader = r.body.pipeThrough(new TextDecoderStream()).getReader();
   for (let rest = ""; ;) {
     const { value, done } = await reader.read();

@@ -9,6 +9,7 @@ export const t = {
   loading: "Waiting for the service…",
   open: "Open the link that the console has printed. A link is valid once, and for 60 seconds.",
   gone: "The connection is lost; trying again.",
+  noAnswer: status => `The console does not answer (HTTP ${status}).`,
   ended: service => `The console has ended. Start ${service} console again, and open its new link.`,
   lastKnown: text => `The state of ${text} ago: the connection is lost.`,
   limited: "Limited access: this page only shows. Turn on administrative access at the top of Cockpit for accounts, keys, requests, remotes and orders.",
@@ -63,7 +64,7 @@ export const t = {
   question: { command: "codex wants to run a command:", change: "codex wants to change files:", other: "codex asks for an answer that only a terminal can give: codex-proxy attach" },
   hidden: "This page does not show all that an approval would allow. A terminal does: codex-proxy attach",
   in: dir => `in ${dir}`, approve: "Approve", accept: "Approve", acceptForSession: "Approve for the session", decline: "Decline",
-  interrupt: "Interrupt", message: "Message", send: "Send", exitStatus: n => `exit status ${n}`, talkEnded: "The remote has ended the connection.",
+  interrupt: "Interrupt", message: "Message", send: "Send", exitStatus: n => `exit status ${n}`, talkEnded: "The connection to the remote has ended.",
   kinds: {
     user: "You", agent: "codex", plan: "Plan", reasoning: "Thinking", command: "Command", change: "Changes", tool: "Tool", search: "Search", compaction: "Compaction",
   },
