@@ -39,7 +39,7 @@ func newFarBed(t *testing.T, processes int) *farBed {
 		if !assert.NoError(t, err) {
 			return
 		}
-		defer ws.CloseNow() //nolint:errcheck // it has ended
+		defer ws.CloseNow()
 		b.serve(r.Context(), ws)
 	}))
 	t.Cleanup(server.Close)
