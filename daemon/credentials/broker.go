@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -100,9 +101,12 @@ func (b *Broker) within(remote string, ask broker.Ask) (broker.Ask, error) {
 	lent, on := b.loans(name)
 	if !on {
 		return ask, &broker.Error{Code: broker.NoAccount,
-			Message: "no account is lent to the codex of " + name + ": codex-proxy here accounts " + name + " --lend all"}
+			Message: "no account is lent to the codex of " + name + ": root can lend some by codex-proxy here accounts"}
 	}
 	ask.Accounts = lent
+	if len(lent) > 0 && !slices.Contains(lent, ask.Hold) { // nothing that it says of that one counts
+		ask.Hold, ask.Have, ask.Refused, ask.ResetsAt, ask.Token = "", false, "", 0, ""
+	}
 	return ask, nil
 }
 

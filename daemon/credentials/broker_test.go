@@ -385,13 +385,17 @@ func TestBrokerOfAUser(t *testing.T) {
 		return got.Account, err
 	}
 	_, err := own(broker.Ask{Accounts: []string{"a"}})
-	require.ErrorContains(t, err, "codex-proxy here accounts alice --lend all")
+	require.ErrorContains(t, err, "root can lend some by codex-proxy here accounts")
 	assert.Equal(t, broker.NoAccount, broker.CodeOf(err))
 	b.loans = map[string][]string{"alice": {"b"}}
 	account, err := own(broker.Ask{Accounts: []string{"a"}})
 	require.NoError(t, err)
 	assert.Equal(t, "b", account)
 	assert.False(t, b.would("codex-user@alice", broker.Ask{Hold: "b"}))
+	_, err = own(broker.Ask{Hold: "a", Refused: broker.UsageLimit, ResetsAt: time.Now().Add(time.Hour).Unix()})
+	require.NoError(t, err)
+	v, _ := b.store.View("a", time.Now())
+	assert.NotEqual(t, accounts.Exhausted, v.State, "it says nothing of an account that is not lent to it")
 	b.loans["alice"] = nil // all
 	account, err = own(broker.Ask{})
 	require.NoError(t, err)

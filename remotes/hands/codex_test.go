@@ -87,6 +87,13 @@ func TestElsewhere(t *testing.T) {
 		require.Eventually(t, func() bool { _, err := os.Stat(pid); return err == nil }, enough, 5*time.Millisecond)
 		text, err := os.ReadFile(pid)
 		require.NoError(t, err)
+		for id, want := range map[string]string{server.Session: "attached", "x": unknownSession} {
+			again, err := b.Elsewhere.dial(b.bound(t))
+			require.NoError(t, err)
+			_, err = (&connection{ws: again}).greet(b.bound(t), &id)
+			require.ErrorContains(t, err, want)
+			_ = again.CloseNow()
+		}
 		c.close()
 		renew(tokenTest)
 		require.Len(t, b.took.all()[len(b.took.all())-1].Processes, 2)

@@ -52,9 +52,7 @@ func (c *connection) greet(ctx context.Context, session *string) (s Server, err 
 	hello := map[string]any{"clientName": "codex-proxy", "resumeSessionId": session}
 	text, err := c.call(ctx, "initialize", hello, nil)
 	if err == nil {
-		err = json.Unmarshal(text, &s)
-	}
-	if err == nil {
+		_ = json.Unmarshal(text, &s) // what it reports changes between versions, and little of it is of use here
 		err = wsjson.Write(ctx, c.ws, map[string]any{"method": "initialized", "params": struct{}{}})
 	}
 	return s, err
@@ -69,9 +67,7 @@ func (c *connection) close() { _ = c.ws.CloseNow() }
 
 // call makes a request. each, unless nil, gets the notifications before the answer.
 func (c *connection) call(ctx context.Context, method string, params any, each func(message)) (json.RawMessage, error) {
-	c.next++
-	id := c.next
-	err := wsjson.Write(ctx, c.ws, map[string]any{"id": id, "method": method, "params": params})
+	id, err := c.send(ctx, method, params)
 	for err == nil {
 		var m message
 		if m, err = c.read(ctx); err != nil {
@@ -92,6 +88,12 @@ func (c *connection) call(ctx context.Context, method string, params any, each f
 		err = cause
 	}
 	return nil, fmt.Errorf("the connection to the hands has ended: %w", err)
+}
+
+// send sends a request, and returns its ID.
+func (c *connection) send(ctx context.Context, method string, params any) (id int, err error) {
+	c.next++
+	return c.next, wsjson.Write(ctx, c.ws, map[string]any{"id": c.next, "method": method, "params": params})
 }
 
 func (c *connection) read(ctx context.Context) (m message, err error) {

@@ -30,8 +30,16 @@ const (
 	// pingEvery is the interval of pings to an exec-server elsewhere, and pingBound how long it may take to answer one:
 	// a network that loses everything ends no connection.
 	pingEvery, pingBound = 15 * time.Second, 15 * time.Second
+	// openBound is how long an exec-server may take to answer, and to notice that an earlier connection has ended: it
+	// looks every 30 s.
+	openBound = 45 * time.Second
 	// closeBound bounds the end of the processes of one session elsewhere.
 	closeBound = 5 * time.Second
+	// endBatch is how many processes end in one round trip, and endPause the pause before the next one.
+	endBatch, endPause = 64, 20 * time.Millisecond
+	// unknownSession begins the refusal of a session that has ended. A session is also refused while the exec-server
+	// takes an earlier connection for alive.
+	unknownSession = "unknown session id"
 )
 
 // far are the hands of a remote on another host.
@@ -41,7 +49,7 @@ type far struct{ *Hands }
 // returns when the exec-server answers.
 func (h far) open(ctx context.Context) error {
 	h.Status("Starting: the hands at " + h.Elsewhere.URL + " are asked")
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, openBound)
 	defer cancel()
 	for {
 		server, err := h.Elsewhere.Ask(ctx)
@@ -111,53 +119,69 @@ func (h far) endSession(ctx context.Context, s takenSession) error {
 	ws.SetReadLimit(maxMessage)
 	_, err = c.greet(ctx, &s.ID)
 	var refused *refusedError
-	if errors.As(err, &refused) { // it is gone, with its processes
+	if errors.As(err, &refused) && strings.HasPrefix(refused.words, unknownSession) { // with its processes
 		return nil
 	}
-	for _, id := range s.Processes {
-		if err != nil {
-			return err
-		}
-		_, err = c.call(ctx, terminateMethod, map[string]string{"processId": id}, nil)
-		if errors.As(err, &refused) { // it has ended before
-			err = nil
-		}
-	}
-	for _, id := range s.Processes {
-		if err == nil {
-			err = c.ended(ctx, id)
-		}
+	for left := s.Processes; err == nil && len(left) > 0; wait(ctx, endPause) {
+		n := min(endBatch, len(left))
+		var ended, run []string
+		ended, run, err = c.terminate(ctx, left[:n])
+		h.took.ended(s.ID, ended...) // also if the rest is left to the next try
+		left = append(left[n:], run...)
 	}
 	return err
 }
 
-// ended waits for the end of a process.
-func (c *connection) ended(ctx context.Context, id string) error {
-	var state struct {
-		Exited bool `json:"exited"`
-		Next   int  `json:"nextSeq"`
-	}
-	for after := 0; !state.Exited; after = max(after, state.Next-1) {
-		text, err := c.call(ctx, "process/read", map[string]any{"processId": id, "afterSeq": after, "waitMs": 1000}, nil)
-		var refused *refusedError
-		if errors.As(err, &refused) { // it is gone
-			return nil
-		}
+// terminate ends processes. It sends all requests before it reads an answer, and returns which processes have ended and
+// which still run.
+func (c *connection) terminate(ctx context.Context, ids []string) (ended, run []string, err error) {
+	asked := map[int]string{}
+	for _, id := range ids {
+		_, err = c.send(ctx, terminateMethod, map[string]string{"processId": id})
+		var read int
 		if err == nil {
-			err = json.Unmarshal(text, &state)
+			read, err = c.send(ctx, "process/read", map[string]any{"processId": id, "maxBytes": 1, "waitMs": 1000})
 		}
 		if err != nil {
-			return err
+			return nil, nil, err
+		}
+		asked[read] = id
+	}
+	for len(asked) > 0 {
+		m, err := c.read(ctx)
+		if err != nil {
+			return ended, run, err
+		}
+		if m.ID == nil || m.Method != "" {
+			continue
+		}
+		id, is := asked[*m.ID]
+		delete(asked, *m.ID)
+		switch {
+		case is && m.hasEnded():
+			ended = append(ended, id)
+		case is:
+			run = append(run, id)
 		}
 	}
-	return nil
+	return ended, run, nil
+}
+
+// hasEnded reads the answer to process/read.
+func (m message) hasEnded() bool {
+	if m.Error != nil { // it is gone, unless it starts just now
+		return !strings.HasSuffix(m.Error.Message, "is starting")
+	}
+	var state struct {
+		Exited bool `json:"exited"`
+	}
+	return json.Unmarshal(m.Result, &state) == nil && state.Exited
 }
 
 // Server is what an exec-server reports of itself.
 type Server struct {
-	Version      string          `json:"executorVersion"` // empty: it has none
-	Capabilities map[string]bool `json:"capabilities"`
-	Session      string          `json:"sessionId"`
+	Version string `json:"executorVersion"` // empty: it has none
+	Session string `json:"sessionId"`
 }
 
 func (s Server) tooOld() error {

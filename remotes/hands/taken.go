@@ -15,11 +15,11 @@ import (
 const (
 	// takenName is the file of the sessions of codex at an exec-server elsewhere.
 	takenName = "elsewhere.json"
-	// mostSessions and mostProcesses bound the file: the oldest ones have ended long ago.
+	// mostSessions and mostProcesses bound the file.
 	mostSessions, mostProcesses = 8, 512
 )
 
-// takenSession is a session of codex at an exec-server, with the processes that it has started.
+// takenSession is a session of codex at an exec-server, with its processes that run.
 type takenSession struct {
 	ID        string   `json:"id"`
 	Processes []string `json:"processes,omitempty"`
@@ -47,7 +47,11 @@ func newTaken(remote, dir string, logger *slog.Logger) *taken {
 func (t *taken) all() []takenSession {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return slices.Clone(t.sessions)
+	all := slices.Clone(t.sessions)
+	for i := range all {
+		all[i].Processes = slices.Clone(all[i].Processes)
+	}
+	return all
 }
 
 func (t *taken) forget() {
@@ -82,6 +86,18 @@ func (t *taken) started(session, process string) {
 	}
 }
 
+// ended takes processes that have ended out of the record.
+func (t *taken) ended(session string, processes ...string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i := range t.sessions {
+		if s := &t.sessions[i]; s.ID == session && len(processes) > 0 {
+			s.Processes = slices.DeleteFunc(s.Processes, func(id string) bool { return slices.Contains(processes, id) })
+			t.write()
+		}
+	}
+}
+
 // write replaces the file, which has to outlive this process and not the host: the exec-server ends the processes of a
 // lost connection. The caller holds the lock.
 func (t *taken) write() {
@@ -105,17 +121,31 @@ type farSession struct {
 	id string // empty: not known yet
 }
 
-// answered finds the id of the session in the answer to initialize.
+// answered finds the id of the session in the answer to initialize, and the ends of processes.
 func (s *farSession) answered(beginning []byte, whole bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.id != "" || !whole || !bytes.Contains(beginning, []byte(`"sessionId"`)) {
+	searched, name := beginning, `"sessionId"`
+	if s.id != "" {
+		searched, name = beginning[:min(len(beginning), headOfMessage)], `"`+exitedMethod+`"`
+	}
+	if !whole || !bytes.Contains(searched, []byte(name)) {
 		return
 	}
 	var m struct {
-		Result Server `json:"result"`
+		Method string `json:"method"`
+		Result struct {
+			Session string `json:"sessionId"`
+		} `json:"result"`
+		Params struct {
+			Process string `json:"processId"`
+		} `json:"params"`
 	}
-	if jsonscan.Unmarshal(beginning, &m) == nil && m.Result.Session != "" {
+	switch err := jsonscan.Unmarshal(beginning, &m); {
+	case err != nil:
+	case s.id != "" && m.Method == exitedMethod:
+		s.taken.ended(s.id, m.Params.Process)
+	case s.id == "" && m.Result.Session != "":
 		s.id = m.Result.Session
 		s.taken.began(s.id)
 	}

@@ -27,6 +27,7 @@ type Answers struct {
 type HandsAnswers struct {
 	By        string // "runner", or the URL of an exec-server; empty: no hands
 	TokenFile string // of the exec-server
+	CAFile    string // of the exec-server; empty: the authorities of the system
 	Repo, Ref string
 	Memory    string
 }
@@ -42,6 +43,8 @@ func (a Answers) check() error {
 			"codex with --dir")
 	case h.elsewhere() != (h.TokenFile != ""):
 		return errors.New("--hands URL and --token-file, the file with the token of the exec-server there, go together")
+	case h.CAFile != "" && !h.elsewhere():
+		return errors.New("--ca-file is of --hands URL: give both")
 	case h.elsewhere() && (h.Repo != "" || h.Ref != "" || h.Memory != ""):
 		return errors.New("the repository and the limits of hands at a URL belong to that host: leave --repo, --ref and " +
 			"--memory out")
@@ -66,11 +69,11 @@ func (h HandsAnswers) elsewhere() bool {
 
 // table is the table [hands].
 func (h HandsAnswers) table() string {
-	if h.elsewhere() {
-		return fmt.Sprintf("\n[hands]\nurl = %q\ntoken_file = %q\n", h.By, h.TokenFile)
-	}
 	text := "\n[hands]\nrunner = true\n"
-	for _, answer := range [][2]string{{"repo", h.Repo}, {"ref", h.Ref}, {"memory", h.Memory}} {
+	if h.elsewhere() {
+		text = fmt.Sprintf("\n[hands]\nurl = %q\ntoken_file = %q\n", h.By, h.TokenFile)
+	}
+	for _, answer := range [][2]string{{"ca_file", h.CAFile}, {"repo", h.Repo}, {"ref", h.Ref}, {"memory", h.Memory}} {
 		if answer[1] != "" {
 			text += answer[0] + " = " + strconv.Quote(answer[1]) + "\n"
 		}

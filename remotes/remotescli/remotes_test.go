@@ -117,6 +117,7 @@ func TestAddNonsense(t *testing.T) {
 		`provider.key_file: "key" is not an absolute pa`:                     {Directory: b.work, Model: "m", BaseURL: "http://h", KeyFile: "key"},
 		`--key-file has the key of --base-url: give both`:                    {Directory: b.work, KeyFile: "/key"},
 		`model: is missing: name the model`:                                  {Directory: b.work, BaseURL: "http://h"},
+		`--ca-file is of --hands URL`:                                        {Hands: HandsAnswers{By: "runner", Repo: b.work, CAFile: "/ca"}},
 	} {
 		b.With = with
 		assert.ErrorContains(t, b.Add(t.Context(), "build"), want)

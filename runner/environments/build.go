@@ -16,6 +16,7 @@ import (
 	"codex-proxy/runner/files"
 	"codex-proxy/runner/job"
 	"codex-proxy/runner/paths"
+	"codex-proxy/runner/setup"
 	"codex-proxy/runner/store"
 	"codex-proxy/runner/systemd"
 )
@@ -98,6 +99,18 @@ func (b builder) thenTest(ctx context.Context, t *task) error {
 	next.Test, next.From, next.As = true, made.Key, made.Tested()
 	t.untested, t.setUp, t.unit = &made, &next, paths.EnvironmentUnit(t.key)
 	return b.store.Snapshot(ctx, made.Key, made.Family, made.Bytes, time.Now())
+}
+
+// untested is the snapshot to which the unit of the last order adds the results of a Test; nil: it does something else.
+func (b builder) untested(key string) (*job.Built, error) {
+	order, err := files.Read(b.file(key, paths.Order), func(r io.Reader) (order *job.Build, err error) {
+		err = json.NewDecoder(r).Decode(&order)
+		return order, err
+	})
+	if err != nil || order == nil || order.SetUp == nil || !order.SetUp.Test {
+		return nil, err
+	}
+	return &job.Built{Snapshot: setup.Snapshot{Key: order.SetUp.From, Family: order.SetUp.As.Family}}, nil
 }
 
 // ready records that a build has succeeded.

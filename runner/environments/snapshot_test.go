@@ -264,6 +264,31 @@ func TestUnitOfTheTests(t *testing.T) {
 	}, 10*time.Second, "the one without the results is removed")
 }
 
+// A unit of the tests that outlives the daemon does not fail the session, however it ends.
+func TestUnitOfTheTestsThatIsResumed(t *testing.T) {
+	b := newSetUpBed(t)
+	b.test = true
+	for range 2 {
+		b.begin <- struct{}{}
+	}
+	c := b.session(1, "r", "aa")
+	b.snapshot(c)
+	key := b.orders[1].Key()
+	untested := named(b.orders[0])
+	require.NoError(t, b.store.Environments.Snapshot(t.Context(), untested.Key, untested.Family, 5, time.Now()))
+	require.NoError(t, b.store.Environments.Begin(t.Context(), key, environment.Setup, time.Now()))
+	require.NoError(t, b.builder.writeOrder(&task{key: key, setUp: &b.orders[1]}))
+	b.kill = true
+	require.NoError(t, b.resume(t.Context(), store.Environment{Key: key, Provider: environment.Setup},
+		map[string]bool{paths.EnvironmentUnit(key): true}))
+	resumed := b.tasks[key]
+	b.begin <- struct{}{}
+	b.Announce()
+	<-resumed.done
+	require.NoError(t, resumed.err)
+	assert.Equal(t, untested.Key, resumed.built.Key)
+}
+
 // A commit without a file that a set-up could follow from has no build, and one that needs none has no second one.
 func TestCommitsWithoutASetUp(t *testing.T) {
 	b := newSetUpBed(t)

@@ -235,9 +235,13 @@ func (e *Environments) Recover(ctx context.Context) error {
 func (e *Environments) resume(ctx context.Context, one store.Environment, active map[string]bool) error {
 	for _, unit := range []string{paths.EnvironmentUnit(one.Key), paths.OnlineEnvironmentUnit(one.Key)} {
 		if active[unit] {
+			untested, err := e.builder.untested(one.Key)
+			if err != nil {
+				return err
+			}
 			e.mu.Lock()
 			defer e.mu.Unlock()
-			e.begin(&task{key: one.Key, provider: one.Provider, unit: unit})
+			e.begin(&task{key: one.Key, provider: one.Provider, unit: unit, untested: untested})
 			return nil
 		}
 	}

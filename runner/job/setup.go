@@ -105,7 +105,14 @@ func (b Build) test(
 		return // a tool has changed
 	}
 	bytes, err := b.bounded(ctx, []string{place.Environments}, func(ctx context.Context) error {
-		if err := place.test(ctx, host, b.SetUp.Scope.Env, order, log); err != nil {
+		before, err := place.added(ctx, *b.SetUp, order)
+		if err == nil {
+			err = place.test(ctx, host, b.SetUp.Scope.Env, order, log)
+		}
+		if err == nil {
+			err = place.tidy(ctx, *b.SetUp, order, before)
+		}
+		if err != nil {
 			return err
 		}
 		return place.finish(ctx, *b.SetUp, order)
@@ -113,6 +120,41 @@ func (b Build) test(
 	if err == nil {
 		built.Snapshot, built.Made, built.Bytes = b.SetUp.As, true, bytes
 	}
+}
+
+// tidy removes the files that tests have left in the checkout: they would count as changes of each session.
+func (p Place) tidy(ctx context.Context, b setup.Build, order setup.Order, before []string) error {
+	after, err := p.added(ctx, b, order)
+	if err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(p.Checkout)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	had := map[string]bool{}
+	for _, name := range before {
+		had[name] = true
+	}
+	for _, name := range after {
+		if !had[name] {
+			err = errors.Join(err, root.RemoveAll(strings.TrimSuffix(name, "/")))
+		}
+	}
+	return err
+}
+
+// added are the files of the checkout that count as changes. A script of the repository's own may keep any.
+func (p Place) added(ctx context.Context, b setup.Build, order setup.Order) ([]string, error) {
+	if order.Script.Name == setup.Own {
+		return nil, nil
+	}
+	return workspace.Diff{Source: p.source(b), Tree: p.Checkout}.New(ctx)
+}
+
+func (p Place) source(b setup.Build) workspace.Source {
+	return workspace.Source{Mirror: filepath.Join(p.Repository, paths.Mirror), URL: b.URL, Commit: b.Commit}
 }
 
 // fill runs the set-up, and returns how many bytes its files take.
@@ -173,8 +215,7 @@ func (p Place) checkOut(ctx context.Context, b setup.Build, leave bool) error {
 	}
 	defer record.Close()
 	report, err := workspace.Checkout{
-		Source: workspace.Source{Mirror: filepath.Join(p.Repository, paths.Mirror), URL: b.URL, Commit: b.Commit},
-		Tree:   p.Checkout, Record: record, Leave: leave, Mirrors: p.module,
+		Source: p.source(b), Tree: p.Checkout, Record: record, Leave: leave, Mirrors: p.module,
 	}.Run(ctx)
 	if err == nil && leave {
 		err = report.Recovered // nothing of the set-up is there any more

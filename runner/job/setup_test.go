@@ -206,6 +206,37 @@ inputs = ['input']
 	assert.Equal(t, Built{Version: Version, Snapshot: plain.Snapshot, Facts: gone.Facts}, gone, "it was removed meanwhile")
 }
 
+// What detected tests leave in the checkout is in no session: there it would count as a change.
+func TestFilesOfTests(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	b := newSetUpBed(t, "")
+	require.NoError(t, os.Remove(filepath.Join(b.origin, setup.File)))
+	b.write("go.mod", "module x\n")
+	programs := t.TempDir()
+	require.NoError(t, os.WriteFile(programs+"/go", []byte(`#!/bin/sh
+case "$*" in
+"env GOCACHE") mkdir -p "$HOME/cache"; echo "$HOME/cache" ;;
+"test -exec true ./...") touch generated made ;;
+"test ./...") mkdir -p kept sub; touch left "sub/a file" kept/.gitignore made "$HOME/result"; git init -q nested; echo x >>input ;;
+esac
+`), 0o700)) //nolint:gosec // a program
+	b.place.Programs.Usual = programs + ":" + b.place.Programs.Usual
+	b.place.Environ[0] = "PATH=" + b.place.Programs.Usual
+	plain := b.build(nil)
+	require.Nil(t, plain.Failure)
+	require.True(t, plain.Test)
+	tested := b.build(func(o *Build) { o.SetUp.Test, o.SetUp.From, o.SetUp.As = true, plain.Key, plain.Tested() })
+	assert.Equal(t, plain.Tested(), tested.Snapshot)
+	assert.FileExists(t, b.place.Home+"/result")
+	for _, name := range []string{"generated", "made", "input"} {
+		assert.FileExists(t, filepath.Join(b.place.Checkout, name))
+	}
+	for _, name := range []string{"left", "sub/a file", "kept/.gitignore", "nested"} {
+		assert.NoFileExists(t, filepath.Join(b.place.Checkout, name))
+		assert.NoDirExists(t, filepath.Join(b.place.Checkout, name))
+	}
+}
+
 // A set-up may make inputs of its own, such as a lock: the key that sessions find is by these, too.
 func TestSetUpThatMakesInputs(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())

@@ -117,12 +117,25 @@ func TestNamesAreData(t *testing.T) {
 	require.NoError(t, err)
 	script := setup.Join(parts)
 	assert.NotContains(t, script.Run, "touch out")
-	assert.Regexp(t, `^\(\ncd '.*'\ntimeout .* go test ./\.\.\. (?s:.*)\n\)\n$`, script.Test)
+	assert.Regexp(t, `^end=.*\n\(\ncd '.*'\nleft=.*\n.* timeout .* go test ./\.\.\. (?s:.*)\n\)\n$`, script.Test)
 	inShell(t, "-n", script.Test)
 	assert.Equal(t, "ok\n", inShell(t, "-e", "go() { echo ok; exit; }; npm() { :; }; pnpm() { :; }; cd() { test \"$1\" = '"+strings.ReplaceAll(dir, "'", `'\''`)+"'; }\n"+script.Run[:strings.Index(script.Run, "go test")]+")"))
 	inputs, err := script.ReadInputs(tree(dir+"/go.mod", "its/go.mod"))
 	require.NoError(t, err)
 	assert.Equal(t, []string{dir + "/go.mod"}, paths(inputs))
+}
+
+// The tests of all modules have one bound.
+func TestTestsOfSeveralModules(t *testing.T) {
+	parts, err := setup.Detect(tree("a/go.mod", "b/go.mod"))
+	require.NoError(t, err)
+	run := func(took int) string {
+		test := fmt.Sprintf("now=0; cd() { :; }; date() { echo $now; }; find() { :; }; timeout() { echo \"$2\"; now=%d; }\n", took) +
+			strings.NewReplacer("(\n", "{\n", "\n)\n", "\n}\n", ">/dev/null", "").Replace(setup.Join(parts).Test)
+		return inShell(t, "-u", test)
+	}
+	assert.Equal(t, "240\n140\n", run(100))
+	assert.Equal(t, "240\n", run(240), "no time is left")
 }
 
 // What is more than a linter that reads is no part of a set-up: it could run the tests, or change the sources.

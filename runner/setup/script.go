@@ -21,9 +21,12 @@ import (
 // File is where a repository has a script of its own.
 const File = ".codex-runner.toml"
 
+// Own is the name of a repository's own script.
+const Own = "own"
+
 // Script makes a checkout ready.
 type Script struct {
-	// Name is "own" for a repository's own script, the way's name, or "several" for more than one way.
+	// Name is Own, the way's name, or "several" for more than one way.
 	Name string `json:"name"`
 	// Run is a script for sh, which ends at the first command that fails.
 	Run string `json:"run"`
@@ -83,7 +86,7 @@ func Parse(file string, text []byte) (*Script, error) {
 		line, _ := strict.LinesOf(text).Find(key)
 		return nil, &strict.Error{File: file, Line: line, Text: err.Error()}
 	}
-	return &Script{Name: "own", Run: r.Run, Test: r.Test, Inputs: r.Inputs, Env: r.Env, Path: r.Path, Dir: r.Dir,
+	return &Script{Name: Own, Run: r.Run, Test: r.Test, Inputs: r.Inputs, Env: r.Env, Path: r.Path, Dir: r.Dir,
 		Tools: known}, nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -40,19 +41,11 @@ const (
 // files of a set-up. With begin, a patch goes ahead that leads from the commit of the repository to the state in which
 // the session began.
 func (d Diff) Write(ctx context.Context, begin bool, to io.Writer) (all Differences, err error) {
-	scratch, err := os.MkdirTemp("", "codex-runner-diff-")
+	m, began, err := d.open(ctx)
 	if err != nil {
 		return all, err
 	}
-	defer os.RemoveAll(scratch)
-	m := module{source: d.Source, git: git{dir: scratch, tree: d.Tree, config: []string{"core.compression=0"}}}
-	if err := m.openScratch(ctx); err != nil {
-		return all, err
-	}
-	began, err := m.began(ctx, d.Patch)
-	if err != nil {
-		return all, err
-	}
+	defer os.RemoveAll(m.git.dir)
 	if d.Commit != "" {
 		if all.Object, err = m.git.run(ctx, nil, "cat-file", "commit", d.Commit); err != nil {
 			return all, err
@@ -74,6 +67,41 @@ func (d Diff) Write(ctx context.Context, begin bool, to io.Writer) (all Differen
 		err = m.patch(ctx, began, now, counted)
 	}
 	return all, err
+}
+
+// New returns the files that count as new, and repositories that commands have made, which end in a slash.
+func (d Diff) New(ctx context.Context) ([]string, error) {
+	m, _, err := d.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(m.git.dir)
+	return m.others(ctx)
+}
+
+// open makes a repository for the diff, which the caller removes, and returns the tree in which the session began.
+func (d Diff) open(ctx context.Context) (m module, began string, err error) {
+	scratch, err := os.MkdirTemp("", "codex-runner-diff-")
+	if err != nil {
+		return m, "", err
+	}
+	m = module{source: d.Source, git: git{dir: scratch, tree: d.Tree, config: []string{"core.compression=0"}}}
+	if err = m.openScratch(ctx); err == nil {
+		began, err = m.began(ctx, d.Patch)
+	}
+	if err != nil {
+		os.RemoveAll(scratch)
+	}
+	return m, began, err
+}
+
+// others are the files that the index has not, and that do not count as ignored.
+func (m module) others(ctx context.Context) ([]string, error) {
+	out, err := m.git.run(ctx, nil, "ls-files", "--others", "--exclude-standard", "-z")
+	if err != nil {
+		return nil, err
+	}
+	return slices.Collect(records(out)), nil
 }
 
 // openScratch makes a repository that borrows the objects of the mirror, if there is one.
@@ -135,12 +163,12 @@ func (m module) now(ctx context.Context, began string, all *Differences) (string
 	if _, err := m.git.run(ctx, nil, "add", "--update"); err != nil {
 		return "", err
 	}
-	out, err := m.git.run(ctx, nil, "ls-files", "--others", "--exclude-standard", "-z")
+	others, err := m.others(ctx)
 	if err != nil {
 		return "", err
 	}
 	var names []string
-	for name := range records(out) {
+	for _, name := range others {
 		if strings.HasSuffix(name, "/") {
 			all.Nested = append(all.Nested, name)
 		} else {

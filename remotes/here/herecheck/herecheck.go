@@ -2,6 +2,7 @@
 package herecheck
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -90,7 +91,7 @@ func (r *room) judge(ctx context.Context, of here.Record) (found []checkup.Findi
 	}
 	if _, err := os.Stat(r.Path(paths.HereLoan(of.User))); of.Lends() && err != nil {
 		fail("its unit may not ask for the logins of the accounts that are lent to it",
-			"codex-proxy here accounts "+of.User+" --lend all")
+			"codex-proxy here accounts "+of.User+" --lend "+cmp.Or(strings.Join(of.Loan.Accounts, ","), "all"))
 	}
 	if r.BusErr != nil {
 		return append(found, checkup.Unchecked(subject(of), "systemd does not answer", "bus"))

@@ -57,6 +57,11 @@ func (h *Here) Accounts(ctx context.Context, name string) error {
 	if err := h.Records.Put(r); err != nil {
 		return err
 	}
+	for _, of := range loan.Accounts {
+		if _, err := os.Stat(filepath.Join(paths.WorkerSettings, of+".toml")); errors.Is(err, fs.ErrNotExist) {
+			h.print("There is no account %q (codex-proxy accounts list): it serves once there is one.", of)
+		}
+	}
 	h.print("%s: %s, from the next start of codex on: within some 10 s, as soon as no turn runs.", name, loanWords(r))
 	return nil
 }

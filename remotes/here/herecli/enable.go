@@ -34,7 +34,9 @@ func (h *Here) Enable(ctx context.Context, name string) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	r.Made, r.Loan = before.Made, before.Loan
+	if r.Made = before.Made; before.UID == r.UID { // else the name is another person's now
+		r.Loan = before.Loan
+	}
 	if err := h.Records.Put(r); err != nil {
 		return err
 	}

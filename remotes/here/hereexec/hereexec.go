@@ -144,7 +144,7 @@ func (u *Unit) run(ctx context.Context, notifier *notify.Notifier) error {
 	return mainprocess.Codex{Notifier: notifier, Logger: u.logger, Stderr: u.Stderr, Manager: manager, End: mainprocess.End}.
 		Exec(ctx, notify.Command{
 			Args:    append([]string{program, "app-server", "--listen", "unix://" + u.codexSocket()}, lent.args(record)...),
-			Started: func() error { u.serve(serving, settings, socket, manager, lent); return nil },
+			Started: func() error { u.serve(serving, settings, socket, manager, lent, record); return nil },
 			Relay:   relay,
 		})
 }
@@ -154,7 +154,7 @@ func (u *Unit) codexSocket() string { return filepath.Join(u.Runtime, "app-serve
 
 // serve starts the servers that run next to codex.
 func (u *Unit) serve(ctx context.Context, s *here.Settings, socket *mainprocess.Socket, manager *remotes.Manager,
-	lent *loan) {
+	lent *loan, record here.Record) {
 	u.serveLoan(ctx, lent)
 	u.tasks.Go(func() {
 		if err := socket.Await(ctx); err != nil {
@@ -165,8 +165,8 @@ func (u *Unit) serve(ctx context.Context, s *here.Settings, socket *mainprocess.
 		_ = manager.Run(ctx) // returns with ctx
 	})
 	u.tasks.Go(func() {
-		upgrade{installed: func() (string, error) { return u.find(s) }, loan: u.loanOf, renew: manager.Renew,
-			logger: u.logger}.run(ctx)
+		upgrade{installed: func() (string, error) { return u.find(s) }, loan: u.loanOf, lent: loanWord(record),
+			renew: manager.Renew, logger: u.logger}.run(ctx)
 	})
 }
 

@@ -202,6 +202,19 @@ func TestUpgrade(t *testing.T) {
 	})
 }
 
+// A loan that changes while the unit starts is taken.
+func TestALoanThatChangesAtTheStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		program := filepath.Join(t.TempDir(), "codex")
+		require.NoError(t, os.WriteFile(program, nil, 0o600))
+		loan, renewed := loanWord(here.Record{Loan: &here.Loan{}}), false
+		upgrade{installed: func() (string, error) { return program, nil }, loan: func() (string, error) { return loan, nil },
+			lent: loanWord(here.Record{Loan: &here.Loan{On: true}}), renew: func() error { renewed = true; return nil }, logger: quiet}.
+			run(t.Context())
+		assert.True(t, renewed)
+	})
+}
+
 func TestOnlyTheUserIsAdmitted(t *testing.T) {
 	require.NoError(t, admit(authz.Peer{UID: os.Getuid()}, authz.Owner))
 	assert.ErrorContains(t, admit(authz.Peer{UID: os.Getuid() + 1}, authz.Owner), "the codex of another user")

@@ -136,11 +136,15 @@ func (u *Unit) serveLoan(ctx context.Context, l *loan) {
 // loanOf is the loan in the record of the user, as one word to compare.
 func (u *Unit) loanOf() (string, error) {
 	r, err := u.Records.Get(u.Name)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
-	case err != nil || r.Loan == nil:
-		return "", err
 	}
-	return fmt.Sprint(r.Loan.On, " ", strings.Join(r.Loan.Accounts, ",")), nil
+	return loanWord(r), err
+}
+
+func loanWord(r here.Record) string {
+	if r.Loan == nil {
+		return ""
+	}
+	return fmt.Sprint(r.Loan.On, " ", strings.Join(r.Loan.Accounts, ","))
 }

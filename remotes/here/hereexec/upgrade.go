@@ -17,6 +17,7 @@ const lookPeriod = 5 * time.Second
 type upgrade struct {
 	installed func() (string, error) // the path of the program
 	loan      func() (string, error) // in a word
+	lent      string                 // the loan with which codex has started
 	renew     func() error
 	logger    *slog.Logger
 }
@@ -26,6 +27,7 @@ func (u upgrade) run(ctx context.Context) {
 	ticker := time.NewTicker(lookPeriod)
 	defer ticker.Stop()
 	began, last := u.look(), start{}
+	began.loan = u.lent
 	for {
 		select {
 		case <-ctx.Done():

@@ -109,7 +109,8 @@ func newFar(t *testing.T, suite string) farHands {
 	require.NoError(t, err)
 	b := bootHands(t, suite, machine.Options{Binds: []machine.Bind{
 		{Source: filepath.Dir(filepath.Dir(older)), Target: "/opt/older-codex", ReadOnly: true}}}, "haproxy")
-	require.NoError(t, b.WriteFile("/etc/haproxy/haproxy.cfg", []byte(manual.Open(t, "docs/hands.md").File("/etc/haproxy/haproxy.cfg")), 0o644))
+	pages := manual.Open(t, "docs/hands.md")
+	require.NoError(t, b.WriteFile("/etc/haproxy/haproxy.cfg", []byte(pages.File("/etc/haproxy/haproxy.cfg")), 0o644))
 	b.MustRun(t, "sh", "-ec", `useradd --create-home --groups=codex-runner alice
 chown -R alice: /srv/app
 cd /etc/haproxy
@@ -119,10 +120,12 @@ haproxy -c -f haproxy.cfg
 systemctl start haproxy
 openssl rand -hex 32 >/home/alice/token; chown alice: /home/alice/token`)
 	f := farHands{Bed: b}
-	f.session = bed.Trim(b.MustRun(t, "runuser", "-u", "alice", "--", "codex-runner", "run", "--keep", "--detach", "--exec-server",
-		"--token-file", "/home/alice/token", "--repo", "/srv/app", "--timeout", "24h", "--", "/opt/older-codex/bin/codex"))
-	b.MustRun(t, "sh", "-ec", `systemd-run --uid=alice --unit=forward --property=Restart=always --property=RestartSec=100ms codex-runner port-forward `+f.session+` 28900:18900
-until curl -sfo /dev/null http://127.0.0.1:28900/readyz; do sleep 0.05; done`)
+	f.session = bed.Trim(b.MustRun(t, "runuser", "-u", "alice", "--", "codex-runner", "run", "--keep", "--detach",
+		"--repo", "/srv/app", "--", "true"))
+	const unit = "/etc/systemd/system/hands.service"
+	require.NoError(t, b.WriteFile(unit, []byte(strings.NewReplacer("ID=SESSION", "ID="+f.session, "890:18900", "890:18900 -- /opt/older-codex/bin/codex").
+		Replace(pages.File(unit))), 0o644))
+	b.MustRun(t, "sh", "-ec", `systemctl enable --now hands; until curl -sfo /dev/null http://127.0.0.1:890/readyz; do sleep 0.05; done`)
 	return f
 }
 
@@ -143,10 +146,9 @@ func testHandsElsewhere(t *testing.T, suite string) {
 	require.NoError(t, b.WriteFile(tokenFile, []byte(strings.Repeat("x", 64)), 0o600))
 	require.NoError(t, b.WriteFile(key, []byte("sk-SECRET\n"), 0o600))
 	require.NoError(t, b.WriteFile("/etc/ssl/hands.pem", []byte(f.MustRun(t, "cat", "/etc/haproxy/cert.pem")), 0o644))
-	b.MustRun(t, "codex-proxy", "remotes", "add", "build", "--hands", "wss://"+farName+"/", "--token-file", tokenFile,
+	b.MustRun(t, "codex-proxy", "remotes", "add", "build", "--hands", "wss://"+farName+"/", "--token-file", tokenFile, "--ca-file", "/etc/ssl/hands.pem",
 		"--model", bed.Model, "--base-url", "http://"+bed.ModelAddr+"/v1", "--key-file", key,
 		"--codex-path", filepath.Join(bed.CodexDir, "bin/codex"))
-	b.MustRun(t, "sh", "-ec", `sed -i 's|^token_file = .*|&\nca_file = "/etc/ssl/hands.pem"|' `+h.File+"; systemctl daemon-reload")
 	doctor := func() string {
 		out, _, _ := b.Run(t.Context(), "codex-proxy", "doctor")
 		return out
