@@ -101,13 +101,13 @@ func readCache(file, own string, maxAge time.Duration) *auth.Keys {
 	keys, at := &auth.Keys{}, time.Time{}
 	text, err := os.ReadFile(file)
 	info, statErr := os.Stat(file)
-	usable, _ := auth.Usable(string(text))
+	usable, refused := auth.Usable(string(text))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		if before, err := readKeys(own); err == nil && !before.Empty() {
 			keys, at, maxAge = before, time.Now(), math.MaxInt64
 		}
-	case err == nil && statErr == nil && keys.Replace(usable) == nil:
+	case err == nil && statErr == nil && keys.Replace(usable) == nil && (!keys.Empty() || len(refused) == 0):
 		at = info.ModTime()
 	}
 	keys.Confirm(at, maxAge)
