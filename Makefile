@@ -209,8 +209,9 @@ test: ## run every check: unit tests, the real thing in booted machines, and lin
 	@# compiles the rest. The other booted machines mostly wait, so lint and the unit tests run beside them, and yield to them.
 	@rm -rf build/integration-*.json build/unit-*.json build/_compiling; mkdir -p build/_compiling; go build -o build/failures ./test/failures; $(MIRRORED); \
 	(cd $$tree && GOTMPDIR=$(CURDIR)/build/_compiling exec setsid chrt --idle 0 go list -test -export -trimpath -race $(UNIT)) >/dev/null 2>&1 9>&- & compiled=$$!; \
+	trap 'kill -- -$$compiled 2>/dev/null; exit 130' INT TERM; \
 	status=0; $(call INTEGRATION,alone) -p 1 $$(test/integration/packages.sh "$(ALONE)") -run "$(ALONE)" 9>&- || status=$$?; \
-	kill -- -$$compiled 2>/dev/null || :; wait $$compiled || :; rm -rf build/_compiling; \
+	trap - INT TERM; kill -- -$$compiled 2>/dev/null || :; wait $$compiled || :; rm -rf build/_compiling; \
 	nice $(MAKE) --no-print-directory -C $$tree lint >build/lint.log 2>&1 9>&- & lint=$$!; \
 	{ failed=0; export $(MADE); cd $$tree; $(call UNITS,readers) $(READERS) || failed=$$?; \
 	(cd $(CURDIR) && $(call UNITS,listers) -count=1 $(LISTERS)) || failed=$$?; \

@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"time"
 
@@ -15,6 +17,7 @@ import (
 	"codex-proxy/daemon/usagetable"
 	"codex-proxy/internal/cli"
 	"codex-proxy/internal/paths"
+	"codex-proxy/notify"
 	"codex-proxy/proxy/auth"
 	"codex-proxy/proxy/usage"
 )
@@ -161,8 +164,8 @@ func databasePrepareCommand() *cobra.Command {
 		Use: "database-prepare", Short: "let it reach the database (codex-proxy-database.service)",
 		Long: `
 Resolves the name of the server that [database] names, lets
-codex-proxy-database.service reach that address, and nothing else, until the next
-boot, and writes the address into ` + paths.DatabaseRelay + `. ExecStartPre of that
+codex-proxy-database.service reach its addresses, and nothing else, until the next
+boot, and writes them into ` + paths.DatabaseRelay + `. ExecStartPre of that
 unit, as root.`,
 	}
 	from.register(c.Flags())
@@ -177,6 +180,36 @@ unit, as root.`,
 		return databasecli.PrepareRelay(c.Context(), database)
 	}
 	return c
+}
+
+// leastRelay is longer than the daemon waits between two attempts.
+const leastRelay = 4 * time.Second
+
+func databaseRelayCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "database-relay ADDRESS:PORT...", Short: "carry connections to the database (codex-proxy-database.service)",
+		Long: `
+Carries connections of codex-proxy-database.socket to the first address that
+answers. It ends when there is no connection any more, or when no address answers:
+the next start resolves the name of the server anew. Run by
+codex-proxy-database.service.`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(_ *cobra.Command, servers []string) error {
+			sockets, err := notify.Inherited()
+			if err != nil {
+				return err
+			}
+			listeners, err := sockets.Listeners("database")
+			if err != nil {
+				return err
+			}
+			l, ok := listeners[0].(*net.UnixListener)
+			if !ok {
+				return errors.New("codex-proxy-database.socket must be a unix socket")
+			}
+			return (&databasecli.Relay{Servers: servers, Least: leastRelay}).Run(l)
+		},
+	}
 }
 
 // defaultUsage is where codex-proxy.service keeps it (StateDirectory= there).

@@ -39,7 +39,7 @@ func commands() []cli.Group {
 			remoteNotifyCommand(), hereWaitCommand(), hereExecCommand(), canaryCommand(), canaryEndCommand(),
 			copiesCommand(), fetchCommand(), fetchPrepareCommand(), sendTracesCommand(), tracesPrepareCommand(),
 			launchCommand(), consoleServeCommand(), consoleServerCommand(), consoleOrdersCommand(), notifyExecCommand(),
-			databasePrepareCommand(),
+			databasePrepareCommand(), databaseRelayCommand(),
 			lockExecCommand(), appServerCommand(),
 		}},
 	}

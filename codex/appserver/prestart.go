@@ -26,6 +26,8 @@ const (
 	maxPrestartAge = 10 * time.Minute
 	// burstSpan is the time in which turns start that count as one burst.
 	burstSpan = 250 * time.Millisecond
+	// hungStart is after how long a start does not hold up others any more: codex may never answer it.
+	hungStart = 10 * time.Second
 )
 
 // prestart holds the threads that were started before a turn needs them. It is part of state.
@@ -33,8 +35,9 @@ type prestart struct {
 	known   []pattern      // of the last threads, the newest last
 	threads []prestarted   // the oldest first
 	waiting []*threadStart // of threads that codex does not start yet
-	asked   bool           // codex starts a thread that no turn needs yet
+	asked   time.Time      // since when codex starts a thread that no turn needs yet; zero: it starts none
 	turns   int            // that are starting
+	turned  time.Time      // when the last of them began
 }
 
 // pattern is how often a fingerprint is used at once.
@@ -142,18 +145,19 @@ func (p *prestart) reserve(start *threadStart, limit int) (removed string) {
 // next returns the thread that codex may start now, one at a time, and none while a turn starts, as a client waits for
 // that; nil: there is none.
 func (p *prestart) next() *threadStart {
-	if p.turns > 0 || p.asked || len(p.waiting) == 0 {
+	busy := p.turns > 0 && time.Since(p.turned) < hungStart || time.Since(p.asked) < hungStart
+	if busy || len(p.waiting) == 0 {
 		return nil
 	}
 	first := p.waiting[0]
 	p.waiting = slices.Delete(p.waiting, 0, 1)
-	p.asked = true
+	p.asked = time.Now()
 	return first
 }
 
 // started fills in the entry of a thread that codex has started; an empty id removes the entry.
 func (p *prestart) started(f fingerprint, id string) {
-	p.asked = false
+	p.asked = time.Time{}
 	i := slices.IndexFunc(p.threads, func(t prestarted) bool { return t.fingerprint == f && t.id == "" })
 	if id != "" {
 		p.threads[i].id, p.threads[i].since = id, time.Now()
@@ -206,7 +210,7 @@ func (c *Conn) claimPrestarted(start *threadStart) (id string) {
 	}
 	var expired []string
 	c.update(func(s *state) {
-		s.prestart.turns++
+		s.prestart.turns, s.prestart.turned = s.prestart.turns+1, time.Now()
 		start.known = s.prestart.remember(start.fingerprint)
 		id, expired = s.prestart.claim(start.fingerprint)
 	})

@@ -27,9 +27,22 @@ func TestBurstIsRemembered(t *testing.T) {
 	})
 }
 
+// A start that codex never answers does not hold up the next ones for ever.
+func TestPrestartsDoNotWaitForAHungStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := prestart{turns: 1, turned: time.Now(), waiting: []*threadStart{{}, {}}}
+		assert.Nil(t, p.next())
+		<-time.After(hungStart)
+		assert.NotNil(t, p.next())
+		assert.Nil(t, p.next())
+		<-time.After(hungStart)
+		assert.NotNil(t, p.next())
+	})
+}
+
 // Codex starts the threads that no turn needs yet one at a time, and none while a turn starts.
 func TestPrestartsWait(t *testing.T) {
-	p := prestart{turns: 1}
+	p := prestart{turns: 1, turned: time.Now()}
 	f := fingerprint{1}
 	p.remember(f)
 	p.remember(f)

@@ -69,19 +69,26 @@ func (f File) Import(ctx context.Context, conn *pgx.Conn) (added int, err error)
 	if err != nil {
 		return 0, err
 	}
-	return added, fleet.EditKeys(ctx, conn, func(text string) (string, error) {
+	err = fleet.EditKeys(ctx, conn, func(text string) (string, error) {
 		fresh, _, err := revise([]byte(text), func(lines []string, there *auth.Keys) ([]string, error) {
 			wanted, clashes := missing(own, there)
 			if len(clashes) > 0 {
-				return nil, fmt.Errorf("the database has other keys with the names %s; "+
-					"codex-proxy keys revoke them on one of the hosts, and add them again with another name",
-					strings.Join(clashes, ", "))
+				return nil, f.clash(clashes)
 			}
 			added = len(wanted)
 			return append(lines, wanted...), nil
 		}, func(*auth.Keys) error { return nil })
 		return string(fresh), err
 	})
+	return added, err
+}
+
+// clash is the error for keys of the file whose names the database gives to other keys. Without --file, keys revoke
+// would take the key of the other hosts.
+func (f File) clash(names []string) error {
+	return fmt.Errorf("the database has other keys with the names %s; in %s, the file of this host alone, give them "+
+		"other names (the first word of a line; the keys stay good), or codex-proxy keys revoke %s --file=%s; "+
+		"then codex-proxy database join again", strings.Join(names, ", "), f, names[0], f)
 }
 
 // missing returns the lines of the keys that are not there, and the names of those that clash.

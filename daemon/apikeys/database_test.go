@@ -22,4 +22,8 @@ func TestMissing(t *testing.T) {
 	lines, clashes := missing(parse("same "+a+" concurrent=2\nother "+b+"\nnew "+b+" concurrent=3\n"), there)
 	assert.Equal(t, []string{"new " + b + " concurrent=3"}, lines)
 	assert.Equal(t, []string{"other"}, clashes)
+
+	// Without --file the remedy would revoke the key that the clients of the other hosts have.
+	assert.ErrorContains(t, File("/etc/codex-proxy/api-keys").clash([]string{"first", "other"}),
+		"codex-proxy keys revoke first --file=/etc/codex-proxy/api-keys")
 }

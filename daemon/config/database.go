@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -84,8 +85,8 @@ func (d Database) Server(relay string) (postgres.Server, error) {
 	return postgres.Server{Address: d.Address, CA: d.CA, Password: password, Relay: relay}, nil
 }
 
-// keyCache is the file with the last known keys of the database.
-func keyCache() string {
+// KeyCache is the file with the last known keys of the database.
+func KeyCache() string {
 	dir := os.Getenv("STATE_DIRECTORY")
 	if dir == "" {
 		dir = paths.StateDir
@@ -94,12 +95,19 @@ func keyCache() string {
 }
 
 // readCache reads the keys that this host has had last from the database. Its time is when the database has had
-// them. A file that is missing, or that cannot be used, is as good as keys without a time: the database has them.
-func readCache(file string, maxAge time.Duration) *auth.Keys {
+// them. Without the file the host has had none: the keys of its own file hold until then. If there are none, or a file
+// cannot be used, the keys are without a time: the database has them.
+func readCache(file, own string, maxAge time.Duration) *auth.Keys {
 	keys, at := &auth.Keys{}, time.Time{}
 	text, err := os.ReadFile(file)
 	info, statErr := os.Stat(file)
-	if err == nil && statErr == nil && keys.Replace(string(text)) == nil {
+	usable, refused := auth.Usable(string(text))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if before, err := readKeys(own); err == nil && !before.Empty() {
+			keys, at, maxAge = before, time.Now(), math.MaxInt64
+		}
+	case err == nil && statErr == nil && keys.Replace(usable) == nil && (!keys.Empty() || len(refused) == 0):
 		at = info.ModTime()
 	}
 	keys.Confirm(at, maxAge)

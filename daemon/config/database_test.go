@@ -33,6 +33,24 @@ func TestDatabase(t *testing.T) {
 	require.NoError(t, os.Chtimes(c.KeyFile, old, old))
 	assert.True(t, load().Keys.Outdated())
 
+	require.NoError(t, os.WriteFile(c.KeyFile, []byte("alice "+noHash+"\nbob "+noHash+" later=1\n"), 0o600))
+	assert.Equal(t, []string{"alice"}, load().Keys.Names(), "of a newer version")
+	require.NoError(t, os.WriteFile(c.KeyFile, []byte("alice"), 0o600))
+	assert.True(t, load().Keys.Outdated())
+
+	// A host that has had no keys of the database goes on with those of its file.
+	require.NoError(t, os.Remove(c.KeyFile))
+	t.Setenv("CREDENTIALS_DIRECTORY", dir)
+	set = append(set, `api_keys="`+DefaultKeyFile+`"`)
+	own := filepath.Join(dir, credential)
+	require.NoError(t, os.WriteFile(own, []byte("own "+noHash+"\n"), 0o600))
+	assert.Equal(t, []string{"own"}, load().Keys.Names())
+	assert.False(t, load().Keys.Outdated())
+	assert.True(t, load().Keys.Shared())
+	require.NoError(t, os.WriteFile(own, nil, 0o600))
+	assert.True(t, load().Keys.Outdated(), "no key is known")
+	assert.False(t, load().Keys.Open())
+
 	for text, want := range map[string]string{
 		"database.url=x":                 "database.url: must be the URL",
 		"database.ca=ca.pem":             "must be an absolute path",

@@ -55,7 +55,7 @@ func LoadPlaces(path string) (Places, error) {
 	}
 	if err == nil && r.Database.URL != "" {
 		if places.Database, err = r.Database.validate(); err == nil {
-			places.KeyFile = keyCache()
+			places.KeyFile = KeyCache()
 		}
 	}
 	dir := filepath.Join(filepath.Dir(path), "workers")
@@ -72,8 +72,12 @@ func LoadPlaces(path string) (Places, error) {
 // as its credential: only root can read the file itself.
 func (r raw) keyFile() string {
 	if r.Database.URL != "" {
-		return keyCache()
+		return KeyCache()
 	}
+	return r.ownKeyFile()
+}
+
+func (r raw) ownKeyFile() string {
 	if r.APIKeys == DefaultKeyFile && os.Getenv("CREDENTIALS_DIRECTORY") != "" {
 		return ""
 	}
@@ -83,7 +87,7 @@ func (r raw) keyFile() string {
 // keys reads the API keys.
 func (r raw) keys(database Database) (*auth.Keys, error) {
 	if !database.Address.IsZero() {
-		return readCache(r.keyFile(), database.KeysMaxAge), nil
+		return readCache(r.keyFile(), r.ownKeyFile(), database.KeysMaxAge), nil
 	}
 	return readKeys(r.keyFile())
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"text/tabwriter"
 	"time"
@@ -93,11 +94,28 @@ func (d *Database) Join(ctx context.Context, _ string) error {
 			err = fleet.Join(ctx, conn, host)
 		}
 		if err == nil {
+			err = d.keep(ctx, conn)
+		}
+		if err == nil {
 			fmt.Fprintf(d.Stderr, "%s has joined; %d of its keys are new in the database.\n"+
 				"systemctl restart codex-proxy puts the keys of the database into force here.\n", host.Name, added)
 		}
 		return err
 	})
+}
+
+// keep keeps the keys for the first start with the database, which then does not wait for it. Before the first start of
+// all there is no directory for them.
+func (d *Database) keep(ctx context.Context, conn *pgx.Conn) error {
+	began := time.Now()
+	text, err := fleet.ReadKeys(ctx, conn)
+	if err == nil {
+		err = fleet.WriteCache(config.KeyCache(), text, began)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 // Leave removes another host; or this one, and writes the keys into its file.
@@ -114,6 +132,9 @@ func (d *Database) Leave(ctx context.Context, name string) error {
 			return err
 		}
 		if err := fleet.Leave(ctx, conn, host.Name); err != nil {
+			return err
+		}
+		if err := os.Remove(config.KeyCache()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 		fmt.Fprintf(d.Stderr, "%s has the keys. Remove url from [database] in config.toml now, then "+

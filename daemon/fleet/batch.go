@@ -7,13 +7,16 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"codex-proxy/proxy/auth"
 )
 
 // answer is the answer of the database in an exchange.
 type answer struct {
 	hosts    int
 	revision int64
-	keys     string // the text of a key file; empty if the revision is the known one
+	keys     string   // the text of a key file; empty if the revision is the known one
+	refused  []string // the names of keys that this version cannot use
 }
 
 // ask makes one exchange: it renews the lease of the host, and reads the keys if their revision is another one than
@@ -43,7 +46,7 @@ func ask(ctx context.Context, conn *pgx.Conn, h Host, known int64) (a answer, er
 	var lines string
 	both := "SELECT n, (" + keyText + ") FROM codex.revision" // of one moment
 	err = conn.QueryRow(ctx, both).Scan(&a.revision, &lines)
-	a.keys = file(lines)
+	a.keys, a.refused = auth.Usable(file(lines))
 	return a, err
 }
 

@@ -2,13 +2,15 @@ package fleet
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"math/rand/v2"
-	"os"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"codex-proxy/internal/postgres"
@@ -53,7 +55,8 @@ type Exchange struct {
 
 	known  int64 // the revision of the keys in force; -1 before the first exchange
 	hosts  int
-	failed int // exchanges without an answer, one after another
+	failed int  // exchanges without an answer, one after another
+	unkept bool // the cache could not be written
 
 	mu     sync.Mutex
 	report probes.Database
@@ -118,6 +121,7 @@ func (e *Exchange) once(ctx context.Context) {
 			e.settings.Outdated()
 		}
 		if e.failed++; e.failed > tolerated {
+			e.leave(err)
 			e.away(err)
 		}
 		return
@@ -125,10 +129,29 @@ func (e *Exchange) once(ctx context.Context) {
 	e.metrics.done.Inc()
 	e.failed, e.hosts, e.known = 0, got.hosts, got.revision
 	e.settings.Keys.Confirm(began, e.settings.KeysMaxAge)
-	if err := e.cache.keep(got.keys, began); err != nil {
+	e.keep(got, began)
+	e.back()
+}
+
+// keep keeps an answer for a restart, and logs what this host cannot use.
+func (e *Exchange) keep(got answer, at time.Time) {
+	if len(got.refused) > 0 {
+		e.settings.Logger.Warn("keys with limits that this version does not know are refused here",
+			"key", strings.Join(got.refused, ","))
+	}
+	err := e.cache.keep(got.keys, at)
+	if err != nil && !e.unkept {
 		e.settings.Logger.Warn("the keys of the database are not kept for a restart", "error", err)
 	}
-	e.back()
+	e.unkept = err != nil
+}
+
+// leave closes a connection to a server that refuses, as one does that is a standby now: the relay ends without a
+// connection, and the next one resolves the name anew.
+func (e *Exchange) leave(err error) {
+	if refused := (*pgconn.PgError)(nil); errors.As(err, &refused) {
+		e.session.Close()
+	}
 }
 
 // Report is the state of the database for the report of the service; nil without an exchange.
@@ -173,32 +196,4 @@ func (e *Exchange) back() {
 			"elapsed_ms", time.Since(was.Since).Milliseconds())
 		e.settings.Changed()
 	}
-}
-
-// cache is the file with the last known keys: the time of its last change is when the database has had them.
-type cache struct {
-	path string
-	at   time.Time // of the file
-}
-
-// cacheEvery is how often the time of the file is renewed: a restart may take its keys for this much older.
-const cacheEvery = time.Minute
-
-// keep keeps the text of new keys, or the time of the old ones. Without a directory it keeps nothing.
-func (c *cache) keep(text string, at time.Time) error {
-	if text == "" && at.Sub(c.at) < cacheEvery {
-		return nil
-	}
-	c.at = at
-	if text == "" {
-		return os.Chtimes(c.path, at, at)
-	}
-	fresh := c.path + ".new"
-	if err := os.WriteFile(fresh, []byte(text), 0o600); err != nil {
-		return err
-	}
-	if err := os.Chtimes(fresh, at, at); err != nil {
-		return err
-	}
-	return os.Rename(fresh, c.path)
 }

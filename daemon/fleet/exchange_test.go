@@ -99,6 +99,25 @@ func TestCache(t *testing.T) {
 	assert.Equal(t, "a\n", string(text))
 }
 
+// A revoked key does not come back: the file of a text that could not be written keeps its time, until it is written.
+func TestCacheThatCannotBeWritten(t *testing.T) {
+	c := cache{path: filepath.Join(t.TempDir(), "keys.cache")}
+	at := time.Now().Add(-time.Hour).Truncate(time.Second)
+	require.NoError(t, c.keep("revoked\n", at))
+	obstacle := filepath.Join(c.path+".new", "x")
+	require.NoError(t, os.MkdirAll(obstacle, 0o700))
+	require.Error(t, c.keep("b\n", at.Add(time.Second)))
+	require.Error(t, c.keep("", at.Add(2*cacheEvery)))
+	info, err := os.Stat(c.path)
+	require.NoError(t, err)
+	assert.True(t, at.Equal(info.ModTime()))
+	require.NoError(t, os.RemoveAll(c.path+".new"))
+	require.NoError(t, c.keep("", at.Add(2*cacheEvery)))
+	text, err := os.ReadFile(c.path)
+	require.NoError(t, err)
+	assert.Equal(t, "b\n", string(text))
+}
+
 func TestLinesOf(t *testing.T) {
 	assert.Equal(t, map[string]string{"a": "a 1 # of alice", "b": "b 2"},
 		linesOf(auth.ClosedLine()+"\n\n# none\na 1 # of alice\nb 2\n"))

@@ -16,8 +16,8 @@ const keyText = `SELECT coalesce(string_agg(line, E'\n' ORDER BY name), '') FROM
 // file is the text of a key file with lines of the database.
 func file(lines string) string { return strings.TrimSpace(auth.ClosedLine()+"\n"+lines) + "\n" }
 
-// EditKeys changes the keys of the database: edit gets the text of a key file, and returns another one. Changes of
-// several hosts follow each other. An error of edit is returned as it is, and changes nothing.
+// EditKeys changes the keys of the database: edit gets the text of a key file, and returns another one, without the
+// keys that only a newer version can use. Changes of several hosts follow each other. An error of edit is returned as it is, and changes nothing.
 func EditKeys(ctx context.Context, conn *pgx.Conn, edit func(text string) (string, error)) error {
 	return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", int64(keysLock)); err != nil {
@@ -27,16 +27,28 @@ func EditKeys(ctx context.Context, conn *pgx.Conn, edit func(text string) (strin
 		if err != nil {
 			return err
 		}
-		after, err := edit(before)
+		usable, refused := auth.Usable(before) // the others stay as they are
+		after, err := edit(usable)
 		if err != nil {
 			return err
 		}
-		return write(ctx, tx, linesOf(before), linesOf(after))
+		lines := linesOf(after)
+		for _, name := range refused {
+			if lines[name] != "" {
+				return fmt.Errorf("the database has a key %q with limits that this version does not know; upgrade "+
+					"codex-proxy, or choose another name", name)
+			}
+		}
+		return write(ctx, tx, linesOf(usable), lines)
 	})
 }
 
-// ReadKeys returns the keys of the database, as the text of a key file.
-func ReadKeys(ctx context.Context, conn *pgx.Conn) (string, error) { return readKeys(ctx, conn) }
+// ReadKeys returns the keys of the database that this version can use, as the text of a key file.
+func ReadKeys(ctx context.Context, conn *pgx.Conn) (string, error) {
+	text, err := readKeys(ctx, conn)
+	usable, _ := auth.Usable(text)
+	return usable, err
+}
 
 func readKeys(ctx context.Context, from interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row

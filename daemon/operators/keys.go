@@ -3,6 +3,7 @@ package operators
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -28,6 +29,8 @@ type KeyState struct {
 	Keys *string `json:"keys,omitempty"`
 	// KeyFile is the path of that file.
 	KeyFile string `json:"key_file,omitempty"`
+	// Shared is set if a database has the keys.
+	Shared bool `json:"shared_keys,omitempty"`
 }
 
 // of returns the text of the keys from file; nil if the state has none.
@@ -113,7 +116,7 @@ func (t *KeyTable) Replace(path, text string) (keys control.Keys, err error) {
 // Follow puts the key file of the successor into force.
 func (t *KeyTable) Follow(raw json.RawMessage) {
 	var text string
-	if err := json.Unmarshal(raw, &text); err != nil || t.keys.Replace(text) != nil {
+	if err := json.Unmarshal(raw, &text); err != nil || t.take(text) != nil {
 		t.logger.Warn("cannot take over the API keys of the process that serves now")
 		return
 	}
@@ -145,10 +148,11 @@ func (t *KeyTable) LogUnusable() {
 func (t *KeyTable) State() KeyState {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !t.changed {
-		return KeyState{}
+	s := KeyState{Shared: t.keys.Shared()}
+	if t.changed || s.Shared { // the cache of a database may be gone
+		s.Keys, s.KeyFile = new(t.keys.Text()), keyFileOf(t.named)
 	}
-	return KeyState{Keys: new(t.keys.Text()), KeyFile: keyFileOf(t.named)}
+	return s
 }
 
 // Restore takes over the keys of a predecessor. A key file is never older: `codex-proxy
@@ -158,18 +162,42 @@ func (t *KeyTable) Restore(s KeyState) error {
 	defer t.mu.Unlock()
 	if t.named != "" {
 		text, err := os.ReadFile(t.named) // it may have changed since the start of this process
-		if err == nil && t.keys.Replace(string(text)) == nil {
+		if err == nil && t.take(string(text)) == nil {
 			return nil
 		}
 	}
 	text := s.of(keyFileOf(t.named))
+	if t.keys.Shared() && !s.Shared { // the database has never answered: the keys of the file hold until then
+		text = s.Keys
+	}
 	if text == nil {
 		return nil
 	}
-	if err := t.keys.Replace(*text); err != nil {
+	if err := t.take(*text); err != nil {
 		return fmt.Errorf("cannot take over the API keys: %w", err)
 	}
 	t.changed = true
+	return nil
+}
+
+// take puts the text of a key file into force. Another version may know other limits of keys of a database.
+func (t *KeyTable) take(text string) error {
+	if t.keys.Shared() {
+		text, _ = auth.Usable(text)
+	}
+	return t.keys.Replace(text)
+}
+
+// errNeedsRestart keeps an older key file out of force: after a database, the one of the start may have revoked keys, or
+// none.
+var errNeedsRestart = errors.New("config.toml has no [database] any more, and systemd reads " + paths.KeyFile +
+	" at a start alone; systemctl restart codex-proxy")
+
+// checkFile is an error if a process may not go on with the credential of the unit, as file is empty.
+func checkFile(predecessor KeyState, file string) error {
+	if predecessor.Shared && file == "" {
+		return errNeedsRestart
+	}
 	return nil
 }
 
@@ -179,6 +207,9 @@ func CheckPages(cfg *config.Config, predecessor *handoff.Predecessor) error {
 	var s KeyState
 	known, err := predecessor.State(&s)
 	if err != nil {
+		return err
+	}
+	if err := checkFile(s, cfg.KeyFile); err != nil {
 		return err
 	}
 	keys, text := cfg.Keys, s.of(keyFileOf(cfg.KeyFile))

@@ -155,6 +155,8 @@ var proxyEvents = []event{
 	{"database-in-use", "5d1a0e8c64f94d1f8a5d1b0f2f9f7c33", "the database is in use"},
 	{"database-keys-not-kept", "0c6f4b7e93b1464ea1c7f6f6a1a5e0d2",
 		"the keys of the database are not kept for a restart"},
+	{"database-keys-refused", "8f94c6724bd84f79be92569d21e66cdf",
+		"keys with limits that this version does not know are refused here"},
 	{"restart-delay-own", "12113ce278e0461e8e7d9d71aa041bb8", "cannot reset the service's own restart delay"},
 	{"command-hangs", "f0dc791897a04c8da609006d5d590a13", "the command hangs and the watchdog rests: it is killed"},
 	{"command-stays", "5d0c0f6b7c1f4a0f9a3d7b1e2c84f6a9", "the command does not end: it is killed"},

@@ -87,6 +87,35 @@ func Parse(r io.Reader) (*Keys, error) {
 	return keys, nil
 }
 
+// Usable returns the lines of a key file that this version can use, and the names of the other keys. A newer version
+// may know more limits, and no key is used with fewer of them.
+func Usable(text string) (usable string, refused []string) {
+	seen := map[string]bool{}
+	for line := range strings.Lines(text) {
+		fields := Fields(line)
+		if len(fields) == 0 || IsClosedLine(line) {
+			usable += line
+			continue
+		}
+		_, err := parseKey(fields)
+		if err == nil && !seen[fields[0]] {
+			usable += line
+		} else {
+			refused = append(refused, nameOf(fields))
+		}
+		seen[fields[0]] = true
+	}
+	return usable, refused
+}
+
+// nameOf is the name in a line, unless the word may be a key.
+func nameOf(fields []string) string {
+	if key, err := parseKey(fields[:min(len(fields), 2)]); err == nil {
+		return key.Name
+	}
+	return "(a line that has no key)"
+}
+
 // Fields are the words of a line of the key file, without its comment.
 func Fields(line string) []string {
 	words, _, _ := strings.Cut(line, "#")

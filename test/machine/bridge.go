@@ -59,6 +59,13 @@ func (b *Bridge) Plug(t testing.TB, m *Machine, address string) {
 	b.ports[m] = port
 }
 
+// Move gives a machine another address: nothing answers at the one before.
+func (b *Bridge) Move(t testing.TB, m *Machine, address string) {
+	t.Helper()
+	ipIn(t, m.pid, "addr", "flush", "dev", "host0")
+	ipIn(t, m.pid, "addr", "add", address, "dev", "host0")
+}
+
 // Address gives the bridge itself an address.
 func (b *Bridge) Address(t testing.TB, address string) {
 	t.Helper()

@@ -45,6 +45,10 @@ func testFleet(t *testing.T, suite string) {
 	withoutDatabase(second, "taken")
 	withoutDatabase(first, "taken")
 
+	// A host that has not joined yet goes on with the keys of its file.
+	second.Start()
+	chats(second, ownKeys[1], "not joined")
+
 	startPostgres(first, certificate.Certificate[0], certificate.PrivateKey)
 	first.MustRun(t, "sh", "-ec", "codex-proxy database init | runuser -u postgres -- psql -v ON_ERROR_STOP=1")
 	password := first.MustRun(t, "cat", passwordFile)
@@ -56,9 +60,11 @@ func testFleet(t *testing.T, suite string) {
 	first.MustRun(t, "codex-proxy", "database", "join")
 	_, stderr, err = second.Run(t.Context(), "codex-proxy", "database", "join")
 	require.Error(t, err, "it has another key of that name")
-	assert.Contains(t, stderr, "the database has other keys with the names taken;")
+	assert.Contains(t, stderr, "codex-proxy keys revoke taken --file="+bed.KeyFile)
 	second.MustRun(t, "codex-proxy", "keys", "revoke", "taken", "--file="+bed.KeyFile)
 	second.MustRun(t, "codex-proxy", "database", "join")
+	assert.Contains(t, second.MustRun(t, "cat", fleetKeyCache), "one ", "the first start does not wait for the database")
+	second.MustRun(t, "systemctl", "restart", bed.ProxyUnit)
 	for _, b := range []*bed.Bed{first, second} {
 		b.Start()
 		await.True(t, func() bool {
@@ -87,9 +93,9 @@ func testFleet(t *testing.T, suite string) {
 	added := bed.AddKey(first, "added")
 	untilKey(second, added, http.StatusServiceUnavailable, "added elsewhere")
 	assert.Equal(t, http.StatusUnauthorized, withKey(second, ""))
-	assert.Equal(t, http.StatusOK, withKey(second, ownKeys[0]))
+	chats(second, ownKeys[0], "the database is cut off")
 	second.MustRun(t, "systemctl", "restart", bed.ProxyUnit)
-	assert.Equal(t, http.StatusOK, withKey(second, ownKeys[0]), "by %s", fleetKeyCache)
+	chats(second, ownKeys[0], "restarted, by "+fleetKeyCache)
 	assert.Equal(t, "600 codex-proxy\n", second.MustRun(t, "stat", "-c", "%a %U", fleetKeyCache))
 	second.AwaitJournal(bed.ProxyUnit, "the database is away", bed.Bound)
 	status, report := second.Readyz()
@@ -109,9 +115,31 @@ func testFleet(t *testing.T, suite string) {
 	bed.Keys(first, "revoke", "added")
 	untilKey(second, added, http.StatusUnauthorized, "revoked after a restart")
 
+	// The name leads to another address, and the one before is silent.
+	bridge.Move(t, first.Machine, "10.0.0.3/24")
+	for _, b := range []*bed.Bed{first, second} {
+		b.MustRun(t, "sed", "-i", "s/^10.0.0.1 /10.0.0.3 /", "/etc/hosts")
+	}
+	moved := bed.AddKey(first, "moved")
+	untilKey(second, moved, http.StatusOK, "added after a move")
+
 	// The way back.
 	second.MustRun(t, "codex-proxy", "database", "leave")
 	assert.Contains(t, second.MustRun(t, "cat", bed.KeyFile), "one ")
+	second.MustRun(t, "sed", "-i", "/^url = /d", "/etc/codex-proxy/config.toml")
+	_, _, err = second.Run(t.Context(), "systemctl", "reload", bed.ProxyUnit)
+	require.Error(t, err, "systemd reads the file at a start alone")
+	assert.Equal(t, http.StatusOK, withKey(second, ownKeys[0]))
+	second.MustRun(t, "systemctl", "restart", bed.ProxyUnit)
+	assert.Equal(t, http.StatusOK, withKey(second, ownKeys[0]))
+}
+
+// chats sends a chat turn with a key.
+func chats(b *bed.Bed, key, what string) {
+	b.T.Helper()
+	res, text := b.AskThrough(b.T, http.MethodPost, "/v1/chat/completions", bed.ChatBody("hello", false),
+		"Authorization", "Bearer "+key)
+	assert.Equal(b.T, http.StatusOK, res.StatusCode, "%s: %s", what, text)
 }
 
 // withoutDatabase adds a key to the file of a host.
@@ -134,7 +162,7 @@ func startPostgres(b *bed.Bed, certificate []byte, key any) {
 cd /etc/postgresql
 chown postgres *.pem
 cat >>"$(echo */main/postgresql.conf)" <<X
-listen_addresses = '10.0.0.1'
+listen_addresses = '*'
 ssl_cert_file = '/etc/postgresql/certificate.pem'
 ssl_key_file = '/etc/postgresql/key.pem'
 X
