@@ -94,7 +94,7 @@ func (c *Connection) order(ctx context.Context, give func(*pipe.Client) error) e
 	return err
 }
 
-// errEnded is pipe.ErrEnded of a process that nobody starts by hand.
+// errEnded is pipe.ErrEnded of a process of systemd.
 var errEnded = errors.New("codex-console-orders.service has ended the connection: try again in a moment; " +
 	"systemctl status codex-console-orders.service has the reason")
 

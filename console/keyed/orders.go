@@ -92,7 +92,7 @@ func (o *Orders) Handle(ctx context.Context, order pipe.Order, send func(json.Ra
 	return table.Handle(ctx, order, o.guard(ctx, order.As, key, send))
 }
 
-// recorded has the journal tell whose order it was, without texts.
+// recorded is a verb with a line in the journal: it has the name of the key, and no text.
 func (o *Orders) recorded(name string, verb verbs.Verb, key control.ConsoleKey) verbs.Verb {
 	run := verb.Run
 	verb.Run = func(ctx context.Context, w verbs.Words, send verbs.Send) (any, error) {

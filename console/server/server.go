@@ -27,7 +27,7 @@ const (
 	// maxOfSession and maxOfKey bound the streams of one session, and of all with one key.
 	maxOfSession = 3
 	maxOfKey     = 5
-	// maxJudged bounds the requests whose session or key is judged at the same time.
+	// maxJudged bounds the judgements of sessions and keys at the same time.
 	maxJudged = 8
 	// maxSecret and maxSession bound a key or the end of a link, and a session, in bytes.
 	maxSecret  = 256
@@ -66,7 +66,7 @@ type Access interface {
 	Begin(ctx context.Context, secret string) (begun Begun, why string, err error)
 	// Known refuses a session that is not in force with a reason. An error is no judgement.
 	Known(ctx context.Context, session string) (why string, err error)
-	// Person is whose session it is; empty: all are of one person.
+	// Person is the owner of a session; empty: there is one person.
 	Person(session string) string
 	// Keyed reports that the secret is an API key, which the page asks for; else it is the end of a link.
 	Keyed() bool
@@ -199,7 +199,7 @@ func (s *Server) known(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// judging runs one judgement when there is room: those who have no session leave room for the orders of others.
+// judging runs one judgement when there is room: requests without a session leave room for orders.
 func (s *Server) judging(ctx context.Context, run func() error) error {
 	select {
 	case s.judged <- struct{}{}:

@@ -14,7 +14,7 @@ import (
 // places are the open streams of one kind, the oldest first.
 type places struct {
 	most   int
-	person func(session string) string // empty: nobody has more places than others
+	person func(session string) string // empty: there is one person
 
 	mu   sync.Mutex
 	open []*place
@@ -26,7 +26,7 @@ type place struct {
 }
 
 // take has a place for a stream of a session. It ends the oldest one of that session or its person that has as many as
-// it may: a page that is lost, as on a phone that has changed its network, is in nobody's way.
+// it may, as of a phone that has changed its network.
 func (p *places) take(session string, end func()) (leave func(), ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
