@@ -104,7 +104,7 @@ func (b *Broker) within(remote string, ask broker.Ask) (broker.Ask, error) {
 			Message: "no account is lent to the codex of " + name + ": root can lend some by codex-proxy here accounts"}
 	}
 	ask.Accounts = lent
-	if len(lent) > 0 && !slices.Contains(lent, ask.Hold) { // nothing that it says of that one counts
+	if len(lent) > 0 && !slices.Contains(lent, ask.Hold) { // a report about that one does not count
 		ask.Hold, ask.Have, ask.Refused, ask.ResetsAt, ask.Token = "", false, "", 0, ""
 	}
 	return ask, nil

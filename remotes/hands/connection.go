@@ -52,7 +52,7 @@ func (c *connection) greet(ctx context.Context, session *string) (s Server, err 
 	hello := map[string]any{"clientName": "codex-proxy", "resumeSessionId": session}
 	text, err := c.call(ctx, "initialize", hello, nil)
 	if err == nil {
-		_ = json.Unmarshal(text, &s) // what it reports changes between versions, and little of it is of use here
+		_ = json.Unmarshal(text, &s) // its members change between versions, and few are of use here
 		err = wsjson.Write(ctx, c.ws, map[string]any{"method": "initialized", "params": struct{}{}})
 	}
 	return s, err

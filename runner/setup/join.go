@@ -44,7 +44,7 @@ func Join(parts []Part) *Script {
 	return s
 }
 
-// testEnd has the Tests of all parts end in a minute less than one Test has: what they have left is kept then.
+// testEnd has the Tests of all parts end in a minute less than one Test has: their results so far are kept then.
 const testEnd = "end=$(($(date +%s) + 240))\n"
 
 // script is the part's own one, in its directory.

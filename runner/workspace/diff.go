@@ -76,7 +76,7 @@ func (d Diff) New(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	defer os.RemoveAll(m.git.dir)
-	return m.others(ctx)
+	return others(ctx, m)
 }
 
 // open makes a repository for the diff, which the caller removes, and returns the tree in which the session began.
@@ -96,7 +96,7 @@ func (d Diff) open(ctx context.Context) (m module, began string, err error) {
 }
 
 // others are the files that the index has not, and that do not count as ignored.
-func (m module) others(ctx context.Context) ([]string, error) {
+func others(ctx context.Context, m module) ([]string, error) {
 	out, err := m.git.run(ctx, nil, "ls-files", "--others", "--exclude-standard", "-z")
 	if err != nil {
 		return nil, err
@@ -163,12 +163,12 @@ func (m module) now(ctx context.Context, began string, all *Differences) (string
 	if _, err := m.git.run(ctx, nil, "add", "--update"); err != nil {
 		return "", err
 	}
-	others, err := m.others(ctx)
+	unknown, err := others(ctx, m)
 	if err != nil {
 		return "", err
 	}
 	var names []string
-	for _, name := range others {
+	for _, name := range unknown {
 		if strings.HasSuffix(name, "/") {
 			all.Nested = append(all.Nested, name)
 		} else {
