@@ -141,7 +141,9 @@ func TestQuotaAmongEvents(t *testing.T) {
 	const before = `{"type":"codex.response.metadata","x":1}`
 	ofModel := strings.Replace(strings.Replace(quota, "42", "99", 1), "{", `{"metered_limit_name":"codex_other",`, 1)
 	inPipe(t, func(p *piped) {
-		p.answer = func(conn *websocket.Conn) bool { return sends(conn, before, ofModel, quota, created, ofModel, quota, completed) }
+		p.answer = func(conn *websocket.Conn) bool {
+			return sends(conn, before, ofModel, quota, created, ofModel, quota, completed)
+		}
 	}, func(p *piped) {
 		var reported []string
 		p.limits = func(h http.Header) { reported = append(reported, h.Get("X-Codex-Primary-Used-Percent")) }
