@@ -99,7 +99,7 @@ any more goes on with the next one, and waits if none has. With --own it is the 
 the user again. The unit takes a change as soon as no turn runs. Lend accounts to users
 that may use them: docs/security.md has what they can reach.`,
 	}
-	c.Flags().StringVar(&h.Lend, "lend", "", "names of accounts, with commas, or all")
+	c.Flags().Var(cli.Text(&h.Lend, "LIST"), "lend", "the accounts, by the names of their workers, with a comma\nbetween them; all: each of them")
 	c.Flags().BoolVar(&h.Own, "own", false, "the user's own login serves again")
 	return c
 }

@@ -298,19 +298,28 @@ func TestTries(t *testing.T) {
 	assert.Contains(t, text, "codex-proxy keys set api --console=read")
 }
 
+// watch opens a stream, and reads its first value.
+func (r *rig) watch(t *testing.T, session string) *json.Decoder {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.url+"/api/watch", nil)
+	require.NoError(t, err)
+	req.Header.Set("Authorization", "Bearer "+session)
+	res, err := http.DefaultClient.Do(req)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = res.Body.Close() })
+	require.Equal(t, http.StatusOK, res.StatusCode)
+	stream := json.NewDecoder(res.Body)
+	var value map[string]string
+	require.NoError(t, stream.Decode(&value))
+	return stream
+}
+
 // A request that is too long is refused alone: the connection that all people share goes on.
 func TestLongRequests(t *testing.T) {
 	r := newRig(t)
 	acts, _ := r.login(t, "sk-acts")
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.url+"/api/watch", nil)
-	require.NoError(t, err)
-	req.Header.Set("Authorization", "Bearer "+acts)
-	res, err := http.DefaultClient.Do(req)
-	require.NoError(t, err)
-	defer res.Body.Close()
-	stream := json.NewDecoder(res.Body)
+	stream := r.watch(t, acts)
 	var value map[string]string
-	require.NoError(t, stream.Decode(&value))
 	long := strings.Repeat("<", 11000)
 	status, text := r.send(t, "POST", "/api/session", "", `{"token":"`+long+`"}`)
 	assert.Equal(t, http.StatusForbidden, status, text)
@@ -334,17 +343,7 @@ func TestPlacesOfASession(t *testing.T) {
 	looks, _ := r.login(t, "sk-looks")
 	var first *json.Decoder
 	for range 10 {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.url+"/api/watch", nil)
-		require.NoError(t, err)
-		req.Header.Set("Authorization", "Bearer "+looks)
-		res, err := http.DefaultClient.Do(req)
-		require.NoError(t, err)
-		defer res.Body.Close()
-		require.Equal(t, http.StatusOK, res.StatusCode)
-		var value map[string]string
-		stream := json.NewDecoder(res.Body)
-		require.NoError(t, stream.Decode(&value))
-		first = cmp.Or(first, stream)
+		first = cmp.Or(first, r.watch(t, looks))
 	}
 	var value map[string]string
 	assert.ErrorIs(t, first.Decode(&value), io.EOF)
@@ -354,22 +353,16 @@ func TestPlacesOfASession(t *testing.T) {
 func TestRevoked(t *testing.T) {
 	r := newRig(t)
 	acts, _ := r.login(t, "sk-acts")
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.url+"/api/watch", nil)
-	require.NoError(t, err)
-	req.Header.Set("Authorization", "Bearer "+acts)
-	res, err := http.DefaultClient.Do(req)
-	require.NoError(t, err)
-	defer res.Body.Close()
-	stream := json.NewDecoder(res.Body)
+	stream := r.watch(t, acts)
 	var value map[string]string
-	require.NoError(t, stream.Decode(&value))
 	r.set("sk-acts", control.ConsoleKey{Name: "acts", ID: "acts 2", Right: read})
 	status, text := r.send(t, "POST", "/api/do", acts, drain)
 	assert.Equal(t, http.StatusUnauthorized, status, "the page shows another right: %s", text)
 	r.set("sk-acts", control.ConsoleKey{})
 	status, text = r.send(t, "POST", "/api/do", acts, drain)
 	assert.Equal(t, http.StatusUnauthorized, status, text)
-	for err = nil; err == nil; { // a value a moment after the other, until one is refused
+	var err error
+	for err == nil { // a value a moment after the other, until one is refused
 		select {
 		case r.values <- struct{}{}:
 			err = stream.Decode(&value)

@@ -6,7 +6,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -487,25 +486,6 @@ func TestKeysThatTheUnitHides(t *testing.T) {
 	assert.Equal(t, "/root/keys: cannot be seen by the service (ProtectHome= in its unit)", found[0].Sentence())
 	s.config.KeyFile = keyFile
 	assert.Empty(t, s.namedKeys())
-}
-
-// A check that hangs is reported, and hides no other.
-func TestHang(t *testing.T) {
-	b := newBed(t)
-	synctest.Test(t, func(t *testing.T) {
-		hung := make(chan struct{})
-		b.host.Clock = func() (survey.Clock, error) {
-			<-hung
-			return survey.Clock{}, nil
-		}
-		began := time.Now()
-		r := Examine(t.Context(), b.host)
-		assert.LessOrEqual(t, time.Since(began), 30*time.Second)
-		assertFound(t, r, want{"fail clock", "no answer within 25s", "dmesg"})
-		assertEveryCheck(t, r)
-		assert.False(t, r.OK)
-		close(hung)
-	})
 }
 
 // closeKeys leaves the key file as after the removal of the last key.
