@@ -256,6 +256,7 @@ bench-hands: ## what hands cost a turn and a start, beside a remote whose codex 
 	@$(MAKE) --no-print-directory needs NEEDS="$(TEST_NEEDS)"
 	@$(MAKE) --no-print-directory $(DEBS) $(NPM_CODEX)/codex
 	CODEX_PROXY_TEST_NIGHTLY=1 CODEX_PROXY_TEST_REQUIRE=1 go test -count=1 -timeout 0 -v ./test/integration/remotes -run '^TestH(ands|ere)Figures$$'
+	CODEX_PROXY_TEST_CODEX=$(NPM_CODEX)/codex go test -timeout 0 ./remotes/hands -run '^$$' -bench Output -benchtime 3x
 
 bench-authz: ## what the authorizing proxy of a remote costs a message and a byte, beside a bare socket and a copy of bytes
 	go test ./remotes/authz -run '^$$' -bench .

@@ -33,6 +33,8 @@ const (
 	enough    = time.Minute
 	sessionID = "abcdefghijklmnop"
 	tokenTest = "0123456789abcdef0123456789abcdef"
+	// tokenOfCodex is the one by which codex reaches the relay.
+	tokenOfCodex = "of-codex"
 )
 
 // The exec-server of each codex that remotes take: commands and files of clients, and the commands of its own codex
@@ -128,7 +130,7 @@ func (j *journal) String() string {
 	return j.text.String()
 }
 
-func newBed(t *testing.T, program string) *bed {
+func newBed(t testing.TB, program string) *bed {
 	t.Helper()
 	dir, err := os.MkdirTemp("/var/tmp", "hands") // codex makes its helpers in no directory for temporary files
 	require.NoError(t, err)
@@ -145,7 +147,7 @@ func newBed(t *testing.T, program string) *bed {
 }
 
 // execServer starts the exec-server as sessions do, on a port of its own, and returns it and its address.
-func execServer(t *testing.T, program, dir string) (*os.Process, string) {
+func execServer(t testing.TB, program, dir string) (*os.Process, string) {
 	t.Helper()
 	args := client.ExecServer(program, tokenTest).Args
 	for i, arg := range args {
@@ -165,7 +167,7 @@ func execServer(t *testing.T, program, dir string) (*os.Process, string) {
 }
 
 // playRunner serves the port of the session at address, as codex-runner does.
-func playRunner(t *testing.T, socket, address string) {
+func playRunner(t testing.TB, socket, address string) {
 	t.Helper()
 	l, err := net.Listen("unix", socket)
 	require.NoError(t, err)
@@ -252,23 +254,8 @@ func (b *bed) testFiles(t *testing.T) {
 
 // testRelay has the codex run a turn whose command the exec-server executes: the journal has it.
 func (b *bed) testRelay(t *testing.T, program string) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(t.Context())
-	served := make(chan error, 1)
-	go func() { served <- (&Relay{Hands: b.Hands, Token: "of-codex"}).Serve(ctx, l) }()
-	t.Cleanup(func() { cancel(); assert.NoError(t, <-served) })
-	model := modelserver.Start(t, "gpt-5.5")
-	home := filepath.Join(b.dir, "home")
-	require.NoError(t, os.Mkdir(home, 0o700))
-	for name, text := range map[string]string{
-		"environments.toml": fmt.Sprintf("default = \"hands\"\ninclude_local = false\n[[environments]]\nid = \"hands\"\n"+
-			"url = \"ws://%s\"\nauth_bearer_token = \"of-codex\"\n", l.Addr()),
-		"config.toml": fmt.Sprintf("model = \"gpt-5.5\"\nmodel_provider = \"loop\"\ncheck_for_update_on_startup = false\n"+
-			"[model_providers.loop]\nname = \"loop\"\nbase_url = \"%s/v1\"\nwire_api = \"responses\"\nsupports_websockets = false\n", model.URL()),
-	} {
-		require.NoError(t, os.WriteFile(filepath.Join(home, name), []byte(text), 0o600))
-	}
+	model, home := modelserver.Start(t, "gpt-5.5"), filepath.Join(b.dir, "home")
+	writeHome(t, home, model, b.relay(t), tokenOfCodex)
 	require.NoError(t, model.Script(`call exec_command {"cmd":"echo made >by-codex","login":false}`))
 	require.NoError(t, model.Script("text done"))
 	before := b.Commands()
@@ -281,4 +268,32 @@ func (b *bed) testRelay(t *testing.T, program string) {
 	assert.Equal(t, "made\n", string(text))
 	assert.Greater(t, b.Commands(), before, "the relay sees the command")
 	assert.Contains(t, b.log.String(), "echo made >by-codex")
+}
+
+// relay serves codex until the test ends, and returns its address.
+func (b *bed) relay(t testing.TB) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- (&Relay{Hands: b.Hands, Token: tokenOfCodex}).Serve(ctx, l) }()
+	t.Cleanup(func() { cancel(); assert.NoError(t, <-served) })
+	return l.Addr().String()
+}
+
+// writeHome makes a home of codex. Without an address of an exec-server codex executes commands itself.
+func writeHome(t testing.TB, home string, model *modelserver.Server, address, token string) {
+	t.Helper()
+	files := map[string]string{
+		"config.toml": fmt.Sprintf("model = \"gpt-5.5\"\nmodel_provider = \"loop\"\ncheck_for_update_on_startup = false\n"+
+			"[model_providers.loop]\nname = \"loop\"\nbase_url = \"%s/v1\"\nwire_api = \"responses\"\nsupports_websockets = false\n", model.URL()),
+	}
+	if address != "" {
+		files["environments.toml"] = fmt.Sprintf("default = \"hands\"\ninclude_local = false\n[[environments]]\nid = \"hands\"\n"+
+			"url = \"ws://%s\"\nauth_bearer_token = \"%s\"\n", address, token)
+	}
+	require.NoError(t, os.Mkdir(home, 0o700))
+	for name, text := range files {
+		require.NoError(t, os.WriteFile(filepath.Join(home, name), []byte(text), 0o600))
+	}
 }
