@@ -147,7 +147,8 @@ func (d *Daemon) operate(registry prometheus.Registerer) {
 		Watched: d.remotes.Watched, Usage: d.usage.Sums, KeyUse: d.server.Limiter.Used,
 		Keys: d.cfg.Keys, KeyFile: d.cfg.KeyFile,
 		KeysRevised: d.links.Revise, Workers: d.cfg.Workers, AccountStore: d.accountStore, Plan: d.standby.Plan,
-		Lock: &d.changeLock, Predecessor: d.predecessor, Logger: d.logger,
+		Lock: &d.changeLock, Predecessor: d.predecessor, Registry: registry,
+		MainProcess: d.systemd.MainProcessOf, Logger: d.logger,
 	})
 	if d.fleet != nil { // of two processes of a reload the one that serves makes the exchanges
 		d.add(registry, feature{metrics: d.fleet.Metrics(), serving: []Task{d.succeeding("database", d.fleet.Run)}})

@@ -120,30 +120,36 @@ func (c *Connection) Origins(ctx context.Context) (list []string, err error) {
 	return list, err
 }
 
-func (c *Connection) ask(ctx context.Context, o pipe.Order) (answer begun, err error) {
+func (c *Connection) ask(ctx context.Context, o pipe.Order) (got begun, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerBound)
 	defer cancel()
 	value, err := c.Do(ctx, o)
 	if err == nil {
-		err = json.Unmarshal(value, &answer)
+		err = json.Unmarshal(value, &got)
 	}
-	return answer, err
+	return got, err
 }
 
 // Begin implements server.Access.
 func (c *Connection) Begin(ctx context.Context, secret string) (got server.Begun, why string, err error) {
-	answer, err := c.ask(ctx, pipe.Order{Verb: login, Words: map[string]string{"key": secret}})
+	a, err := c.ask(ctx, pipe.Order{Verb: login, Words: map[string]string{"key": secret}})
 	if err != nil {
 		return got, "", err
 	}
-	got = server.Begun{Session: answer.Session, ReadOnly: answer.ReadOnly, Service: c.service, Key: answer.Key}
-	return got, answer.Why, nil
+	got = server.Begun{Session: a.Session, ReadOnly: a.ReadOnly, Service: c.service, Key: a.Key}
+	return got, a.Why, nil
 }
 
 // Known implements server.Access.
 func (c *Connection) Known(ctx context.Context, of string) (why string, err error) {
-	answer, err := c.ask(ctx, pipe.Order{Verb: session, As: of})
-	return answer.Why, err
+	a, err := c.ask(ctx, pipe.Order{Verb: session, As: of})
+	return a.Why, err
+}
+
+// Answer carries out a button of a notification (server.Settings).
+func (c *Connection) Answer(ctx context.Context, token, decision string) error {
+	_, err := c.Do(ctx, pipe.Order{Verb: answer, Words: map[string]string{"token": token, "decision": decision}})
+	return err
 }
 
 // Person implements server.Access.

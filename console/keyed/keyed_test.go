@@ -121,7 +121,7 @@ func newRig(t *testing.T) *rig {
 			http.DefaultClient.CloseIdleConnections()
 		})
 		list, err := conn.Origins(ctx)
-		page := server.New(server.Settings{Orders: conn, Access: conn, Origins: append(list, "http://"+front.Addr().String()),
+		page := server.New(server.Settings{Orders: conn, Access: conn, Answer: conn.Answer, Origins: append(list, "http://"+front.Addr().String()),
 			Files: fstest.MapFS{"index.html": {Data: []byte("page")}},
 			Page:  server.Page{Service: "codex-proxy", Watch: pipe.Order{Verb: "watch"}}})
 		go func() { served <- page.Serve(ctx, front) }()

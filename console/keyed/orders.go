@@ -22,6 +22,7 @@ const (
 	login   = "login"   // exchanges a key for a session
 	session = "session" // asks whether a session is in force
 	origins = "origins" // asks for the addresses of the page
+	answer  = "answer"  // carries out a button of a notification, whose token is its right
 )
 
 // operate is the right to give orders, and read the one to look (auth.Limits).
@@ -41,7 +42,9 @@ type Orders struct {
 	// Origins are the addresses of the page.
 	Origins func() ([]string, error)
 	// Verbs are the orders of a person with that key.
-	Verbs  func(control.ConsoleKey) map[string]verbs.Verb
+	Verbs func(control.ConsoleKey) map[string]verbs.Verb
+	// Answer carries out a button of a notification; nil: there are none.
+	Answer func(ctx context.Context, token, decision string) error
 	Logger *slog.Logger
 
 	tries tries
@@ -69,11 +72,13 @@ func (o *Orders) Handle(ctx context.Context, order pipe.Order, send func(json.Ra
 		}
 		return pipe.Encode(list)
 	case login:
-		answer, err := o.login(ctx, order.Words["key"])
+		got, err := o.login(ctx, order.Words["key"])
 		if err != nil {
 			return nil, err
 		}
-		return pipe.Encode(answer)
+		return pipe.Encode(got)
+	case answer:
+		return nil, o.answer(ctx, order.Words)
 	}
 	key, err := o.person(ctx, order.As)
 	switch {
@@ -90,6 +95,13 @@ func (o *Orders) Handle(ctx context.Context, order pipe.Order, send func(json.Ra
 	}
 	table := verbs.Restricted(refusal(key), all)
 	return table.Handle(ctx, order, o.guard(ctx, order.As, key, send))
+}
+
+func (o *Orders) answer(ctx context.Context, words verbs.Words) error {
+	if o.Answer == nil {
+		return errors.New("there are no notifications")
+	}
+	return o.Answer(ctx, words["token"], words["decision"])
 }
 
 // recorded is a verb with a line in the journal: it has the name of the key, and no text.

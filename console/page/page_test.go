@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -45,7 +46,7 @@ func TestCockpitHasThePage(t *testing.T) {
 	require.NoError(t, err)
 	for _, name := range names(t) {
 		installed := strings.Contains(string(list), "{src: console/page/static/"+name+", dst: /usr/share/cockpit/codex-proxy/")
-		own := name == "http.js" || name == "index.html"
+		own := slices.Contains([]string{"http.js", "index.html", "push.js", "sw.js"}, name)
 		assert.NotEqual(t, own, installed, "a line of packaging/nfpm.yaml for %s", name)
 	}
 }

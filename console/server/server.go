@@ -29,6 +29,8 @@ const (
 	maxOfKey     = 5
 	// maxJudged bounds the judgements of sessions and keys at the same time.
 	maxJudged = 8
+	// maxAnswers bounds the answers of notifications at the same time.
+	maxAnswers = 4
 	// maxSecret and maxSession bound a key or the end of a link, and a session, in bytes.
 	maxSecret  = 256
 	maxSession = 512
@@ -58,6 +60,8 @@ type Settings struct {
 	Page    Page
 	// Unused is how long the server goes on without a connection; 0: always.
 	Unused time.Duration
+	// Answer carries out a button of a notification, by a token that is valid once; nil: there are no notifications.
+	Answer func(ctx context.Context, token, decision string) error
 }
 
 // Access admits people to the page.
@@ -95,6 +99,7 @@ type Server struct {
 	pages    *places
 	streams  *places
 	judged   chan struct{}
+	answers  chan struct{}
 	patience time.Duration
 }
 
@@ -110,7 +115,8 @@ func New(settings Settings) *Server {
 	}
 	person := settings.Access.Person
 	s := &Server{settings: settings, pages: &places{most: most, person: person},
-		streams: &places{most: most, person: person}, judged: make(chan struct{}, maxJudged), patience: patience,
+		streams: &places{most: most, person: person}, judged: make(chan struct{}, maxJudged),
+		answers: make(chan struct{}, maxAnswers), patience: patience,
 		origins: map[string]string{}}
 	for _, origin := range settings.Origins {
 		_, host, _ := strings.Cut(origin, "://")
@@ -147,7 +153,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 }
 
 // policy lets a page load its own files, and call its own server.
-const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; " +
+const policy = "default-src 'none'; script-src 'self'; worker-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 // ServeHTTP implements http.Handler.
@@ -164,6 +170,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, status, why)
 	case r.URL.Path == "/api/session":
 		s.exchange(w, r)
+	case r.URL.Path == "/api/answer" && s.settings.Answer != nil:
+		s.answer(w, r)
 	case !strings.HasPrefix(r.URL.Path, "/api/"):
 		s.file(w, r)
 	case r.URL.Path == "/api/access":
@@ -216,7 +224,7 @@ func (s *Server) judging(ctx context.Context, run func() error) error {
 func (s *Server) judge(r *http.Request) (status int, why string) {
 	origin, ours := s.origins[r.Host]
 	from, site := r.Header.Get("Origin"), r.Header.Get("Sec-Fetch-Site")
-	post := slices.Contains([]string{"/api/session", "/api/do", "/api/follow"}, r.URL.Path)
+	post := slices.Contains([]string{"/api/session", "/api/do", "/api/follow", "/api/answer"}, r.URL.Path)
 	switch {
 	case !ours:
 		return http.StatusMisdirectedRequest,

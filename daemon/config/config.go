@@ -144,7 +144,7 @@ func defaults() raw {
 		Accounts: defaultAccounts(), Traces: rawTraces{SampleRatio: 1},
 		Database:       rawDatabase{KeysMaxAge: duration{24 * time.Hour}},
 		Models:         models{Summary: parameter.NoSummary},
-		Console:        rawConsole{Origins: []string{}},
+		Console:        rawConsole{Origins: []string{}, PushPrivate: []prefix{}},
 		UsageRetention: days{400}, Textfile: paths.Textfile,
 	}
 }

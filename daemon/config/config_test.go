@@ -179,6 +179,7 @@ func TestLoadNamesWhatIsWrong(t *testing.T) {
 		"console name": {text: "[console]\norigins = ['https://Codex.example.com']", want: "in small letters"},
 		"console kind": {text: "[console]\norigins = ['codex.example.com']", want: "console.origins"},
 		"console both": {text: "[console]\norigins = ['https://a.b', 'http://a.b']", want: "a.b may have http or https, not both"},
+		"push network": {text: "[console]\npush_private = ['10.0.0.1']", want: "is not a network such as"},
 		"console user": {text: "[console]\norigins = ['https://a@b']", want: "console.origins"},
 		"trace key":    {text: "[traces]\nendpoit = ''", want: `(did you mean "traces.endpoint"?)`},
 		"image key":    {text: "[images]\nfetsh = true", want: `(did you mean "images.fetch"?)`},
@@ -244,6 +245,13 @@ func TestImages(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, *images, c.Images)
 	assert.Equal(t, "/run/codex-proxy/fetch.socket", c.FetchSocket())
+}
+
+func TestConsole(t *testing.T) {
+	path := write(t, "[console]\norigins = ['https://codex.example.com']\npush_private = ['10.0.0.0/8']")
+	console, err := LoadConsole(path, nil)
+	require.NoError(t, err)
+	assert.Equal(t, &Console{Origins: []string{"https://codex.example.com"}, PushPrivate: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}, console)
 }
 
 func TestTraces(t *testing.T) {

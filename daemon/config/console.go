@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
@@ -9,18 +10,20 @@ import (
 
 // Console is the table [console]: the page for other machines.
 type Console struct {
-	Origins []string // as browsers name the page
+	Origins     []string       // as browsers name the page
+	PushPrivate []netip.Prefix // private networks in which push services may be
 }
 
 // rawConsole is the table [console].
 type rawConsole struct {
-	Origins []string `toml:"origins"`
+	Origins     []string `toml:"origins"`
+	PushPrivate []prefix `toml:"push_private"`
 }
 
 // maxOrigins bounds the names of the page.
 const maxOrigins = 16
 
-// LoadConsole reads [console] alone, for the unit that carries out the orders of the page.
+// LoadConsole reads [console] alone, for the units that carry out the orders of the page and send its pushes.
 func LoadConsole(path string, set []string) (*Console, error) {
 	r, err := load(path, set)
 	if err != nil {
@@ -50,7 +53,11 @@ func (r rawConsole) validate() (Console, error) {
 		}
 		schemes[u.Host] = u.Scheme
 	}
-	return Console(r), nil
+	c := Console{Origins: r.Origins}
+	for _, p := range r.PushPrivate {
+		c.PushPrivate = append(c.PushPrivate, netip.Prefix(p))
+	}
+	return c, nil
 }
 
 // defaultPort reports whether an address names the port that browsers leave out.

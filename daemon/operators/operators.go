@@ -9,11 +9,14 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"codex-proxy/daemon/recent"
 	"codex-proxy/daemon/reload"
 	"codex-proxy/probes"
 	"codex-proxy/proxy/auth"
 	"codex-proxy/proxy/usage"
+	"codex-proxy/units"
 	"codex-proxy/workers"
 	"codex-proxy/workers/accounts"
 	"codex-proxy/workers/control"
@@ -41,7 +44,10 @@ type Settings struct {
 	Plan         func() []accounts.Step
 	Lock         *reload.ChangeLock
 	Predecessor  *reload.Predecessor
-	Logger       *slog.Logger
+	Registry     prometheus.Registerer
+	// MainProcess asks systemd for the service with a main process.
+	MainProcess func(ctx context.Context, pid uint32) (units.MainProcess, error)
+	Logger      *slog.Logger
 }
 
 // Operators serves the control socket.
@@ -75,11 +81,13 @@ func New(s Settings) *Operators {
 		Pool: s.Pool, Report: s.Report, Changes: s.Changes, Keys: o.Keys, Drains: o.Drains, Accounts: orders,
 		Logger: s.Logger,
 		Routes: map[string]http.HandlerFunc{
-			"GET /v1/watch":    stream.serve,
-			"GET /v1/history":  func(w http.ResponseWriter, _ *http.Request) { control.Answer(w, s.Recent.History()) },
-			"GET /v1/requests": func(w http.ResponseWriter, _ *http.Request) { control.Answer(w, s.Recent.Requests()) },
-			"GET /v1/usage":    usageOf(s.Usage),
-			"POST /v1/console": consoleKeys(s.Keys),
+			"GET /v1/watch":      stream.serve,
+			"GET /v1/history":    func(w http.ResponseWriter, _ *http.Request) { control.Answer(w, s.Recent.History()) },
+			"GET /v1/requests":   func(w http.ResponseWriter, _ *http.Request) { control.Answer(w, s.Recent.Requests()) },
+			"GET /v1/usage":      usageOf(s.Usage),
+			"POST /v1/console":   consoleKeys(s.Keys),
+			"POST /v1/pushes":    countPushes(s.Registry),
+			"POST /v1/remote-of": remoteOf(s.MainProcess),
 		},
 	})
 	return o

@@ -47,12 +47,16 @@ const (
 	CopiesSocket = WorkerSockets + "/copies.socket"
 	// ConsoleSocket is ListenStream= of codex-console-orders.socket.
 	ConsoleSocket = WorkerSockets + "/console.socket"
+	// FetchSocket is ListenStream= of codex-proxy-fetch.socket.
+	FetchSocket = WorkerSockets + "/fetch.socket"
 	// DatabaseSocket is ListenStream= of codex-proxy-database.socket. Root alone writes into DatabaseRelay, which has
 	// the variables of codex-proxy-database.service.
 	DatabaseSocket = WorkerSockets + "/database.socket"
 	DatabaseRelay  = "/run/codex-database"
 	// RemoteSockets holds ListenStream= of codex-remote@.socket.
 	RemoteSockets = "/run/codex-remote"
+	// PushSocket is ListenStream= of codex-console-push.socket: remotes send there the notices for browsers.
+	PushSocket = RemoteSockets + "/.push"
 	// HereSockets holds ListenStream= of codex-user@.socket.
 	HereSockets = "/run/codex-user"
 	// BrokerSockets holds ListenStream= of codex-broker@.socket. BrokerAddress leads there, in the network namespace

@@ -45,7 +45,7 @@ func paired(t *testing.T, limits Limits, unused time.Duration) *pair {
 	p.Client = NewClient(p.socket, limits, prometheus.NewRegistry(), logger)
 	ctx, stop := context.WithCancel(t.Context())
 	p.stop = stop
-	go func() { p.ended <- NewServer(New(limits), unused, logger).Run(ctx, p.listener) }()
+	go func() { p.ended <- NewServer(New(limits), unused, nil, logger).Run(ctx, p.listener) }()
 	return p
 }
 
@@ -115,7 +115,7 @@ func TestTheFetcherIsKilled(t *testing.T) {
 		if err == nil {
 			conn.Close() // with the request
 		}
-		p.ended <- NewServer(New(loopback()), bound, slog.New(slog.DiscardHandler)).Run(ctx, l)
+		p.ended <- NewServer(New(loopback()), bound, nil, slog.New(slog.DiscardHandler)).Run(ctx, l)
 	}()
 	got, err := p.Inline(t.Context(), url)
 	require.NoError(t, err)

@@ -6,5 +6,5 @@
 //	200 with the bytes of a PNG, JPEG, GIF or WebP image, or
 //	400, 503 {"code":"image_type","message":"…"}
 //
-// The URL is not trusted, and must not reach an address that only this host can reach: see Limits and forbidden.
+// The URL is not trusted, and must not reach an address that only this host can reach: see Limits and package publicnet.
 package fetch

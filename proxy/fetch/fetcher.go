@@ -11,6 +11,8 @@ import (
 	"net/netip"
 	"syscall"
 	"time"
+
+	"codex-proxy/internal/publicnet"
 )
 
 const (
@@ -65,7 +67,7 @@ func New(limits Limits) *Fetcher {
 // is made: the name may lead elsewhere at another time.
 func (f *Fetcher) control(_ context.Context, _, address string, _ syscall.RawConn) error {
 	to, err := netip.ParseAddrPort(address)
-	if err != nil || !permitted(to.Addr(), f.limits.Allow) {
+	if err != nil || !publicnet.Permitted(to.Addr(), f.limits.Allow) {
 		return wrong(CodeAddress, "the host of the URL is not on the public network")
 	}
 	return nil

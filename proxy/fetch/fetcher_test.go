@@ -18,6 +18,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+
+	"codex-proxy/internal/publicnet"
 )
 
 // bound is the longest that any wait of these tests may take.
@@ -35,7 +37,7 @@ var (
 
 // loopback are limits under which tests can serve images.
 func loopback() Limits {
-	return Limits{Bytes: 4096, Time: bound, Allow: prefixes("127.0.0.1/32")}
+	return Limits{Bytes: 4096, Time: bound, Allow: publicnet.Prefixes("127.0.0.1/32")}
 }
 
 // host serves handler on 127.0.0.1.

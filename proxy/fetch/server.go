@@ -30,11 +30,15 @@ type Server struct {
 	http    *ondemand.Server
 }
 
-// NewServer builds a server that ends after a time without a connection, unused.
-func NewServer(fetcher *Fetcher, unused time.Duration, logger *slog.Logger) *Server {
+// NewServer builds a server that ends after a time without a connection, unused. It serves more routes, too; their
+// answers may take as long as an image, unless they set a deadline.
+func NewServer(fetcher *Fetcher, unused time.Duration, more map[string]http.Handler, logger *slog.Logger) *Server {
 	s := &Server{fetcher: fetcher}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /fetch", s.fetch)
+	for route, handler := range more {
+		mux.Handle(route, handler)
+	}
 	s.http = ondemand.NewServer(mux, fetcher.limits.Time+answerMargin, unused, logger)
 	return s
 }

@@ -52,6 +52,7 @@ type Settings struct {
 	Provider  *Provider // nil: accounts
 	Accounts  []string  // that may serve; empty: all
 	Notify    []string  // the command of [notify]; empty: none
+	Push      bool      // of [notify]
 	Hands     *Hands    // nil: codex executes its commands itself
 	Codex     map[string]any
 
@@ -146,6 +147,7 @@ type rawProvider struct {
 
 type rawNotify struct {
 	Command []string `toml:"command"`
+	Push    bool     `toml:"push"`
 }
 
 func defaults() raw {
@@ -199,7 +201,7 @@ func (r raw) settings(name string) *Settings {
 		Group: r.Group, Network: r.network(), Sandbox: r.sandbox(), Writable: r.Writable,
 		Limits: Limits{r.Memory, r.CPU, r.Tasks}, UnknownMethods: UnknownMethods(r.Unknown), IdleStop: r.IdleStop.Duration, Continue: Continue(r.Continue),
 		ContinueLimit: r.ContinueLimit, Model: r.Model, CodexPath: r.CodexPath, Provider: (*Provider)(r.Provider),
-		Accounts: r.Accounts, Notify: r.Notify.Command, Hands: r.Hands.hands(), Codex: r.Codex,
+		Accounts: r.Accounts, Notify: r.Notify.Command, Push: r.Notify.Push, Hands: r.Hands.hands(), Codex: r.Codex,
 	}
 }
 

@@ -101,7 +101,7 @@ func TestTemplate(t *testing.T) {
 	require.NoError(t, err)
 	var shown strings.Builder
 	before, rest, _ := strings.Cut(string(text), "#[hands]\n") // a remote has either these or a directory
-	table, after, _ := strings.Cut(rest, "# A command that")
+	table, after, _ := strings.Cut(rest, "# What is done when")
 	for line := range strings.Lines(before + "# " + after) {
 		key := strings.TrimPrefix(strings.TrimPrefix(line, "#"), " ")
 		if key != line && (assignment.MatchString(key) || key == "[provider]\n") {

@@ -27,14 +27,22 @@ func (u *Unit) options(s *remoteconfig.Settings, socket string, accounts remotes
 	return o
 }
 
-// tell passes an event on to the command of [notify] if nobody is there to see it.
+// tell passes an event on to the command of [notify], and to browsers, if nobody is there to see it.
 func (u *Unit) tell(s *remoteconfig.Settings, e remotes.Event) {
 	notice, is := remotenotify.Of(u.Name, e)
-	if len(s.Notify) == 0 || !is {
+	if !is {
 		return
 	}
-	if err := remotenotify.Send(paths.RemoteNotifySocket(u.Name), notice); err != nil {
-		u.logger.Warn("a notice for the command of [notify] is lost", "error", err, "remote", u.Name,
-			"event", notice.Event, "thread_id", notice.Thread, "turn_id", notice.Turn)
+	lost := func(message string, err error) {
+		if err != nil {
+			u.logger.Warn(message, "error", err, "remote", u.Name, "event", notice.Event, "thread_id", notice.Thread,
+				"turn_id", notice.Turn)
+		}
+	}
+	if len(s.Notify) > 0 {
+		lost("a notice for the command of [notify] is lost", remotenotify.Send(paths.RemoteNotifySocket(u.Name), notice))
+	}
+	if s.Push {
+		lost("a notice for browsers is lost", remotenotify.Push(paths.PushSocket, notice))
 	}
 }

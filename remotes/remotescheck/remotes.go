@@ -89,7 +89,7 @@ func (r *room) judge(ctx context.Context, d distant) []checkup.Finding {
 	for _, fault := range r.faults(d.file) {
 		found = append(found, checkup.Failure(d.subject(), fault, "then look again: codex-proxy remotes check "+d.name))
 	}
-	found = slices.Concat(found, r.judgeAccountsOf(d), r.judgeCodex(ctx, d), r.judgeHands(ctx, d))
+	found = slices.Concat(found, r.judgeAccountsOf(d), r.judgeCodex(ctx, d), r.judgeHands(ctx, d), r.judgePush(d))
 	if r.BusErr != nil {
 		return append(found, checkup.Unchecked(d.subject(), "systemd does not answer", "bus"))
 	}
@@ -181,6 +181,15 @@ func (r *room) words(d distant) string {
 		}
 	}
 	return "runs"
+}
+
+// judgePush finds a remote whose notices reach no browser.
+func (r *room) judgePush(d distant) []checkup.Finding {
+	if !d.file.Push || r.BusErr != nil || r.Units[paths.ConsoleUnit].Active() {
+		return nil
+	}
+	return checkup.Warning(d.subject(), "push = true, and the page for other machines, where browsers turn notifications "+
+		"on, is off", "systemctl enable --now "+paths.ConsoleUnit+" (docs/console.md)").Alone()
 }
 
 // judgeAccountsOf finds the accounts that a remote names and that do not exist.

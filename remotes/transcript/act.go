@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"codex-proxy/codex/wire"
+	"codex-proxy/remotes"
 	"codex-proxy/remotes/authz"
 	"codex-proxy/remotes/remoteapi"
 )
@@ -77,6 +78,37 @@ func (r Remote) Approve(ctx context.Context, thread, question, decision string) 
 			return s.Err()
 		case <-ctx.Done():
 			return ctx.Err()
+		}
+	}
+}
+
+// Asked are the questions that the turn of a thread waits for now; none if it does not wait. It is attached as a page
+// meanwhile, so that others are still called.
+func (r Remote) Asked(ctx context.Context, thread string) ([]Question, error) {
+	ctx, cancel := context.WithTimeout(ctx, askedBound)
+	defer cancel()
+	r.program = remotes.Page
+	v := newView(thread)
+	s, err := r.open(ctx, authz.Owner, handlers{asked: v.ask, notified: v.notified})
+	if err != nil {
+		return nil, err
+	}
+	defer s.end()
+	at, err := s.resume(ctx, thread, 1)
+	if err != nil || !at.Thread.Status.Waiting() {
+		return nil, err
+	}
+	v.begin(at)
+	for {
+		if u := v.take(); len(u.Questions) > 0 || !u.Waits {
+			return u.Questions, nil
+		}
+		select {
+		case <-v.changed:
+		case <-s.Done():
+			return nil, s.Err()
+		case <-ctx.Done():
+			return nil, errors.New("codex has not repeated its question")
 		}
 	}
 }

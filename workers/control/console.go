@@ -54,3 +54,47 @@ func (c *Client) ConsoleKey(ctx context.Context, ask ConsoleAsk) (key ConsoleKey
 	})
 	return key, err
 }
+
+// PushCount is the body of POST /v1/pushes: the outcome of one push.
+type PushCount struct {
+	Outcome string `json:"outcome"`
+}
+
+// CountPush has the daemon count a push.
+func (c *Client) CountPush(ctx context.Context, outcome string) error {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	body, err := json.Marshal(PushCount{outcome})
+	if err != nil {
+		return err
+	}
+	var none struct{}
+	_, err = c.ask(ctx, http.MethodPost, "/v1/pushes", body, &none)
+	return err
+}
+
+// Process asks for the remote with that main process.
+type Process struct {
+	PID int32 `json:"pid"`
+}
+
+// ProcessRemote is the answer: the name of the remote.
+type ProcessRemote struct {
+	Remote string `json:"remote"`
+}
+
+// RemoteOf returns the name of the remote with that main process.
+func (c *Client) RemoteOf(ctx context.Context, pid int32) (name string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	body, err := json.Marshal(Process{pid})
+	if err != nil {
+		return "", err
+	}
+	var of ProcessRemote
+	err = untilSettled(ctx, func() error {
+		_, err := c.ask(ctx, http.MethodPost, "/v1/remote-of", body, &of)
+		return err
+	})
+	return of.Remote, err
+}

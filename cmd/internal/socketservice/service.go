@@ -23,7 +23,8 @@ import (
 const IdleTime = 5 * time.Minute
 
 // Server serves on one listener until ctx ends or requests stay away. If it has a method Alive, that is the check of
-// the unit's watchdog; if it has a method SetStatus, it gets a function that changes the unit's status.
+// the unit's watchdog; if it has a method SetStatus, it gets a function that changes the unit's status; if it has a
+// method SetSockets, it gets all sockets of the unit.
 type Server interface {
 	Run(ctx context.Context, l net.Listener) error
 }
@@ -58,6 +59,11 @@ func (s Service) Run(ctx context.Context, stderr io.Writer) error {
 	listeners, err := sockets.Listeners(s.Socket)
 	if err != nil {
 		return err
+	}
+	if more, ok := server.(interface {
+		SetSockets(all map[string][]net.Listener)
+	}); ok {
+		more.SetSockets(sockets)
 	}
 	if shows, ok := server.(interface{ SetStatus(func(string)) }); ok {
 		shows.SetStatus(notifier.Status)

@@ -182,6 +182,14 @@ async function send(form) {
   if (!thread || state.talk && (state.talk.error || state.talk.ended)) openTalk(remote);
 }
 
+// Notifications, at the page for other machines.
+async function lookPush(change) {
+  const push = await import("./push.js");
+  if (change) state.notice = await push[change](host.order).then(() => "", e => e.message);
+  state.push = await push.look(host.order).catch(e => ({ text: e.message }));
+  draw();
+}
+
 addEventListener("click", async event => {
   const b = event.target.closest("button");
   if (!b || b.getAttribute("aria-disabled") === "true") return;
@@ -191,6 +199,7 @@ addEventListener("click", async event => {
   }
   if (b.id === "examine") examine();
   if (b.id === "close") close();
+  if (b.dataset.push) lookPush(b.dataset.push);
   if (b.dataset.talk) openTalk(b.dataset.talk);
   if (b.dataset.log) openLog(JSON.parse(b.dataset.log));
   if (b.dataset.find) {
@@ -246,6 +255,7 @@ host.begin().then(given => {
   Object.assign(state, given);
   arrive();
   if (state.asks) return undefined;
+  if (state.keyed) lookPush();
   return followAlways();
 }).catch(e => {
   state.lost = e.message;

@@ -134,7 +134,7 @@ function requests({ requests, show, find }) {
 
 const reason = u => badge(u.ready ? "ok" : ["asleep", "stopped", "starting", "stopping"].includes(u.reason) ? "warn" : "bad", u.reason);
 
-function remotes({ remotes, talk, off }) {
+function remotes({ remotes, talk, off, push }) {
   const button = name => el("button", { type: "button", "data-talk": name, "aria-label": t.verb(t.openTalk, name), "aria-pressed": String(Boolean(talk) && talk.remote === name) }, t.openTalk);
   return [card(t.pages.remotes, remotes && remotes.length ? table(t.tableOf(t.pages.remotes),
     [t.remote, t.state, t.why, t.actions, t.since, t.account, t.attached, t.turns, t.turnSince, t.continued, t.restarts, t.lastExit], remotes.map(r => {
@@ -142,7 +142,11 @@ function remotes({ remotes, talk, off }) {
       return row(r.name, r.name, unit(r), reason(r), button(r.name), since(r.since), u.account || "–", r.use ? t.people(u.owners, u.viewers) : "–", r.use ? String(u.turns) : "–",
         [since(u.turn_since), u.alone_since ? ` ${t.waits}` : ""], r.use ? String(u.continued) : "–", String(r.restarts_total), exit(r.last_exit));
     })) : el("p", null, t.noRemotes), command("codex-proxy remotes list --watch; codex-proxy attach NAME"), el("p", { class: "muted" }, t.talkHint)),
-  talk ? talkOf(talk, off) : null];
+  talk ? talkOf(talk, off) : null, push ? notifications(push) : null];
+}
+
+function notifications({ text, button }) {
+  return card(t.push.title, el("p", { id: "push" }, text), button ? el("p", null, el("button", { type: "button", "data-push": button }, t.push[button])) : null);
 }
 
 function dependencies({ dependencies }) {

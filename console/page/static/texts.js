@@ -65,6 +65,16 @@ export const t = {
   hidden: "This page does not show all that an approval would allow. A terminal does: codex-proxy attach",
   in: dir => `in ${dir}`, approve: "Approve", accept: "Approve", acceptForSession: "Approve for the session", decline: "Decline",
   interrupt: "Interrupt", message: "Message", send: "Send", exitStatus: n => `exit status ${n}`, talkEnded: "The connection to the remote has ended.",
+  push: {
+    title: "Notifications", on: "Turn on in this browser", off: "Turn off in this browser",
+    isOn: "This browser is called when a turn of a remote with push = true has ended, or waits for a person.",
+    isOff: "A browser can be called when a turn of a remote with push = true has ended, or waits for a person.",
+    unable: "This browser has no notifications for this page: it needs https, or the loopback. On an iPhone or iPad, add the page to the Home Screen first, and open it there.",
+    denied: "The browser forbids notifications of this page. Allow them in its settings of this site, and load the page again.",
+    dismissed: "The browser has asked for permission, and got no answer. Turn notifications on again, and allow them.",
+    late: "no answer within 20 seconds",
+    noService: why => `The browser cannot reach its own push service (${why}). Look at its network; a Chromium without the services of Google has none, there another browser works.`,
+  },
   kinds: {
     user: "You", agent: "codex", plan: "Plan", reasoning: "Thinking", command: "Command", change: "Changes", tool: "Tool", search: "Search", compaction: "Compaction",
   },

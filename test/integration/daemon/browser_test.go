@@ -142,13 +142,57 @@ func (d *driver) afar() {
 	d.script(`document.querySelector("#enter input").value = ""`)
 	d.keys("#enter input", key)
 	d.keys("#enter button", "\ue007")
-	d.until(`document.querySelector("#ready.ready")`)
+	d.element("#ready.ready") // not a script: the page loads again, which would cut it
 	assert.Nil(t, d.script(`return document.querySelector('nav a[href="#doctor"]')`), "orders of root are not offered")
 	d.click(`nav a[href="#remotes"]`)
 	d.until(`document.querySelector("button[data-talk=build]")`)
 	d.keys("button[data-talk=build]", "\ue007")
 	d.until(`[...document.querySelectorAll("#talk li")].some(li => li.textContent.includes("it has run"))`)
 	d.judge("overview", "keys", "remotes")
+	d.notifications()
+}
+
+// notifications turns them on, as far as a browser without a push service can, and has the service worker show one.
+func (d *driver) notifications() {
+	t := d.b.T
+	t.Helper()
+	assert.Equal(t, "default", d.script("return Notification.permission"), "nobody is asked before a click")
+	d.cdp("Browser.setPermission", map[string]any{"permission": map[string]string{"name": "notifications"}, "setting": "denied", "origin": afarURL})
+	d.keys("button[data-push=on]", "\ue007")
+	d.until(`document.querySelector("#push").textContent.includes("forbids notifications")`)
+	d.cdp("Browser.setPermission", map[string]any{"permission": map[string]string{"name": "notifications"}, "setting": "granted", "origin": afarURL})
+	d.call(http.MethodPost, "/refresh", map[string]any{}, nil)
+	d.element("button[data-push=on]")
+	d.script("const late = setTimeout; globalThis.setTimeout = (f, ms) => late(f, Math.min(ms, 2000))") // this browser never ends to try
+	d.keys("button[data-push=on]", "\ue007")
+	d.until(`document.querySelector("#notice").textContent`)
+	assert.Contains(t, d.script(`return document.querySelector("#notice").textContent`), "cannot reach its own push service")
+	assert.Equal(t, afarURL+"/sw.js", d.async("navigator.serviceWorker.ready.then(r => r.active.scriptURL)"))
+	assert.Equal(t, `[["build asks","ls",1],["build asks","this was answered before, or is more than an hour old: open the page",0]]`, d.async(worker))
+}
+
+// worker runs the service worker in the page: a push comes, and a person presses a button of a notification that is too old.
+const worker = `(async () => {
+  const shown = [];
+  Object.assign(globalThis, { skipWaiting() {}, registration: { showNotification: async (title, o) => { shown.push([title, o.body, (o.actions || []).length]); } } });
+  await import("./sw.js");
+  const happens = (type, more) => {
+    const event = new Event(type), work = [];
+    Object.assign(event, { waitUntil: w => work.push(w) }, more);
+    dispatchEvent(event);
+    return Promise.all(work);
+  };
+  const data = { title: "build asks", body: "ls", tag: "build q", token: "x", actions: [{ action: "accept", title: "Approve" }] };
+  await happens("push", { data: { json: () => data } });
+  await happens("notificationclick", { action: "accept", notification: { close() {}, data } });
+  return JSON.stringify(shown);
+})()`
+
+// async is the value of a promise.
+func (d *driver) async(promise string) (value any) {
+	d.b.T.Helper()
+	d.call(http.MethodPost, "/execute/async", map[string]any{"args": []any{}, "script": "const done = arguments[0]; (" + promise + ").then(done, e => done(String(e)));"}, &value)
+	return value
 }
 
 // crowd measures an update of the page of 500 requests, and of 50 workers with their accounts.

@@ -20,7 +20,7 @@ func testUnits(t *testing.T, suite string) {
 	stdout, stderr, err := b.Run(t.Context(), "systemd-analyze", "verify", "--man=no",
 		"codex.target", "codex-proxy.socket", "codex-proxy.service", "codex-proxy-fetch.socket",
 		"codex-proxy-fetch.service", "codex-proxy-logins.socket", "codex-proxy-traces.socket", "codex-proxy-traces.service",
-		"codex-console.socket", "codex-console.service", "codex-console-orders.socket", "codex-console-orders.service",
+		"codex-console.socket", "codex-console.service", "codex-console-orders.socket", "codex-console-orders.service", "codex-console-push.socket",
 		"codex-proxy-database.socket", "codex-proxy-database.service",
 		"codex-copies.socket", "codex-copies.service", "codex-canary@0.171.0-0123456789ab.service",
 		"codex-worker@default.socket", "codex-worker@default.service", "codex-dependency@default.service", "codex-user@root.service", "codex-user@root.socket")

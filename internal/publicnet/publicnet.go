@@ -1,4 +1,5 @@
-package fetch
+// Package publicnet tells the public network from the addresses that only this host, or its own network, can reach.
+package publicnet
 
 import (
 	"net"
@@ -9,7 +10,7 @@ import (
 // forbidden are the networks outside the public one: the special-purpose registries
 // of IANA (RFC 6890), and Azure's platform address. IPAddressDeny= of
 // codex-proxy-fetch.service has them, too.
-var forbidden = prefixes(
+var forbidden = Prefixes(
 	"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24",
 	"192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24",
 	"168.63.129.16/32", "224.0.0.0/4", "240.0.0.0/4",
@@ -25,7 +26,8 @@ var globalUnicast = netip.MustParsePrefix("2000::/3")
 // without IPv4 reach all of IPv4 that way.
 var nat64 = netip.MustParsePrefix("64:ff9b::/96")
 
-func prefixes(texts ...string) []netip.Prefix {
+// Prefixes are networks by their texts, which are right.
+func Prefixes(texts ...string) []netip.Prefix {
 	var all []netip.Prefix
 	for _, text := range texts {
 		all = append(all, netip.MustParsePrefix(text))
@@ -33,9 +35,9 @@ func prefixes(texts ...string) []netip.Prefix {
 	return all
 }
 
-// permitted reports whether ip may be connected to: it is public, or the
+// Permitted reports whether ip may be connected to: it is public, or the
 // operator allows it.
-func permitted(ip netip.Addr, allowed []netip.Prefix) bool {
+func Permitted(ip netip.Addr, allowed []netip.Prefix) bool {
 	ip = ip.Unmap()
 	if nat64.Contains(ip) {
 		bytes := ip.As16()

@@ -1,4 +1,4 @@
-package fetch
+package publicnet
 
 import (
 	"net"
@@ -35,18 +35,18 @@ func TestPermitted(t *testing.T) {
 		"2002:7f00:1::":      false, "2002:101:101::": false, // 6to4
 		"2001:0:1:1::fefe:fefe": false, "2001:0:7f00:1::1": false, // Teredo
 	} {
-		assert.Equal(t, want, permitted(netip.MustParseAddr(text), nil), text)
+		assert.Equal(t, want, Permitted(netip.MustParseAddr(text), nil), text)
 	}
-	assert.False(t, permitted(netip.Addr{}, nil))
+	assert.False(t, Permitted(netip.Addr{}, nil))
 }
 
 func TestPermittedByTheOperator(t *testing.T) {
-	allowed := prefixes("10.1.0.0/16", "fd00::/8")
+	allowed := Prefixes("10.1.0.0/16", "fd00::/8")
 	for text, want := range map[string]bool{
 		"10.1.2.3": true, "::ffff:10.1.2.3": true, "64:ff9b::10.1.2.3": true, "fd12::1": true,
 		"10.2.0.1": false, "127.0.0.1": false, "fc00::1": false, "64:ff9b::10.2.0.1": false,
 	} {
-		assert.Equal(t, want, permitted(netip.MustParseAddr(text), allowed), text)
+		assert.Equal(t, want, Permitted(netip.MustParseAddr(text), allowed), text)
 	}
 }
 
@@ -70,7 +70,7 @@ func TestTheUnitForbidsTheSame(t *testing.T) {
 	require.NoError(t, err)
 	var denied []netip.Prefix
 	for _, line := range regexp.MustCompile(`(?m)^IPAddressDeny=(.+)$`).FindAllStringSubmatch(string(unit), -1) {
-		denied = append(denied, prefixes(strings.Fields(line[1])...)...)
+		denied = append(denied, Prefixes(strings.Fields(line[1])...)...)
 	}
 	for _, p := range forbidden {
 		assert.True(t, within(p.Addr(), denied), p)
@@ -81,7 +81,7 @@ func TestTheUnitForbidsTheSame(t *testing.T) {
 		}
 	}
 	for _, d := range denied {
-		assert.False(t, permitted(d.Addr(), nil), "%s is denied by the unit alone", d)
+		assert.False(t, Permitted(d.Addr(), nil), "%s is denied by the unit alone", d)
 	}
 	for _, text := range []string{
 		"::1", "fe80::1", "fd00::1", "ff02::1", "::ffff:10.0.0.1", "64:ff9b::10.0.0.1", "64:ff9b::169.254.169.254",
