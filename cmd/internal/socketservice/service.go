@@ -16,6 +16,7 @@ import (
 	"codex-proxy/internal/cli"
 	"codex-proxy/internal/journal"
 	"codex-proxy/internal/ondemand"
+	"codex-proxy/internal/resident"
 	"codex-proxy/notify"
 )
 
@@ -69,6 +70,7 @@ func (s Service) Run(ctx context.Context, stderr io.Writer) error {
 		defer end()
 		go func() { _ = notifier.RunWatchdog(watching, notifier.WatchdogInterval(), watched.Alive) }()
 	}
+	_ = resident.Trim() // if the kernel refuses, the memory of the start stays
 	return server.Run(ctx, listeners[0])
 }
 
