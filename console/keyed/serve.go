@@ -10,10 +10,14 @@ import (
 
 	"codex-proxy/console/pipe"
 	"codex-proxy/internal/ondemand"
+	"codex-proxy/internal/resident"
 )
 
 // maxServers bounds the connections of servers: there is one, and its successor for a moment.
 const maxServers = 4
+
+// settled is how long a connection is open before the memory that its beginning has used is given back.
+const settled = 2 * time.Second
 
 // Server carries out the orders that come over connections of the server of the page. It ends when there has been none
 // for a time.
@@ -54,6 +58,7 @@ func (s *Server) Run(ctx context.Context, l net.Listener) error {
 			continue
 		}
 		idle.ConnState(conn, http.StateNew)
+		time.AfterFunc(settled, func() { _ = resident.Trim() })
 		serving.Go(func() {
 			defer func() { <-places }()
 			defer idle.ConnState(conn, http.StateClosed)

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"os/signal"
@@ -126,7 +125,7 @@ func (l *login) run(ctx context.Context, dir string) error {
 	defer signal.Stop(signals)
 	mask := syscall.Umask(0o077)
 	defer syscall.Umask(mask)
-	var out, talk io.Writer = l.Stdout, l.Stderr
+	out, talk := l.Stdout, l.Stderr
 	if l.JSON {
 		out = &deviceTalk{people: l.Stderr, json: l.Stdout}
 		talk = out
