@@ -93,7 +93,7 @@ func (s Service) refuse(ctx context.Context, fault error, stderr io.Writer, logg
 	}
 	refusal := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set(ondemand.ReasonHeader, fault.Error())
-		w.WriteHeader(http.StatusServiceUnavailable)
+		http.Error(w, "This service is not set up; the journal of its unit has the reason.", http.StatusServiceUnavailable)
 	})
 	ctx, cancel := context.WithTimeout(ctx, refuseTime)
 	defer cancel()
