@@ -46,6 +46,7 @@ type setUpBed struct {
 	lacks  []string
 	test   bool // its script has a Test
 	kill   bool // the unit of the Test leaves no result
+	swept  int  // snapshots that were removed
 	gone   int  // how many units of Tests find no snapshot
 }
 
@@ -73,6 +74,9 @@ func newSetUpBed(t *testing.T) *setUpBed {
 func (b *setUpBed) play(unit string) error {
 	template, instance, _ := strings.Cut(strings.TrimSuffix(unit, ".service"), "@")
 	if template == "codex-sweep" {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.swept++
 		return nil
 	}
 	<-b.begin
@@ -291,18 +295,21 @@ func TestSnapshotThatIsTestedTwice(t *testing.T) {
 	b.test = true
 	other := &task{key: "other", provider: environment.Setup}
 	other.untested.Store(&job.Built{Snapshot: named(setup.Build{Commit: "aa", Scope: setup.Scope{User: "1", Repository: "r", Online: true}})})
-	b.mu.Lock()
+	b.Environments.mu.Lock()
 	b.tasks[other.key] = other
-	b.mu.Unlock()
+	b.Environments.mu.Unlock()
 	for range 2 {
 		b.begin <- struct{}{}
 	}
 	got := b.snapshot(b.session(1, "r", "aa"))
 	plain := named(b.orders[0])
 	require.Equal(t, plain.Tested().Key, got.Key)
+	b.Environments.mu.Lock()
+	assert.NotContains(t, b.tasks, plain.Key, "no removal has begun")
+	b.Environments.mu.Unlock()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	assert.NotContains(t, b.tasks, plain.Key, "no removal has begun")
+	assert.Zero(t, b.swept)
 }
 
 // A unit of the tests that outlives the daemon does not fail the session, however it ends.
