@@ -68,7 +68,7 @@ func LoadDatabase(path string, set []string) (Database, error) {
 }
 
 // Server returns how this process reaches the database: in a unit as the role of the service, with the password of its
-// credential, and else as the owner, with that of the file. relay is as in postgres.Server.
+// credential, and else as the owner, with the password in the file. relay is as in postgres.Server.
 func (d Database) Server(relay string) (postgres.Server, error) {
 	file, address := paths.DatabasePassword, d.Address
 	if dir := os.Getenv("CREDENTIALS_DIRECTORY"); dir != "" && !address.IsZero() {

@@ -25,12 +25,13 @@ func grant(ctx context.Context, conn *pgx.Conn) error {
 	}
 	service := postgres.ServiceRole(owner)
 	var there bool
-	if err := conn.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = $1)", service).Scan(&there); err != nil {
+	const exists = "SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = $1)"
+	if err := conn.QueryRow(ctx, exists, service).Scan(&there); err != nil {
 		return err
 	}
 	if !there {
-		return fmt.Errorf("the server has no role %s, by which the services connect: run the SQL of codex-proxy database init "+
-			"there, also if it has run before", service)
+		return fmt.Errorf("the server has no role %s, by which the services connect: run the SQL of "+
+			"codex-proxy database init there, also if it has run before", service)
 	}
 	role := pgx.Identifier{service}.Sanitize()
 	return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {

@@ -66,7 +66,8 @@ func RolesSQL(a Address, password string) (string, error) {
 REVOKE ALL ON DATABASE %[3]s FROM PUBLIC;
 GRANT CONNECT ON DATABASE %[3]s TO %[4]s;
 -- pg_hba.conf: hostssl %[5]s %[6]s,%[7]s ADDRESSES-OF-THE-HOSTS scram-sha-256
-`, literal(a.Database()), literal(owner), identifier(a.Database()), identifier(service), a.Database(), owner, service), nil
+`, literal(a.Database()), literal(owner), identifier(a.Database()), identifier(service), a.Database(), owner,
+		service), nil
 }
 
 // roleSQL makes one role, or gives it a password. The text has the verifier alone.
@@ -75,7 +76,8 @@ func roleSQL(role, password string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf(`SELECT format('CREATE ROLE %%I', %[1]s) WHERE NOT EXISTS (SELECT FROM pg_roles WHERE rolname = %[1]s) \gexec
+	return fmt.Sprintf(`SELECT format('CREATE ROLE %%I', %[1]s)
+	WHERE NOT EXISTS (SELECT FROM pg_roles WHERE rolname = %[1]s) \gexec
 ALTER ROLE %[2]s LOGIN PASSWORD '%[3]s';
 ALTER ROLE %[2]s SET statement_timeout = '5s';
 ALTER ROLE %[2]s SET lock_timeout = '2s';

@@ -71,8 +71,8 @@ func constant() ([]segment, error) {
 	return segments, nil
 }
 
-// loadedTable returns the address of the program's table in memory (getauxval(3)). It needs no file: those of a process
-// that nothing may look into belong to root (PR_SET_DUMPABLE, prctl(2)).
+// loadedTable returns the address of the program's table in memory (getauxval(3)). It needs no file: the files
+// of a process that nothing may look into belong to root (PR_SET_DUMPABLE, prctl(2)).
 func loadedTable() (uintptr, error) {
 	const atPhdr = 3
 	vector, err := unix.Auxv()

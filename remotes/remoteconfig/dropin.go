@@ -29,8 +29,8 @@ func (s *Settings) ServiceDropIn() []byte {
 	b.Add("\n[Service]")
 	b.Add("Environment=%s=%s", HashVariable, s.Hash)
 	s.owner(&b)
-	s.Hands.dropIn(&b, s.TokenIsInput())
-	s.input(&b)
+	s.Hands.dropIn(&b, TokenIsInput(s))
+	input(s, &b)
 	s.directories(&b)
 	if s.Network == Loopback {
 		b.Add("IPAddressDeny=any")
@@ -91,12 +91,12 @@ func (s *Settings) head(b *unitfile.Lines) {
 }
 
 // input has the one secret that no other process can read, also none of the same user: systemd opens its file.
-func (s *Settings) input(b *unitfile.Lines) {
+func input(s *Settings, b *unitfile.Lines) {
 	file := ""
 	switch {
 	case s.Provider != nil && s.Provider.KeyFile != "":
 		file = s.Provider.KeyFile
-	case s.TokenIsInput():
+	case TokenIsInput(s):
 		file = s.Hands.TokenFile
 	}
 	if file == "" || s.noInput { // with a missing one systemd could start nothing, not even the unit that names the fault
@@ -108,7 +108,7 @@ func (s *Settings) input(b *unitfile.Lines) {
 
 // TokenIsInput reports whether the token of hands elsewhere is the standard input of the unit. A key of a provider is
 // that, where there is one: then the token is a credential, which each process of the unit's user can read.
-func (s *Settings) TokenIsInput() bool {
+func TokenIsInput(s *Settings) bool {
 	return s.Hands != nil && s.Hands.URL != "" && (s.Provider == nil || s.Provider.KeyFile == "")
 }
 

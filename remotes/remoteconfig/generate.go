@@ -21,7 +21,7 @@ func generate(file, dir string) error {
 	if err != nil {
 		return err
 	}
-	s.noInput = s.Provider != nil && missing(s.Provider.KeyFile) || s.TokenIsInput() && missing(s.Hands.TokenFile)
+	s.noInput = s.Provider != nil && missing(s.Provider.KeyFile) || TokenIsInput(s) && missing(s.Hands.TokenFile)
 	errs := []error{settingsfile.WriteDropIn(dir, units.Remote(s.Name), s.ServiceDropIn()),
 		settingsfile.WriteDropIn(dir, units.RemoteSocket(s.Name), s.SocketDropIn())}
 	if len(s.Notify) > 0 {

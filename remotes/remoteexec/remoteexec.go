@@ -174,9 +174,9 @@ func (u *Unit) serve(ctx context.Context, passage *namespaces.Passage, of server
 func (u *Unit) key(s *remoteconfig.Settings) (key string, err error) {
 	switch {
 	case s.Provider != nil && s.Provider.KeyFile != "":
-		key, err = u.input(s, "provider.key_file", s.Provider.KeyFile, modelproxy.ReadKey)
-	case s.TokenIsInput():
-		u.farToken, err = u.input(s, "hands.token_file", s.Hands.TokenFile, hands.ReadToken)
+		key, err = input(u.Key, s, "provider.key_file", s.Provider.KeyFile, modelproxy.ReadKey)
+	case remoteconfig.TokenIsInput(s):
+		u.farToken, err = input(u.Key, s, "hands.token_file", s.Hands.TokenFile, hands.ReadToken)
 	}
 	if err != nil {
 		return "", err
@@ -190,12 +190,13 @@ func (u *Unit) key(s *remoteconfig.Settings) (key string, err error) {
 }
 
 // input reads standard input, which is a file that a key of the settings names.
-func (u *Unit) input(s *remoteconfig.Settings, key, file string, read func(io.Reader) (string, error)) (string, error) {
-	if info, err := u.Key.Stat(); err == nil && info.Mode()&os.ModeDevice != 0 {
+func input(from *os.File, s *remoteconfig.Settings, key, file string, read func(io.Reader) (string, error)) (string,
+	error) {
+	if info, err := from.Stat(); err == nil && info.Mode()&os.ModeDevice != 0 {
 		return "", s.Fault(key, "there was no file %s when systemd read the settings: make it, and run "+
 			"systemctl daemon-reload", file)
 	}
-	secret, err := read(u.Key)
+	secret, err := read(from)
 	if err != nil {
 		return "", s.Fault(key, "%s: %v", file, err)
 	}

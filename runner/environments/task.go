@@ -27,8 +27,8 @@ type task struct {
 	done  chan struct{}
 	err   error     // of a build; set before done is closed
 	built job.Built // likewise
-	// untested is the snapshot without the results of the script's Test, once it is made. Each task may read that of
-	// another one.
+	// untested is the snapshot without the results of the script's Test, once it is made. Each task may read the one of
+	// another.
 	untested atomic.Pointer[job.Built]
 	// first is the unit and order of a set-up before those of its Test; nil: it has none, or an earlier daemon has them.
 	first *firstBuild

@@ -30,7 +30,7 @@ var (
 	codeTalk = lazyregexp.New(`(?s)(https?://\S+)\s.*?\b([A-Z0-9]{4,8}-[A-Z0-9]{4,8})\s`)
 )
 
-// deviceTalk passes on what codex tells a person who logs in, and writes the device code in it as JSON. codex may write
+// deviceTalk passes on codex's words to the person, and writes the device code in them as JSON. codex may write
 // to both of its streams.
 type deviceTalk struct {
 	people io.Writer

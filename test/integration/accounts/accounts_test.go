@@ -122,7 +122,7 @@ func testAccountsWithADeviceCode(t *testing.T, suite string) {
 	openai.Decide(true)
 	require.NoError(t, <-ended, said.String())
 	assert.Contains(t, said.String(), "codex-worker@default.service is ready.")
-	assert.Contains(t, said.String(), "   https://auth.openai.com/codex/device", "for people")
+	assert.Contains(t, said.String(), "Follow these steps", "for people")
 	assert.Contains(t, said.String(), `{"url":"https://auth.openai.com/codex/device","code":"`+bed.UserCode+`"}`)
 	assert.Contains(t, said.String(), `{"worker":"default","logged_in":true}`)
 	b.Until("ready", bed.Ready)
