@@ -18,6 +18,7 @@ import (
 	"codex-proxy/console/pipe"
 	"codex-proxy/console/server"
 	"codex-proxy/console/verbs"
+	"codex-proxy/internal/resident"
 )
 
 // Console is one run of the command.
@@ -112,6 +113,7 @@ func Serve(ctx context.Context, stdin io.Reader) error {
 	}
 	ctx, end := context.WithCancel(ctx)
 	defer end()
+	_ = resident.Trim() // if the kernel refuses, the memory of the start stays
 	orders := pipe.NewClient(conn)
 	go func() {
 		defer end() // the page has no use without the other process

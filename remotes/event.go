@@ -36,7 +36,7 @@ const (
 	Redelivered  EventKind = "redelivered"   // a message of the user that codex had lost was sent again
 	Lost         EventKind = "lost"          // codex has no such thread any more
 	TurnEnded    EventKind = "turn_ended"
-	Waiting      EventKind = "waiting" // a turn waits for a user, and nobody is attached
+	Waiting      EventKind = "waiting" // a turn waits for a user, and nobody is there
 	ToolAnswered EventKind = "tool_answered"
 	Switched     EventKind = "switched"  // another account serves
 	Exhausted    EventKind = "exhausted" // a turn waits for quota
@@ -86,7 +86,7 @@ func (m *keeping) log(e Event) {
 	case TurnEnded:
 		l.Info("a turn of a remote has ended", "status", e.Status, "alone", e.Alone)
 	case Waiting:
-		l.Warn("a turn waits for a person, and nobody is attached", "remedy", m.opts.Attach)
+		l.Warn("a turn waits for a person, and nobody is there", "remedy", m.opts.Attach)
 	case ToolAnswered:
 		l.Info("the main process has answered a tool of a client that is gone", "tool", e.Detail)
 	case Switched:

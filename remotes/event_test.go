@@ -44,7 +44,7 @@ func TestEventsInTheJournal(t *testing.T) {
 	assert.Equal(t, []string{
 		`level=INFO msg="attached to a remote" remote=build user=alice viewer=false`,
 		`level=INFO msg="detached from a remote" remote=build user=alice viewer=false`,
-		`level=WARN msg="a turn waits for a person, and nobody is attached" remote=build thread_id=t1 remedy="codex-proxy attach build"`,
+		`level=WARN msg="a turn waits for a person, and nobody is there" remote=build thread_id=t1 remedy="codex-proxy attach build"`,
 		`level=INFO msg="a turn of a remote has ended" remote=build thread_id=t1 turn_id=2 status=completed alone=true`,
 		`level=WARN msg="the end of codex has cut a turn" remote=build thread_id=t1 turn_id=3`,
 		`level=ERROR msg="a cut turn is given up" remote=build thread_id=t1 turn_id=3 limit=3`,
@@ -60,7 +60,7 @@ func TestPageIsNoPerson(t *testing.T) {
 	detach := m.Attach(Client{User: "alice", Program: Page + " 0.2.0"})
 	m.update(func(s *state) { s.thread("t1").waiting = time.Now() })
 	m.announce()
-	assert.Contains(t, log.String(), "a turn waits for a person, and nobody is attached")
+	assert.Contains(t, log.String(), "a turn waits for a person, and nobody is there")
 	var left time.Time
 	m.update(func(s *state) { left = s.left })
 	detach()

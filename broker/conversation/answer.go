@@ -66,7 +66,7 @@ func (s *socket) send(ctx context.Context, q *request, from int, h http.Header) 
 	if from > 0 {
 		previous = s.has.response
 	}
-	defer s.pulse.hold()()
+	defer s.pulse.Hold()()
 	return s.conn.Write(ctx, websocket.MessageText, q.message(from, previous, h))
 }
 

@@ -11,6 +11,8 @@ import (
 
 	"github.com/coder/websocket"
 	"golang.org/x/sync/semaphore"
+
+	"codex-proxy/internal/pulse"
 )
 
 const (
@@ -44,7 +46,7 @@ type socket struct {
 	room   *semaphore.Weighted // of all WebSockets
 
 	made  time.Time
-	pulse pulse
+	pulse pulse.Pulse
 	busy  atomic.Bool // it has a request
 	used  time.Time
 	has   *known // nil: nothing
@@ -109,7 +111,7 @@ func (s *socket) read(ctx context.Context) {
 
 // pass gives a message to the answer.
 func (s *socket) pass(ctx context.Context, m received) error {
-	defer s.pulse.hold()()
+	defer s.pulse.Hold()()
 	select {
 	case s.events <- m:
 		return nil
@@ -141,7 +143,7 @@ func (s *socket) receiveText(ctx context.Context) (m received, err error) {
 	if kind != websocket.MessageText {
 		return m, errBinary
 	}
-	from = &felt{from, &s.pulse}
+	from = s.pulse.Reader(from)
 	if m.text, err = io.ReadAll(io.LimitReader(from, smallMessage)); err != nil || len(m.text) < smallMessage {
 		return m, err
 	}
@@ -164,7 +166,7 @@ func (s *socket) receiveText(ctx context.Context) (m received, err error) {
 
 // reserve waits for the room of the largest message.
 func (s *socket) reserve(ctx context.Context) error {
-	defer s.pulse.hold()()
+	defer s.pulse.Hold()()
 	return s.room.Acquire(ctx, longestMessage)
 }
 

@@ -66,6 +66,8 @@ Run it as root.`,
 	}
 	login.Flags().BoolVar(&a.APIKey, "with-api-key", false, `log in with an API key from standard input.
 Without this codex shows an address and a code for a browser`)
+	login.Flags().BoolVar(&a.JSON, "json", false, `one JSON object with the address ("url") and the code ("code"),
+and another one after the login`)
 	add := &cobra.Command{Use: "add NAME", Short: "make a worker", RunE: do(a.Add)}
 	remove := &cobra.Command{
 		Use: "remove NAME", Short: "stop a worker, and remove it", ValidArgsFunction: completeWorkerFiles,

@@ -17,7 +17,7 @@ import (
 
 func TestAccountsTakesNoNonsense(t *testing.T) {
 	for _, args := range [][]string{
-		nil, {"lst"}, {"list", "default"}, {"list", "--purge"}, {"login", "a", "b"}, {"login", "--json"}, {"login", "--purge"},
+		nil, {"lst"}, {"list", "default"}, {"list", "--purge"}, {"login", "a", "b"}, {"login", "--purge"},
 		{"add"}, {"add", "a", "--with-api-key"}, {"add", "a", "--json"}, {"remove"}, {"remove", "a", "--with-api-key"},
 		{"switch"}, {"switch", "a", "b"}, {"pause"}, {"pause", "--json", "a"}, {"resume"}, {"resume", "a", "--watch"},
 		{"login", "--watch"},

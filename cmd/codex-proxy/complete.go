@@ -53,7 +53,9 @@ func completeKeys(e *apikeys.Editor) cobra.CompletionFunc {
 		if len(args) > 0 || e.Locate(config.DefaultPath) != nil {
 			return nil, noFiles
 		}
-		keys, err := e.Read(c.Context())
+		ctx, cancel := context.WithTimeout(c.Context(), completeBound)
+		defer cancel()
+		keys, err := e.Read(ctx) // of a database, too
 		if err != nil {
 			return nil, noFiles
 		}

@@ -126,13 +126,14 @@ Keeps the database that [database] in config.toml names: there several hosts hav
 same API keys. The commands read the file, also before the service does, and the
 password in /etc/codex-proxy/database-password. Run them as root.
 
-init prints the SQL that makes the role and the database, and makes the password.
-migrate, on one host, makes the tables; an upgrade may ask for it again. join, on each
-host, adds its keys, and the host. Then systemctl restart codex-proxy, on each host.
+init prints the SQL that makes the database with two roles, the owner and the one of the
+services, and makes the password. migrate, on one host, makes the tables, and gives the
+second role its rights; an upgrade may ask for it again. join, on each host, adds its
+keys, and the host. Then systemctl restart codex-proxy, on each host.
 
-leave writes the keys of the database into the file of this host, and removes the
-host; leave HOST removes one that is gone. check asks the database over the network,
-and the running service for its state.`,
+leave writes the keys of the database into the file of this host, removes the host, and
+empties the files of the passwords; leave HOST removes one that is gone. check asks the
+database over the network, and the running service for its state.`,
 	}
 	do := func(run func(ctx context.Context, name string) error) func(*cobra.Command, []string) error {
 		return func(c *cobra.Command, args []string) error {

@@ -52,6 +52,7 @@ func sessionExec(ctx context.Context, _ string, notifier *notify.Notifier) error
 			exec.Environment{Dir: paths.Environments},
 		},
 		Toolchains: paths.Toolchains,
+		Dirty:      exec.Dirty,
 		KillRest:   exec.KillRest,
 	}
 	return shim.Run(ctx)

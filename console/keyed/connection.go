@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net"
 	"sync"
 	"time"
@@ -40,8 +39,7 @@ func (c *Connection) connected(ctx context.Context) (*pipe.Client, error) {
 	}
 	conn, err := new(net.Dialer).DialContext(ctx, "unix", c.socket)
 	if err != nil {
-		return nil, fmt.Errorf("cannot reach codex-console-orders.service: %w; "+
-			"systemctl status codex-console-orders.socket has the reason", err)
+		return nil, errUnreachable // a person without a key reads it: it names no path
 	}
 	client := pipe.NewClient(conn)
 	c.client, c.conn = client, conn
@@ -51,6 +49,9 @@ func (c *Connection) connected(ctx context.Context) (*pipe.Client, error) {
 	}()
 	return client, nil
 }
+
+var errUnreachable = errors.New("the page cannot reach codex-console-orders.service; " +
+	"systemctl status codex-console-orders.socket has the reason")
 
 // Close ends the connection.
 func (c *Connection) Close() {

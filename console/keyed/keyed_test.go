@@ -374,6 +374,27 @@ func TestRevoked(t *testing.T) {
 }
 
 // The secret is made once, for its user alone.
+func TestRevokedWhileNothingIsSent(t *testing.T) {
+	r := newRig(t)
+	r.orders.quiet = time.Millisecond
+	acts, _ := r.login(t, "sk-acts")
+	stream := r.watch(t, acts)
+	r.set("sk-acts", control.ConsoleKey{})
+	var value map[string]string
+	assert.ErrorIs(t, stream.Decode(&value), io.EOF, "the stream has ended")
+}
+
+// A person without a key reads nothing of this machine.
+func TestAway(t *testing.T) {
+	o := &Orders{Logger: slog.New(slog.DiscardHandler), Ask: control.NewClient("/no/such/socket").ConsoleKey}
+	_, err := o.login(t.Context(), "sk-x")
+	require.ErrorIs(t, err, errAway)
+	_, err = o.person(t.Context(), "alice~9999999999~x")
+	require.ErrorIs(t, err, errAway)
+	_, err = NewConnection("/no/such/socket", "codex-proxy").Origins(t.Context())
+	assert.NotContains(t, err.Error(), "/no/such")
+}
+
 func TestSecret(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "secret")
 	first, err := Secret(file)

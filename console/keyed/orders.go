@@ -4,12 +4,14 @@
 package keyed
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"reflect"
+	"sync"
 	"time"
 
 	"codex-proxy/console/pipe"
@@ -31,8 +33,12 @@ const (
 	operate = "operate"
 )
 
-// again is how old the judgement of the key of a stream may be.
-const again = time.Second
+const (
+	// again is how old the judgement of the key of a stream may be when a value goes out.
+	again = time.Second
+	// quiet is the same while none does.
+	quiet = 5 * time.Second
+)
 
 // Orders carries out the orders of people with keys. Its methods are safe for concurrent use.
 type Orders struct {
@@ -48,6 +54,19 @@ type Orders struct {
 	Logger *slog.Logger
 
 	tries tries
+	quiet time.Duration // 0: quiet
+}
+
+// errAway is for people, also without a key: it names no path of this machine.
+var errAway = errors.New("codex-proxy does not answer; the operator sees why: systemctl status codex-proxy")
+
+// ask asks the daemon. Only the daemon's own words reach a person.
+func (o *Orders) ask(ctx context.Context, ask control.ConsoleAsk) (control.ConsoleKey, error) {
+	key, err := o.Ask(ctx, ask)
+	if errors.Is(err, control.ErrNotRunning) || errors.Is(err, control.ErrForbidden) {
+		err = errAway
+	}
+	return key, err
 }
 
 // ended is the answer to a session that is over.
@@ -94,6 +113,8 @@ func (o *Orders) Handle(ctx context.Context, order pipe.Order, send func(json.Ra
 		all[order.Verb] = o.recorded(order.Verb, verb, key)
 	}
 	table := verbs.Restricted(refusal(key), all)
+	ctx, end := o.judged(ctx, order.As, key)
+	defer end()
 	return table.Handle(ctx, order, o.guard(ctx, order.As, key, send))
 }
 
@@ -102,6 +123,29 @@ func (o *Orders) answer(ctx context.Context, words verbs.Words) error {
 		return errors.New("there are no notifications")
 	}
 	return o.Answer(ctx, words["token"], words["decision"])
+}
+
+// judged ends an order when the rights of its key have changed, also while no value goes out: a person does not stay
+// attached to a remote that is quiet.
+func (o *Orders) judged(ctx context.Context, session string, key control.ConsoleKey) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var judging sync.WaitGroup
+	judging.Go(func() {
+		tick := time.NewTicker(cmp.Or(o.quiet, quiet))
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			now, err := o.person(ctx, session)
+			if errors.Is(err, errOver) || err == nil && !reflect.DeepEqual(now, key) {
+				cancel()
+			}
+		}
+	})
+	return ctx, func() { cancel(); judging.Wait() }
 }
 
 // recorded is a verb with a line in the journal: it has the name of the key, and no text.
@@ -132,7 +176,7 @@ func (o *Orders) login(ctx context.Context, secret string) (begun, error) {
 	if secret == "" {
 		return begun{Why: "the key is missing"}, nil
 	}
-	key, err := o.Ask(ctx, control.ConsoleAsk{Key: secret})
+	key, err := o.ask(ctx, control.ConsoleAsk{Key: secret})
 	switch {
 	case err != nil:
 		o.tries.release()
@@ -160,7 +204,7 @@ func (o *Orders) person(ctx context.Context, session string) (control.ConsoleKey
 	if name == "" {
 		return control.ConsoleKey{}, errOver
 	}
-	key, err := o.Ask(ctx, control.ConsoleAsk{Name: name})
+	key, err := o.ask(ctx, control.ConsoleAsk{Name: name})
 	if err == nil && (!genuine(o.Secret, key, session) || key.Right != read && key.Right != operate) {
 		err = errOver
 	}

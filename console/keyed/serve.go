@@ -12,6 +12,7 @@ import (
 
 	"codex-proxy/console/pipe"
 	"codex-proxy/internal/ondemand"
+	"codex-proxy/internal/resident"
 )
 
 // maxServers bounds the connections of servers: there is one, and its successor for a moment.
@@ -19,6 +20,9 @@ const maxServers = 4
 
 // maxNotices bounds the notices of remotes that are worked on at the same time. Others wait in the socket.
 const maxNotices = 4
+
+// settled is how long a connection is open before the memory that its beginning has used is given back.
+const settled = 2 * time.Second
 
 // Server carries out the orders that come over connections of the server of the page, and passes on the notices of
 // remotes. It ends when there has been no connection for a time.
@@ -100,6 +104,7 @@ func (d door) accept(ctx context.Context, idle *ondemand.Idle) error {
 			continue
 		}
 		idle.ConnState(conn, http.StateNew)
+		time.AfterFunc(settled, func() { _ = resident.Trim() })
 		serving.Go(func() {
 			defer func() { <-d.places }()
 			defer idle.ConnState(conn, http.StateClosed)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"slices"
 	"strings"
-	"sync"
 
 	"codex-proxy/console/verbs"
 	"codex-proxy/probes"
@@ -59,7 +58,7 @@ func All(s Settings) map[string]verbs.Verb {
 	all := map[string]verbs.Verb{
 		"watch":   {Words: words{"of": list}, Needs: []string{"of"}, Run: s.watch},
 		"usage":   {Words: words{"since": days, "by": list}, Needs: []string{"since", "by"}, Run: s.usage},
-		"doctor":  {Run: s.examine()},
+		"doctor":  {Run: verbs.OneAtATime(s.Doctor)},
 		"drain":   s.worker(s.Client.Drain),
 		"undrain": s.worker(s.Client.Undrain),
 		"pause":   s.account(control.PauseAccount),
@@ -102,16 +101,3 @@ type rawJSON []byte
 
 // MarshalJSON implements json.Marshaler.
 func (r rawJSON) MarshalJSON() ([]byte, error) { return r, nil }
-
-// examine has one examination at a time; a further order waits for its own.
-func (s Settings) examine() func(context.Context, verbs.Words, verbs.Send) (any, error) {
-	var one sync.Mutex
-	return func(ctx context.Context, _ verbs.Words, _ verbs.Send) (any, error) {
-		one.Lock()
-		defer one.Unlock()
-		if err := ctx.Err(); err != nil { // the page has gone
-			return nil, err
-		}
-		return s.Doctor(ctx)
-	}
-}

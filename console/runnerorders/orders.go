@@ -40,7 +40,7 @@ func All(s Settings) map[string]verbs.Verb {
 	session := words{"session": id}
 	return map[string]verbs.Verb{
 		"watch":  {Run: s.watch},
-		"doctor": {Run: func(ctx context.Context, _ verbs.Words, _ verbs.Send) (any, error) { return s.Doctor(ctx) }},
+		"doctor": {Run: verbs.OneAtATime(s.Doctor)},
 		"show": {Words: session, Needs: []string{"session"},
 			Run: func(ctx context.Context, w verbs.Words, _ verbs.Send) (any, error) {
 				return s.Client.Session(ctx, w["session"])

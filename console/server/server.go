@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"codex-proxy/console/pipe"
@@ -101,6 +102,7 @@ type Server struct {
 	judged   chan struct{}
 	answers  chan struct{}
 	patience time.Duration
+	opened   sync.Once // a page has its stream
 }
 
 // Loopback is the address of a page of this machine. Not localhost: browsers try its IPv6 address first, at which

@@ -9,7 +9,11 @@ import (
 	"time"
 
 	"codex-proxy/console/pipe"
+	"codex-proxy/internal/resident"
 )
+
+// settled is how long a page is open before the memory that its loading has used is given back.
+const settled = 2 * time.Second
 
 // places are the open streams of one kind, the oldest first.
 type places struct {
@@ -119,6 +123,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, order pipe.Order
 		return
 	}
 	defer leave()
+	s.opened.Do(func() { time.AfterFunc(settled, func() { _ = resident.Trim() }) })
 	to := &lines{w: w, patience: s.patience}
 	var beating sync.WaitGroup
 	beating.Go(func() { to.beat(ctx, end) })

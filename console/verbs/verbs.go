@@ -10,6 +10,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"codex-proxy/console/pipe"
@@ -54,6 +55,19 @@ var Text = Form{func(text string) bool {
 	return strings.TrimSpace(text) != "" && len(text) <= maxText && utf8.ValidString(text) &&
 		!strings.ContainsRune(text, 0)
 }, fmt.Sprintf("be a text of up to %d bytes", maxText)}
+
+// OneAtATime is a Run of which a further order waits for its turn.
+func OneAtATime(run func(context.Context) (any, error)) func(context.Context, Words, Send) (any, error) {
+	var one sync.Mutex
+	return func(ctx context.Context, _ Words, _ Send) (any, error) {
+		one.Lock()
+		defer one.Unlock()
+		if err := ctx.Err(); err != nil { // the page has gone
+			return nil, err
+		}
+		return run(ctx)
+	}
+}
 
 // Table carries orders out.
 type Table struct {

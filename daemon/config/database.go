@@ -67,12 +67,12 @@ func LoadDatabase(path string, set []string) (Database, error) {
 	return database, nil
 }
 
-// Server returns how this process reaches the database: with the password of its unit's credential, or else of the
-// file. relay is as in postgres.Server.
+// Server returns how this process reaches the database: in a unit as the role of the service, with the password of its
+// credential, and else as the owner, with the password in the file. relay is as in postgres.Server.
 func (d Database) Server(relay string) (postgres.Server, error) {
-	file := paths.DatabasePassword
-	if dir := os.Getenv("CREDENTIALS_DIRECTORY"); dir != "" {
-		file = filepath.Join(dir, passwordCredential)
+	file, address := paths.DatabasePassword, d.Address
+	if dir := os.Getenv("CREDENTIALS_DIRECTORY"); dir != "" && !address.IsZero() {
+		file, address = filepath.Join(dir, passwordCredential), address.As(postgres.ServiceRole(address.User()))
 	}
 	text, err := os.ReadFile(file)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -82,7 +82,7 @@ func (d Database) Server(relay string) (postgres.Server, error) {
 	if password == noPassword {
 		password = ""
 	}
-	return postgres.Server{Address: d.Address, CA: d.CA, Password: password, Relay: relay}, nil
+	return postgres.Server{Address: address, CA: d.CA, Password: password, Relay: relay}, nil
 }
 
 // KeyCache is the file with the last known keys of the database.

@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"text/tabwriter"
 	"time"
 
@@ -64,9 +65,9 @@ func (d *Database) Init(context.Context, string) error {
 		}
 		fmt.Fprintf(d.Stderr, "%s has a new password. Copy the file to the other hosts.\n", paths.DatabasePassword)
 	}
-	verifier, err := postgres.Verifier(server.Password)
+	sql, err := postgres.RolesSQL(server.Address, server.Password)
 	if err == nil {
-		_, err = io.WriteString(d.Stdout, postgres.RoleSQL(server.Address, verifier))
+		_, err = io.WriteString(d.Stdout, sql)
 	}
 	return err
 }
@@ -75,6 +76,9 @@ func (d *Database) Init(context.Context, string) error {
 func (d *Database) Migrate(ctx context.Context, _ string) error {
 	return d.do(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		steps, err := fleet.Migrate(ctx, conn)
+		if err == nil {
+			err = grant(ctx, conn)
+		}
 		if err == nil {
 			fmt.Fprintf(d.Stderr, "The tables are up to date; %d steps were missing.\n", steps)
 		}
@@ -89,12 +93,12 @@ func (d *Database) Join(ctx context.Context, _ string) error {
 		return err
 	}
 	return d.do(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-		added, err := d.file().Import(ctx, conn)
-		if err == nil {
-			err = fleet.Join(ctx, conn, host)
-		}
+		added, err := d.enter(ctx, conn, host)
 		if err == nil {
 			err = d.keep(ctx, conn)
+		}
+		if err == nil {
+			err = d.pass()
 		}
 		if err == nil {
 			fmt.Fprintf(d.Stderr, "%s has joined; %d of its keys are new in the database.\n"+
@@ -102,6 +106,31 @@ func (d *Database) Join(ctx context.Context, _ string) error {
 		}
 		return err
 	})
+}
+
+// enter adds the host and its keys, or, if one of the two is refused, neither.
+func (d *Database) enter(ctx context.Context, conn *pgx.Conn, host fleet.Host) (added int, err error) {
+	before, err := fleet.Hosts(ctx, conn)
+	if err != nil {
+		return 0, err
+	}
+	if err := fleet.Join(ctx, conn, host); err != nil {
+		return 0, err
+	}
+	added, err = d.file().Import(ctx, conn)
+	if err != nil && !slices.ContainsFunc(before, func(h fleet.Host) bool { return h.Name == host.Name }) {
+		err = errors.Join(err, fleet.Leave(ctx, conn, host.Name))
+	}
+	return added, err
+}
+
+// pass passes the password of the service on to it.
+func (d *Database) pass() error {
+	server, err := d.places.Database.Server("")
+	if err == nil {
+		err = pass(server.Password)
+	}
+	return err
 }
 
 // keep keeps the keys for the first start with the database, which then does not wait for it. Before the first start of
@@ -137,8 +166,11 @@ func (d *Database) Leave(ctx context.Context, name string) error {
 		if err := os.Remove(config.KeyCache()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		fmt.Fprintf(d.Stderr, "%s has the keys. Remove url from [database] in config.toml now, then "+
-			"systemctl restart codex-proxy.\n", d.file())
+		if err := forget(); err != nil {
+			return err
+		}
+		fmt.Fprintf(d.Stderr, "%s has the keys, and this host has the passwords of the database no more. Remove url from "+
+			"[database] in config.toml now, then systemctl restart codex-proxy.\n", d.file())
 		return nil
 	})
 }

@@ -230,7 +230,7 @@ var remoteEvents = []event{
 	{"remote-given-up", "d7f6ee779e1f3b8effd31c6069055960", "a cut turn is given up"},
 	{"remote-redelivered", "67e25e6b2aa3cbfc28251a9948d24120", "codex has lost a message, which was sent again"},
 	{"remote-turn-ended", "12a212904a6023af7a49df850dfff1bd", "a turn of a remote has ended"},
-	{"remote-approval-waits", "74c49227374254b003f74664c3f2a995", "a turn waits for a person, and nobody is attached"},
+	{"remote-approval-waits", "74c49227374254b003f74664c3f2a995", "a turn waits for a person, and nobody is there"},
 	{"remote-tool-answered", "09e9d4de5ce2e2a19b7529a0a04cc84d",
 		"the main process has answered a tool of a client that is gone"},
 	{"remote-command", "e0b3bcd9df754695adfb36da743fe355", "a command starts in the hands of a remote"},

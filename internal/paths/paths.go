@@ -7,9 +7,11 @@ const (
 	Settings = "/etc/codex-proxy"
 	Config   = Settings + "/config.toml"
 	KeyFile  = Settings + "/api-keys"
-	// DatabasePassword has the password of the database that [database] names.
-	DatabasePassword = Settings + "/database-password"
-	WorkerSettings   = Settings + "/workers" // a file NAME.toml for each worker
+	// DatabasePassword has the password of the owner of the database that [database] names, for commands of root, and
+	// DatabaseServicePassword the one of the role by which the daemon connects.
+	DatabasePassword        = Settings + "/database-password"
+	DatabaseServicePassword = Settings + "/database-service-password"
+	WorkerSettings          = Settings + "/workers" // a file NAME.toml for each worker
 	// DependencySettings has a file NAME.toml for each dependency, and DependencyPresets those that
 	// `codex-proxy dependencies add` copies.
 	DependencySettings = Settings + "/dependencies"

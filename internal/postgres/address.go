@@ -49,6 +49,13 @@ func (a Address) Port() string { return cmp.Or(a.url.Port(), "5432") }
 // User returns the role.
 func (a Address) User() string { return a.url.User.Username() }
 
+// As is the same database for another role.
+func (a Address) As(role string) Address {
+	u := *a.url
+	u.User = url.User(role)
+	return Address{&u}
+}
+
 // Database returns the name of the database.
 func (a Address) Database() string { return strings.Trim(a.url.Path, "/") }
 

@@ -5,6 +5,10 @@ import (
 	"crypto/pbkdf2"
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/pem"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -54,6 +58,20 @@ func TestTLSWithARelay(t *testing.T) {
 	assert.ErrorContains(t, err, "/etc/codex-proxy/database-password")
 }
 
+// The authorities are the same for the daemon and for commands of root, whatever is in root's home.
+func TestAuthorities(t *testing.T) {
+	home := t.TempDir()
+	t.Setenv("HOME", home)
+	require.NoError(t, os.Mkdir(filepath.Join(home, ".postgresql"), 0o700))
+	server := httptest.NewTLSServer(nil)
+	defer server.Close()
+	own := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	require.NoError(t, os.WriteFile(filepath.Join(home, ".postgresql/root.crt"), own, 0o600))
+	config, err := Server{Address: mustParse(t, "postgres://codex@db/codex"), Password: "secret"}.config()
+	require.NoError(t, err)
+	assert.Nil(t, config.TLSConfig.RootCAs, "those of the system")
+}
+
 // PostgreSQL takes the text as the verifier of the password, and it does not have the password.
 func TestVerifier(t *testing.T) {
 	password := NewPassword()
@@ -72,7 +90,19 @@ func TestVerifier(t *testing.T) {
 
 	a, err := ParseAddress("postgres://co%22dex@db/codex")
 	require.NoError(t, err)
-	sql := RoleSQL(a, text)
-	assert.Contains(t, sql, `CREATE ROLE "co""dex" LOGIN PASSWORD '`+text+`';`)
+	sql, err := RolesSQL(a, password)
+	require.NoError(t, err)
+	assert.Contains(t, sql, `ALTER ROLE "co""dex" LOGIN PASSWORD 'SCRAM-SHA-256$4096:`)
+	assert.Contains(t, sql, `ALTER ROLE "co""dex_service" LOGIN PASSWORD 'SCRAM-SHA-256$4096:`)
 	assert.NotContains(t, sql, password)
+	assert.NotContains(t, sql, ServicePassword(password))
+	assert.NotContains(t, ServicePassword(password), password)
+	assert.Equal(t, "postgres://codex_service@db/codex", mustParse(t, "postgres://codex@db/codex").As(ServiceRole("codex")).String())
+}
+
+func mustParse(t *testing.T, text string) Address {
+	t.Helper()
+	a, err := ParseAddress(text)
+	require.NoError(t, err)
+	return a
 }

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/hex"
 	"fmt"
 	"strings"
 )
@@ -36,21 +37,57 @@ func Verifier(password string) (string, error) {
 		text(mac("Server Key"))), nil
 }
 
-// RoleSQL is the SQL, for psql of a superuser, that makes the role and the database of an address. The timeouts are
-// settings of the role, as poolers refuse them as parameters of a connection.
-func RoleSQL(a Address, verifier string) string {
-	role, database := identifier(a.User()), identifier(a.Database())
-	return fmt.Sprintf(`CREATE ROLE %[1]s LOGIN PASSWORD '%[3]s';
-ALTER ROLE %[1]s SET statement_timeout = '5s';
-ALTER ROLE %[1]s SET lock_timeout = '2s';
-ALTER ROLE %[1]s SET idle_in_transaction_session_timeout = '5s';
-ALTER ROLE %[1]s SET tcp_keepalives_idle = 30;
-ALTER ROLE %[1]s SET tcp_keepalives_interval = 5;
-ALTER ROLE %[1]s SET tcp_keepalives_count = 3;
-CREATE DATABASE %[2]s OWNER %[1]s;
-REVOKE ALL ON DATABASE %[2]s FROM PUBLIC;
--- pg_hba.conf: hostssl %[4]s %[5]s ADDRESSES-OF-THE-HOSTS scram-sha-256
-`, role, database, verifier, a.Database(), a.User())
+// ServiceRole is the role by which the daemons connect. It belongs to a role that owns the tables, and has fewer rights.
+func ServiceRole(owner string) string { return owner + "_service" }
+
+// ServicePassword is the password of the service's role. It follows from the owner's, so that hosts have one file in
+// common; the owner's does not follow from it.
+func ServicePassword(owner string) string {
+	h := hmac.New(sha256.New, []byte(owner))
+	h.Write([]byte("codex-proxy: the role of the service"))
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// RolesSQL is the SQL, for psql of a superuser, that makes the roles and the database of an address, or gives the roles
+// that are there these passwords. The timeouts are settings of the roles, as poolers refuse them as parameters of a
+// connection.
+func RolesSQL(a Address, password string) (string, error) {
+	owner, service := a.User(), ServiceRole(a.User())
+	of, err := roleSQL(owner, password)
+	if err != nil {
+		return "", err
+	}
+	more, err := roleSQL(service, ServicePassword(password))
+	if err != nil {
+		return "", err
+	}
+	return of + more + fmt.Sprintf(`SELECT format('CREATE DATABASE %%I OWNER %%I', %[1]s, %[2]s)
+	WHERE NOT EXISTS (SELECT FROM pg_database WHERE datname = %[1]s) \gexec
+REVOKE ALL ON DATABASE %[3]s FROM PUBLIC;
+GRANT CONNECT ON DATABASE %[3]s TO %[4]s;
+-- pg_hba.conf: hostssl %[5]s %[6]s,%[7]s ADDRESSES-OF-THE-HOSTS scram-sha-256
+`, literal(a.Database()), literal(owner), identifier(a.Database()), identifier(service), a.Database(), owner,
+		service), nil
+}
+
+// roleSQL makes one role, or gives it a password. The text has the verifier alone.
+func roleSQL(role, password string) (string, error) {
+	verifier, err := Verifier(password)
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf(`SELECT format('CREATE ROLE %%I', %[1]s)
+	WHERE NOT EXISTS (SELECT FROM pg_roles WHERE rolname = %[1]s) \gexec
+ALTER ROLE %[2]s LOGIN PASSWORD '%[3]s';
+ALTER ROLE %[2]s SET statement_timeout = '5s';
+ALTER ROLE %[2]s SET lock_timeout = '2s';
+ALTER ROLE %[2]s SET idle_in_transaction_session_timeout = '5s';
+ALTER ROLE %[2]s SET tcp_keepalives_idle = 30;
+ALTER ROLE %[2]s SET tcp_keepalives_interval = 5;
+ALTER ROLE %[2]s SET tcp_keepalives_count = 3;
+`, literal(role), identifier(role), verifier), nil
 }
 
 func identifier(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
+
+func literal(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }

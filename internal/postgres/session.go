@@ -22,7 +22,7 @@ type Server struct {
 
 // errNoPassword has the remedy: systemd reads credentials at a start of the unit (LoadCredential=, systemd.exec(5)).
 var errNoPassword = errors.New("there is no password of the database; put it into " +
-	"/etc/codex-proxy/database-password, mode 0600, then systemctl restart codex-proxy")
+	"/etc/codex-proxy/database-password, mode 0600, then codex-proxy database join and systemctl restart codex-proxy")
 
 // config is pgx's configuration. A unix socket as the host of the URL would turn TLS off (pgconn.ParseConfig), so the
 // name stays, and the dialer alone knows of the socket.
@@ -38,6 +38,9 @@ func (s Server) config() (*pgx.ConnConfig, error) {
 	config, err := pgx.ParseConfig(u.String())
 	if err != nil {
 		return nil, err
+	}
+	if s.CA == "" {
+		config.TLSConfig.RootCAs = nil // and not those of ~/.postgresql, or of a variable of the caller
 	}
 	config.Password, config.Fallbacks = s.Password, nil
 	config.RuntimeParams["application_name"] = "codex-proxy"

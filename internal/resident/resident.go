@@ -2,9 +2,9 @@
 package resident
 
 import (
-	"bytes"
 	"debug/elf"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -71,20 +71,18 @@ func constant() ([]segment, error) {
 	return segments, nil
 }
 
-// loadedTable returns the address of the program's table in memory (getauxval(3)).
+// loadedTable returns the address of the program's table in memory (getauxval(3)). It needs no file: the files
+// of a process that nothing may look into belong to root (PR_SET_DUMPABLE, prctl(2)).
 func loadedTable() (uintptr, error) {
 	const atPhdr = 3
-	auxiliary, err := os.ReadFile("/proc/self/auxv")
+	vector, err := unix.Auxv()
 	if err != nil {
 		return 0, err
 	}
-	var entry struct{ Type, Value uint64 }
-	for vector := bytes.NewReader(auxiliary); ; {
-		if err := binary.Read(vector, binary.NativeEndian, &entry); err != nil {
-			return 0, fmt.Errorf("/proc/self/auxv has no table of the program: %w", err)
-		}
-		if entry.Type == atPhdr {
-			return uintptr(entry.Value), nil
+	for _, entry := range vector {
+		if entry[0] == atPhdr {
+			return entry[1], nil
 		}
 	}
+	return 0, errors.New("the kernel has passed no table of the program")
 }

@@ -2,6 +2,7 @@ package hands
 
 import (
 	"bytes"
+	"encoding/json"
 	"net/url"
 	"strings"
 	"sync/atomic"
@@ -59,6 +60,9 @@ func (h *Hands) observed(beginning []byte, whole bool, of *farSession) {
 		return
 	}
 	if !whole {
+		if id := processOf(beginning); of != nil && id != "" {
+			of.starts(id)
+		}
 		h.Note(Command{Argv: []string{"(a command of more than 1 MiB)"}})
 		return
 	}
@@ -77,6 +81,35 @@ func (h *Hands) observed(beginning []byte, whole bool, of *farSession) {
 		of.starts(m.Params.ID)
 	}
 	h.Note(Command{Thread: m.Params.Metadata.Thread, Call: m.Params.Metadata.Call, Dir: dir, Argv: m.Params.Argv})
+}
+
+// processOf is the process of a message of which only the beginning is there; empty: its ID is not in that.
+func processOf(beginning []byte) (id string) {
+	d := json.NewDecoder(bytes.NewReader(beginning))
+	if !toMember(d, "params") || !toMember(d, "processId") || d.Decode(&id) != nil {
+		return ""
+	}
+	return id
+}
+
+// toMember reads an object up to the value of a member.
+func toMember(d *json.Decoder, name string) bool {
+	if open, err := d.Token(); err != nil || open != json.Delim('{') {
+		return false
+	}
+	for {
+		key, err := d.Token()
+		if err != nil || key == json.Delim('}') {
+			return false
+		}
+		if key == name {
+			return true
+		}
+		var other json.RawMessage
+		if d.Decode(&other) != nil {
+			return false
+		}
+	}
 }
 
 // startMethod is the request of the protocol of exec-server that starts a process.

@@ -17,8 +17,9 @@ const maxMessage = 16 << 20
 // connection is a connection of this process to the exec-server, for one request after the other. It belongs to one
 // goroutine.
 type connection struct {
-	ws   *websocket.Conn
-	next int
+	ws      *websocket.Conn
+	next    int
+	session string // of the exec-server
 }
 
 // message is a message of the protocol of exec-server.
@@ -40,10 +41,12 @@ func (h *Hands) connect(ctx context.Context) (*connection, error) {
 	}
 	ws.SetReadLimit(maxMessage)
 	c := &connection{ws: ws}
-	if _, err = c.greet(ctx, nil); err != nil {
+	server, err := c.greet(ctx, nil)
+	if err != nil {
 		c.close()
 		return nil, err
 	}
+	c.session = server.Session
 	return c, nil
 }
 

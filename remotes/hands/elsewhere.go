@@ -16,6 +16,7 @@ import (
 	"github.com/coder/websocket"
 
 	"codex-proxy/codex/versions"
+	"codex-proxy/internal/pulse"
 	"codex-proxy/runner/client"
 )
 
@@ -223,16 +224,13 @@ func (e *Elsewhere) dial(ctx context.Context) (*websocket.Conn, error) {
 // noRedirect keeps the token from another server.
 func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
-// ping ends a connection when its peer does not answer, by end.
-func ping(ctx context.Context, conn *websocket.Conn, end func()) {
+// ping ends a connection when its peer is silent, by end.
+func ping(ctx context.Context, of *pulse.Pulse, conn pulse.Conn, end func()) {
 	for {
 		if wait(ctx, pingEvery); ctx.Err() != nil {
 			return
 		}
-		bounded, cancel := context.WithTimeout(ctx, pingBound)
-		err := conn.Ping(bounded)
-		cancel()
-		if err != nil {
+		if !of.Alive(ctx, conn, pingBound) {
 			end()
 			return
 		}
@@ -242,21 +240,38 @@ func ping(ctx context.Context, conn *websocket.Conn, end func()) {
 // maxToken bounds the file of a token, in bytes, and maxAuthorities that of the authorities.
 const maxToken, maxAuthorities = 4 << 10, 4 << 20
 
-// NewElsewhere reads the token and, unless its name is empty, the file of the certificate authorities.
-func NewElsewhere(url, tokenFile, authorities string) (*Elsewhere, error) {
-	text, err := readBounded(tokenFile, maxToken)
+// ReadTokenFile is ReadToken for a file.
+func ReadTokenFile(name string) (string, error) {
+	file, err := os.Open(name)
 	if err != nil {
-		return nil, fmt.Errorf("cannot read the token: %w", err)
+		return "", fmt.Errorf("cannot read the token: %w", err)
 	}
-	e := &Elsewhere{URL: url, Token: strings.TrimSpace(string(text))}
-	if len(e.Token) < client.LeastToken || strings.ContainsAny(e.Token, " \t\r\n") {
-		return nil, fmt.Errorf("hands.token_file has no token: write one line of at least %d random characters, as "+
+	defer file.Close()
+	return ReadToken(file)
+}
+
+// ReadToken reads the token of an exec-server.
+func ReadToken(from io.Reader) (string, error) {
+	text, err := io.ReadAll(io.LimitReader(from, maxToken+1))
+	if err != nil {
+		return "", fmt.Errorf("cannot read the token: %w", err)
+	}
+	token := strings.TrimSpace(string(text))
+	if len(text) > maxToken || len(token) < client.LeastToken || strings.ContainsAny(token, " \t\r\n") {
+		return "", fmt.Errorf("there is no token in the file: write one line of at least %d random characters, as "+
 			"`openssl rand -hex 32` prints", client.LeastToken)
 	}
+	return token, nil
+}
+
+// NewElsewhere reads the file of the certificate authorities, unless its name is empty.
+func NewElsewhere(url, token, authorities string) (*Elsewhere, error) {
+	e := &Elsewhere{URL: url, Token: token}
 	if authorities == "" {
 		return e, nil
 	}
-	if text, err = readBounded(authorities, maxAuthorities); err != nil {
+	text, err := readBounded(authorities, maxAuthorities)
+	if err != nil {
 		return nil, fmt.Errorf("cannot read hands.ca_file: %w", err)
 	}
 	e.Roots = x509.NewCertPool()

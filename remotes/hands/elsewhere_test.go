@@ -143,3 +143,65 @@ func TestProcessesThatHaveEnded(t *testing.T) {
 	assert.Equal(t, want, b.took.all())
 	assert.Equal(t, want, newTaken("build", b.Dir, b.Logger).all(), "in the file, too")
 }
+
+// A process whose message is too long to be parsed is in the record, too.
+func TestALongStart(t *testing.T) {
+	b := newFarBed(t, 0)
+	b.took.forget()
+	s := &farSession{taken: b.took}
+	s.answered([]byte(`{"id":1,"result":{"sessionId":"s2"}}`), true)
+	beginning := []byte(`{"id":2,"method":"process/start","params":{"arg0":"processId","metadata":{"processId":"x"},"processId":"long","argv":["sh","-c","` +
+		strings.Repeat("x", observed))[:observed]
+	b.observed(beginning, false, s)
+	assert.Equal(t, []takenSession{{ID: "s2", Processes: []string{"long"}}}, b.took.all())
+	b.observed([]byte(`{"id":2,"method":"process/start","params":{"argv":["`), false, s)
+	assert.Len(t, b.took.all()[0].Processes, 1)
+}
+
+// A command of a person has a session of its own, which is in the record while the command runs: the next main process
+// ends what this one leaves.
+func TestTheCommandOfAPersonElsewhere(t *testing.T) {
+	b := newFarBed(t, 0)
+	b.took.forget()
+	started := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ws, err := websocket.Accept(w, r, nil)
+		if !assert.NoError(t, err) {
+			return
+		}
+		defer ws.CloseNow()
+		for {
+			var m message
+			if wsjson.Read(r.Context(), ws, &m) != nil {
+				return
+			}
+			if m.ID != nil {
+				_ = wsjson.Write(r.Context(), ws, map[string]any{"id": m.ID, "result": map[string]string{"sessionId": "s9"}})
+			}
+			switch m.Method {
+			case startMethod:
+				close(started)
+			case terminateMethod:
+				for _, method := range []string{exitedMethod, "process/closed"} {
+					_ = wsjson.Write(r.Context(), ws, map[string]any{"method": method, "params": map[string]any{}})
+				}
+			}
+		}
+	}))
+	t.Cleanup(server.Close)
+	b.Elsewhere.URL = strings.Replace(server.URL, "http", "ws", 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() {
+		_, err := b.Execute(ctx, Process{Cap: 1, Command: Command{Argv: []string{"true"}}})
+		ended <- err
+	}()
+	<-started
+	all := b.took.all()
+	require.Len(t, all, 1)
+	assert.Equal(t, "s9", all[0].ID)
+	assert.Len(t, all[0].Processes, 1)
+	cancel()
+	require.ErrorIs(t, <-ended, context.Canceled)
+	assert.Empty(t, b.took.all(), "it has ended")
+}

@@ -67,6 +67,15 @@ func (h *Hands) Execute(ctx context.Context, p Process) (Ended, error) {
 		h.Note(p.Command)
 	}
 	r := running{process: p, began: time.Now(), id: rand.Text()}
+	if h.Elsewhere != nil && !p.Own && c.session != "" {
+		h.took.began(c.session)
+		h.took.started(c.session, r.id)
+		defer func() {
+			if r.exited {
+				h.took.left(c.session)
+			}
+		}()
+	}
 	// The end of a context closes a connection, which has to pass on that the process ends.
 	reading, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()

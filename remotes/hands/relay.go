@@ -13,6 +13,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"codex-proxy/internal/pulse"
 	"codex-proxy/runner/api/wire"
 	"codex-proxy/runner/client"
 )
@@ -78,69 +79,100 @@ func (r *Relay) serve(ctx context.Context, w http.ResponseWriter, req *http.Requ
 	server.SetReadLimit(-1)
 	ctx, end := context.WithCancel(ctx)
 	defer end()
-	there, back := r.Hands.observe, (func([]byte, bool))(nil)
-	var directions sync.WaitGroup
+	var alive pulse.Pulse
+	there := direction{to: server, from: codex, pulse: &alive, observe: r.Hands.observe}
+	back := direction{to: codex, from: server, pulse: &alive, answers: true}
+	var work sync.WaitGroup
 	if r.Hands.Elsewhere != nil {
 		session := &farSession{taken: r.Hands.took}
-		there = func(beginning []byte, whole bool) { r.Hands.observed(beginning, whole, session) }
-		back = session.answered
-		directions.Go(func() { ping(ctx, server, end) })
+		there.observe = func(beginning []byte, whole bool) { r.Hands.observed(beginning, whole, session) }
+		back.observe = session.answered
+		work.Go(func() { ping(ctx, &alive, server, end) })
 	}
-	directions.Go(func() {
+	work.Go(func() {
 		defer end()
-		_ = pass(ctx, codex, server, back)
+		_ = back.pass(ctx)
 	})
-	_ = pass(ctx, server, codex, there)
+	_ = there.pass(ctx)
 	end()
-	directions.Wait()
+	work.Wait()
 }
 
-// pass passes the messages of one direction on until it ends. observe, unless nil, gets the beginning of each.
-func pass(ctx context.Context, to, from *websocket.Conn, observe func(beginning []byte, whole bool)) error {
+// direction is one of the two directions of a connection.
+type direction struct {
+	to, from *websocket.Conn
+	observe  func(beginning []byte, whole bool) // gets the beginning of each message; nil: nothing does
+	pulse    *pulse.Pulse                       // of the exec-server
+	answers  bool                               // of the exec-server: while codex takes none, the pong behind it is unread
+}
+
+// pass passes the messages on until it ends.
+func (d direction) pass(ctx context.Context) error {
 	size := bufferSize
-	if observe != nil {
+	if d.observe != nil {
 		size = observed
 	}
 	buffer := make([]byte, size)
 	for {
-		kind, message, err := from.Reader(ctx)
+		kind, message, err := d.from.Reader(ctx)
 		if err != nil {
 			return err
+		}
+		if d.answers {
+			message = d.pulse.Reader(message)
 		}
 		n, err := io.ReadFull(message, buffer)
 		whole := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 		if err != nil && !whole {
 			return err
 		}
-		if observe != nil {
-			observe(buffer[:n], whole)
+		if d.observe != nil {
+			d.observe(buffer[:n], whole)
 		}
-		if whole {
-			err = to.Write(ctx, kind, buffer[:n])
-		} else {
-			err = passLong(ctx, to, kind, buffer[:n], message)
-		}
-		if err != nil {
+		if err := d.write(ctx, kind, buffer[:n], whole, message); err != nil {
 			return err
 		}
 	}
 }
 
-// passLong passes a message on after its beginning was read.
-func passLong(ctx context.Context, to *websocket.Conn, kind websocket.MessageType, beginning []byte,
+// write writes a message after its beginning was read.
+func (d direction) write(ctx context.Context, kind websocket.MessageType, beginning []byte, whole bool,
 	rest io.Reader) error {
-	w, err := to.Writer(ctx, kind)
+	if whole {
+		if d.answers {
+			defer d.pulse.Hold()()
+		}
+		return d.to.Write(ctx, kind, beginning)
+	}
+	w, err := d.to.Writer(ctx, kind)
 	if err != nil {
 		return err
 	}
-	if _, err := w.Write(beginning); err != nil {
+	to := felt{w, d}
+	if _, err := to.Write(beginning); err != nil {
 		return err
 	}
-	_, err = io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{rest}, beginning[:cap(beginning)])
+	_, err = io.CopyBuffer(to, struct{ io.Reader }{rest}, beginning[:cap(beginning)])
 	if err != nil {
 		return err
 	}
 	return w.Close()
+}
+
+// felt writes pieces of a long message. A ping has to wait until a piece is on its way to the exec-server.
+type felt struct {
+	to io.Writer
+	direction
+}
+
+// Write implements io.Writer.
+func (f felt) Write(p []byte) (int, error) {
+	if f.answers {
+		defer f.pulse.Hold()()
+	} else {
+		defer func() { f.pulse.Hold()() }()
+	}
+	return f.to.Write(p)
 }
 
 // Dial connects to the exec-server, and waits for one that starts.

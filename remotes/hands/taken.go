@@ -15,8 +15,8 @@ import (
 const (
 	// takenName is the file of the sessions of codex at an exec-server elsewhere.
 	takenName = "elsewhere.json"
-	// mostSessions and mostProcesses bound the file.
-	mostSessions, mostProcesses = 8, 512
+	// mostSessions and mostProcesses bound the file. Each command of a person has a session.
+	mostSessions, mostProcesses = 64, 512
 )
 
 // takenSession is a session of codex at an exec-server, with its processes that run.
@@ -70,6 +70,14 @@ func (t *taken) began(id string) {
 	}
 	t.sessions = append(t.sessions, takenSession{ID: id})
 	t.sessions = t.sessions[max(0, len(t.sessions)-mostSessions):]
+	t.write()
+}
+
+// left forgets a session that has no process any more.
+func (t *taken) left(id string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.sessions = slices.DeleteFunc(t.sessions, func(s takenSession) bool { return s.ID == id })
 	t.write()
 }
 

@@ -190,6 +190,7 @@ func TestRecords(t *testing.T) {
 	require.NoError(t, os.WriteFile(d.file("carol"), []byte("{"), 0o600))
 	list, err = d.All()
 	assert.ErrorContains(t, err, "carol.json does not parse")
+	assert.ErrorContains(t, err, "remove it, then codex-proxy here enable carol")
 	assert.Len(t, list, 2)
 	for _, name := range []string{"alice", "bob", "carol", "carol"} {
 		require.NoError(t, d.Remove(name))

@@ -50,7 +50,7 @@ func (d Records) Get(name string) (r Record, err error) {
 		return r, err
 	}
 	if err := json.Unmarshal(text, &r); err != nil {
-		return r, fmt.Errorf("%s does not parse: %w", d.file(name), err)
+		return r, fmt.Errorf("%s does not parse: %w; remove it, then codex-proxy here enable %s", d.file(name), err, name)
 	}
 	return r, nil
 }
@@ -87,11 +87,24 @@ func (d Records) Put(r Record) error {
 		return fmt.Errorf("cannot make the directory of the records: %w", err)
 	}
 	temp := d.file(r.User) + ".new"
-	err = os.WriteFile(temp, append(text, '\n'), 0o644) //nolint:gosec // all users read it
-	if err = errors.Join(err, os.Rename(temp, d.file(r.User))); err != nil {
+	err = onDisk(temp, append(text, '\n'))
+	if err == nil {
+		err = os.Rename(temp, d.file(r.User))
+	}
+	if err != nil {
 		return fmt.Errorf("cannot write the record: %w", err)
 	}
 	return nil
+}
+
+// onDisk writes a file to the disk: after a loss of power a rename may be there without it.
+func onDisk(name string, text []byte) error {
+	file, err := os.OpenFile(name, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o644) //nolint:gosec // all users read it
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(text)
+	return errors.Join(err, file.Sync(), file.Close())
 }
 
 // Remove removes a record, if there is one, and the directory with the last one.

@@ -29,11 +29,8 @@ func (s *Settings) ServiceDropIn() []byte {
 	b.Add("\n[Service]")
 	b.Add("Environment=%s=%s", HashVariable, s.Hash)
 	s.owner(&b)
-	s.Hands.dropIn(&b)
-	if s.Provider != nil && s.Provider.KeyFile != "" {
-		b.Add("# systemd opens it as root; remote-exec reads it, and no other process can.")
-		b.Add("StandardInput=file:%s", unitfile.Text(s.Provider.KeyFile))
-	}
+	s.Hands.dropIn(&b, TokenIsInput(s))
+	input(s, &b)
 	s.directories(&b)
 	if s.Network == Loopback {
 		b.Add("IPAddressDeny=any")
@@ -93,6 +90,28 @@ func (s *Settings) head(b *unitfile.Lines) {
 	b.Add("[Unit]")
 }
 
+// input has the one secret that no other process can read, also none of the same user: systemd opens its file.
+func input(s *Settings, b *unitfile.Lines) {
+	file := ""
+	switch {
+	case s.Provider != nil && s.Provider.KeyFile != "":
+		file = s.Provider.KeyFile
+	case TokenIsInput(s):
+		file = s.Hands.TokenFile
+	}
+	if file == "" || s.noInput { // with a missing one systemd could start nothing, not even the unit that names the fault
+		return
+	}
+	b.Add("# systemd opens it as root; remote-exec reads it, and no other process can.")
+	b.Add("StandardInput=file:%s", unitfile.Text(file))
+}
+
+// TokenIsInput reports whether the token of hands elsewhere is the standard input of the unit. A key of a provider is
+// that, where there is one: then the token is a credential, which each process of the unit's user can read.
+func TokenIsInput(s *Settings) bool {
+	return s.Hands != nil && s.Hands.URL != "" && (s.Provider == nil || s.Provider.KeyFile == "")
+}
+
 func (s *Settings) owner(b *unitfile.Lines) {
 	if s.User == "" {
 		return
@@ -105,14 +124,16 @@ func (s *Settings) owner(b *unitfile.Lines) {
 
 // dropIn has the unit ask codex-runner for a session, and shows codex an empty workspace. The main process reads the
 // repository for codex-runner; codex itself sees neither that nor the socket.
-func (h *Hands) dropIn(b *unitfile.Lines) {
+func (h *Hands) dropIn(b *unitfile.Lines, tokenIsInput bool) {
 	if h == nil {
 		return
 	}
 	b.Add("TemporaryFileSystem=/workspace:ro")
 	if h.URL != "" {
-		b.Add("# systemd reads it as root; remote-exec has it, and codex does not.")
-		b.Add("LoadCredential=%s:%s", HandsToken, unitfile.Text(h.TokenFile))
+		if !tokenIsInput {
+			b.Add("# systemd reads it as root; remote-exec has it, and codex does not.")
+			b.Add("LoadCredential=%s:%s", HandsToken, unitfile.Text(h.TokenFile))
+		}
 		return
 	}
 	b.Add("SupplementaryGroups=%s", HandsGroup)

@@ -21,9 +21,7 @@ func generate(file, dir string) error {
 	if err != nil {
 		return err
 	}
-	if p := s.Provider; p != nil && missing(p.KeyFile) {
-		p.KeyFile = "" // with it systemd could start nothing, not even the unit that names the fault
-	}
+	s.noInput = s.Provider != nil && missing(s.Provider.KeyFile) || TokenIsInput(s) && missing(s.Hands.TokenFile)
 	errs := []error{settingsfile.WriteDropIn(dir, units.Remote(s.Name), s.ServiceDropIn()),
 		settingsfile.WriteDropIn(dir, units.RemoteSocket(s.Name), s.SocketDropIn())}
 	if len(s.Notify) > 0 {

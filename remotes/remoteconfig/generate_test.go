@@ -50,6 +50,30 @@ func TestGenerateWithoutTheKey(t *testing.T) {
 	assert.Contains(t, dropIn(), "StandardInput=file:"+key)
 }
 
+// The same for the token of hands elsewhere. The input never has another secret than the one that the settings name for it.
+func TestGenerateWithoutTheToken(t *testing.T) {
+	settings, dir := t.TempDir(), t.TempDir()
+	token, key := filepath.Join(settings, "far.token"), filepath.Join(settings, "far.key")
+	const table = "[hands]\nurl = \"wss://h/x\"\ntoken_file = %q\n"
+	dropIn := func(text string) string {
+		require.NoError(t, os.WriteFile(filepath.Join(settings, "far.toml"), []byte(text), 0o644))
+		require.NoError(t, Generate(settings, dir))
+		made, err := os.ReadFile(dir + "/codex-remote@far.service.d/50-settings.conf")
+		require.NoError(t, err)
+		return string(made)
+	}
+	alone := fmt.Sprintf(table, token)
+	assert.NotContains(t, dropIn(alone), token)
+	require.NoError(t, os.WriteFile(token, []byte("t\n"), 0o600))
+	assert.Contains(t, dropIn(alone), "\nStandardInput=file:"+token+"\n")
+	withKey := fmt.Sprintf("model = \"m\"\n[provider]\nname = \"p\"\nbase_url = \"https://p/v1\"\nkey_file = %q\n"+table, key, token)
+	text := dropIn(withKey)
+	assert.NotContains(t, text, "StandardInput", "the key is missing: its place has no token")
+	assert.Contains(t, text, "\nLoadCredential=hands-token:"+token+"\n")
+	require.NoError(t, os.WriteFile(key, []byte("sk\n"), 0o600))
+	assert.Contains(t, dropIn(withKey), "\nStandardInput=file:"+key+"\n")
+}
+
 func TestGenerateWithoutFiles(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, Generate(filepath.Join(dir, "none"), dir))

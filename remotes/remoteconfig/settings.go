@@ -57,6 +57,8 @@ type Settings struct {
 	Codex     map[string]any
 
 	Lines strict.Lines // of the file
+
+	noInput bool // the file with the secret of standard input is missing
 }
 
 // Limits are the limits of systemd.resource-control(5) for codex and its tools.

@@ -79,7 +79,14 @@ func (u *Unit) hands(s *remoteconfig.Settings) (*hands.Hands, error) {
 
 // handsElsewhere are the hands on another host.
 func (u *Unit) handsElsewhere(s *remoteconfig.Settings) (*hands.Hands, error) {
-	at, err := hands.NewElsewhere(s.Hands.URL, filepath.Join(u.Credentials, remoteconfig.HandsToken), s.Hands.CAFile)
+	token, err := u.farToken, error(nil)
+	if token == "" {
+		token, err = hands.ReadTokenFile(filepath.Join(u.Credentials, remoteconfig.HandsToken))
+	}
+	if err != nil {
+		return nil, cli.Exit(cli.Config, s.Fault("hands.token_file", "%v", err))
+	}
+	at, err := hands.NewElsewhere(s.Hands.URL, token, s.Hands.CAFile)
 	if err != nil {
 		return nil, cli.Exit(cli.Config, s.Fault("hands.url", "%v", err))
 	}

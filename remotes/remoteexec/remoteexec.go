@@ -47,6 +47,7 @@ type Unit struct {
 	logger     *slog.Logger
 	tasks      sync.WaitGroup
 	handsToken string // by which codex reaches its hands
+	farToken   string // by which this process reaches hands elsewhere; empty: it is a credential
 }
 
 // Run runs codex until it ends, and returns an error with the exit status. If a signal has killed codex, Run does not
@@ -168,17 +169,17 @@ func (u *Unit) serve(ctx context.Context, passage *namespaces.Passage, of server
 	})
 }
 
-// key reads the provider's key from standard input, which codex then does not have.
+// key reads the provider's key, or else the token of hands elsewhere, from standard input, which codex then does not
+// have.
 func (u *Unit) key(s *remoteconfig.Settings) (key string, err error) {
-	if s.Provider != nil && s.Provider.KeyFile != "" {
-		if info, err := u.Key.Stat(); err == nil && info.Mode()&os.ModeDevice != 0 {
-			return "", s.Fault("provider.key_file",
-				"there was no file %s when systemd read the settings: make it, and run "+
-					"systemctl daemon-reload", s.Provider.KeyFile)
-		}
-		if key, err = modelproxy.ReadKey(u.Key); err != nil {
-			return "", s.Fault("provider.key_file", "%s: %v", s.Provider.KeyFile, err)
-		}
+	switch {
+	case s.Provider != nil && s.Provider.KeyFile != "":
+		key, err = input(u.Key, s, "provider.key_file", s.Provider.KeyFile, modelproxy.ReadKey)
+	case remoteconfig.TokenIsInput(s):
+		u.farToken, err = input(u.Key, s, "hands.token_file", s.Hands.TokenFile, hands.ReadToken)
+	}
+	if err != nil {
+		return "", err
 	}
 	null, err := os.Open(os.DevNull)
 	if err != nil {
@@ -186,6 +187,20 @@ func (u *Unit) key(s *remoteconfig.Settings) (key string, err error) {
 	}
 	defer null.Close()
 	return key, unix.Dup3(int(null.Fd()), int(u.Key.Fd()), 0)
+}
+
+// input reads standard input, which is a file that a key of the settings names.
+func input(from *os.File, s *remoteconfig.Settings, key, file string, read func(io.Reader) (string, error)) (string,
+	error) {
+	if info, err := from.Stat(); err == nil && info.Mode()&os.ModeDevice != 0 {
+		return "", s.Fault(key, "there was no file %s when systemd read the settings: make it, and run "+
+			"systemctl daemon-reload", file)
+	}
+	secret, err := read(from)
+	if err != nil {
+		return "", s.Fault(key, "%s: %v", file, err)
+	}
+	return secret, nil
 }
 
 // codex is its command line.

@@ -20,7 +20,11 @@ func (r *room) judgeHands(ctx context.Context, d distant) []checkup.Finding {
 	if authorities != "" {
 		authorities = r.Path(authorities)
 	}
-	at, err := hands.NewElsewhere(h.URL, r.Path(h.TokenFile), authorities)
+	token, err := hands.ReadTokenFile(r.Path(h.TokenFile))
+	if err != nil {
+		return checkup.Failure(d.subject(), err.Error(), "correct "+h.TokenFile).Alone()
+	}
+	at, err := hands.NewElsewhere(h.URL, token, authorities)
 	if err != nil {
 		return checkup.Failure(d.subject(), err.Error(), "correct [hands] in "+d.file.File).Alone()
 	}

@@ -44,6 +44,7 @@ func (r Remote) Follow(ctx context.Context, thread string, each func(Update) err
 		case <-v.changed:
 		case <-a.done():
 			a.end() // codex asks the next connection
+			a.rest = min(maxRest, max(pause, 2*a.rest))
 		case <-s.Done():
 			return errors.New("the remote has ended the connection, as for a restart")
 		case <-ctx.Done():
@@ -62,12 +63,16 @@ func (r Remote) Follow(ctx context.Context, thread string, each func(Update) err
 	}
 }
 
+// maxRest is the longest time before the next connection of an owner, after several that have ended by themselves.
+const maxRest = 10 * time.Second
+
 // asking is the connection of an owner, while a turn waits for a person.
 type asking struct {
 	Remote
 	view    *view
 	thread  string
 	session *session
+	rest    time.Duration // before the next one
 }
 
 // follow attaches or leaves, as the turn waits or goes on.
@@ -76,7 +81,13 @@ func (a *asking) follow(ctx context.Context) (err error) {
 	switch {
 	case !waits:
 		a.end()
+		a.rest = 0
 	case a.session == nil:
+		select {
+		case <-time.After(a.rest):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 		shows := a.Remote
 		shows.program = remotes.Page
 		if a.session, err = shows.open(ctx, authz.Owner, handlers{asked: a.view.ask}); err == nil {

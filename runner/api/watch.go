@@ -171,29 +171,17 @@ const maxWatchedText = 512
 
 // brief is a session with short texts. A user may give a command megabytes of arguments; GET of the session has them.
 func brief(s wire.Session) wire.Session {
-	s.Repository, s.Ref, s.Secrets = cut(s.Repository), cut(s.Ref), short(s.Secrets)
+	s.Repository, s.Ref, s.Secrets = cut(s.Repository), cut(s.Ref), wire.Short(s.Secrets, maxWatchedText)
 	s.Commands = slices.Clone(s.Commands)
 	for i := range s.Commands {
 		c := &s.Commands[i]
-		c.Args, c.Directory, c.ArtifactsFault = short(c.Args), cut(c.Directory), cut(c.ArtifactsFault)
+		c.Args, c.Directory, c.ArtifactsFault = wire.Short(c.Args, maxWatchedText), cut(c.Directory), cut(c.ArtifactsFault)
 		if c.Outcome != nil {
 			o := *c.Outcome
 			o.Text, o.Note, c.Outcome = cut(o.Text), cut(o.Note), &o
 		}
 	}
 	return s
-}
-
-// short is a list up to the bound, of which the last text is cut.
-func short(list []string) []string {
-	room := maxWatchedText
-	for n, text := range list {
-		if len(text) >= room {
-			return append(slices.Clone(list[:n]), strings.ToValidUTF8(text[:room], "")+"…")
-		}
-		room -= len(text) + 1
-	}
-	return list
 }
 
 func cut(text string) string {

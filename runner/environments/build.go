@@ -36,8 +36,8 @@ func (b builder) build(ctx context.Context, t *task) error {
 	defer cancel()
 	for {
 		again, err := b.run(ctx, bounded, t)
-		if err != nil && t.untested != nil && ctx.Err() == nil { // tests may do anything
-			t.built = *t.untested
+		if untested := t.untested.Load(); err != nil && untested != nil && ctx.Err() == nil { // tests may do anything
+			t.built = *untested
 			return b.ready(ctx, t)
 		}
 		if !again || err != nil {
@@ -78,7 +78,10 @@ func (b builder) run(ctx, bounded context.Context, t *task) (again bool, err err
 			b.lastOutput(t.key))
 	}
 	t.built = *built
+	untested := t.untested.Load()
 	switch {
+	case untested != nil && built.Gone:
+		return b.anew(ctx, t)
 	case built.From != "" && t.setUp != nil:
 		from := *t.setUp
 		from.From, from.As = built.From, built.Snapshot
@@ -86,8 +89,8 @@ func (b builder) run(ctx, bounded context.Context, t *task) (again bool, err err
 		return true, nil
 	case built.Test && t.setUp != nil:
 		return true, b.thenTest(ctx, t)
-	case t.untested != nil && built.Key == t.untested.Key:
-		t.built = *t.untested
+	case untested != nil && built.Key == untested.Key:
+		t.built = *untested
 	}
 	return false, b.ready(ctx, t)
 }
@@ -97,8 +100,23 @@ func (b builder) run(ctx, bounded context.Context, t *task) (again bool, err err
 func (b builder) thenTest(ctx context.Context, t *task) error {
 	made, next := t.built, *t.setUp
 	next.Test, next.From, next.As = true, made.Key, made.Tested()
-	t.untested, t.setUp, t.unit = &made, &next, paths.EnvironmentUnit(t.key)
+	t.first = &firstBuild{t.unit, t.setUp}
+	t.untested.Store(&made)
+	t.setUp, t.unit = &next, paths.EnvironmentUnit(t.key)
 	return b.store.Snapshot(ctx, made.Key, made.Family, made.Bytes, time.Now())
+}
+
+// anew has the set-up run again, as its snapshot was removed before the Test: no session can begin with that.
+func (b builder) anew(ctx context.Context, t *task) (again bool, err error) {
+	gone := t.untested.Swap(nil)
+	if err := b.store.Forget(ctx, gone.Key); err != nil {
+		return false, err
+	}
+	if t.first == nil {
+		return false, errors.New("the snapshot of the set-up was removed before its tests ran: run the command again")
+	}
+	t.unit, t.setUp = t.first.unit, t.first.setUp
+	return true, nil
 }
 
 // untested is the snapshot to which the unit of the last order adds the results of a Test; nil: it does something else.

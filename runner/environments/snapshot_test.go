@@ -46,6 +46,8 @@ type setUpBed struct {
 	lacks  []string
 	test   bool // its script has a Test
 	kill   bool // the unit of the Test leaves no result
+	swept  int  // snapshots that were removed
+	gone   int  // how many units of Tests find no snapshot
 }
 
 func newSetUpBed(t *testing.T) *setUpBed {
@@ -72,6 +74,9 @@ func newSetUpBed(t *testing.T) *setUpBed {
 func (b *setUpBed) play(unit string) error {
 	template, instance, _ := strings.Cut(strings.TrimSuffix(unit, ".service"), "@")
 	if template == "codex-sweep" {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.swept++
 		return nil
 	}
 	<-b.begin
@@ -98,6 +103,10 @@ func (b *setUpBed) play(unit string) error {
 	if order.SetUp.Test {
 		if built.Snapshot = order.SetUp.As; b.kill {
 			return nil
+		}
+		if b.gone > 0 {
+			b.gone--
+			built = job.Built{Version: job.Version, Snapshot: named(*order.SetUp), Gone: true}
 		}
 	}
 	if b.idle {
@@ -264,6 +273,45 @@ func TestUnitOfTheTests(t *testing.T) {
 	}, 10*time.Second, "the one without the results is removed")
 }
 
+// A snapshot that another set-up of the same inputs has removed before the tests is made again: no session begins with one
+// that is not there.
+func TestSnapshotThatIsGoneBeforeTheTests(t *testing.T) {
+	b := newSetUpBed(t)
+	b.test, b.gone = true, 1
+	for range 4 {
+		b.begin <- struct{}{}
+	}
+	got := b.snapshot(b.session(1, "r", "aa"))
+	require.Len(t, b.orders, 4)
+	key := b.orders[0].Key()
+	online, without := paths.OnlineEnvironmentUnit(key), paths.EnvironmentUnit(key)
+	assert.Equal(t, []string{online, without, online, without}, b.units)
+	assert.Equal(t, named(b.orders[0]).Tested().Key, got.Key)
+}
+
+// The snapshot without the results of a Test stays while another set-up adds its own results to it.
+func TestSnapshotThatIsTestedTwice(t *testing.T) {
+	b := newSetUpBed(t)
+	b.test = true
+	other := &task{key: "other", provider: environment.Setup}
+	other.untested.Store(&job.Built{Snapshot: named(setup.Build{Commit: "aa", Scope: setup.Scope{User: "1", Repository: "r", Online: true}})})
+	b.Environments.mu.Lock()
+	b.tasks[other.key] = other
+	b.Environments.mu.Unlock()
+	for range 2 {
+		b.begin <- struct{}{}
+	}
+	got := b.snapshot(b.session(1, "r", "aa"))
+	plain := named(b.orders[0])
+	require.Equal(t, plain.Tested().Key, got.Key)
+	b.Environments.mu.Lock()
+	assert.NotContains(t, b.tasks, plain.Key, "no removal has begun")
+	b.Environments.mu.Unlock()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	assert.Zero(t, b.swept)
+}
+
 // A unit of the tests that outlives the daemon does not fail the session, however it ends.
 func TestUnitOfTheTestsThatIsResumed(t *testing.T) {
 	b := newSetUpBed(t)
@@ -275,6 +323,11 @@ func TestUnitOfTheTestsThatIsResumed(t *testing.T) {
 	b.snapshot(c)
 	key := b.orders[1].Key()
 	untested := named(b.orders[0])
+	await.True(t, func() bool {
+		all, err := b.store.Environments.List(t.Context())
+		require.NoError(t, err)
+		return len(all) == 1
+	}, 10*time.Second, "the one without the results is removed")
 	require.NoError(t, b.store.Environments.Snapshot(t.Context(), untested.Key, untested.Family, 5, time.Now()))
 	require.NoError(t, b.store.Environments.Begin(t.Context(), key, environment.Setup, time.Now()))
 	require.NoError(t, b.builder.writeOrder(&task{key: key, setUp: &b.orders[1]}))

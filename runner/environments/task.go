@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"codex-proxy/runner/environment"
@@ -26,8 +27,17 @@ type task struct {
 	done  chan struct{}
 	err   error     // of a build; set before done is closed
 	built job.Built // likewise
-	// untested is the snapshot without the results of the script's Test, once it is made.
-	untested *job.Built
+	// untested is the snapshot without the results of the script's Test, once it is made. Each task may read the one of
+	// another.
+	untested atomic.Pointer[job.Built]
+	// first is the unit and order of a set-up before those of its Test; nil: it has none, or an earlier daemon has them.
+	first *firstBuild
+}
+
+// firstBuild is a unit with its order.
+type firstBuild struct {
+	unit  string
+	setUp *setup.Build
 }
 
 // join returns the task of the environment that has not ended, or else a new one that builds it.
@@ -123,7 +133,8 @@ func (e *Environments) do(ctx context.Context, t *task) {
 	e.mu.Lock()
 	if t.provider == environment.Setup && !t.removal && t.err == nil {
 		setups{e}.remember(t)
-		if old := t.untested; old != nil && old.Key != t.built.Key && e.tasks[old.Key] == nil {
+		delete(e.tasks, t.key)
+		if old := t.untested.Load(); old != nil && old.Key != t.built.Key && e.tasks[old.Key] == nil && !e.isTested(old.Key) {
 			e.begin(&task{key: old.Key, provider: environment.Setup, removal: true})
 			defer e.Announce()
 		}
@@ -134,6 +145,16 @@ func (e *Environments) do(ctx context.Context, t *task) {
 	if !t.removal {
 		e.Bound(ctx)
 	}
+}
+
+// isTested reports whether a task adds the results of a Test to a snapshot. The caller holds the lock.
+func (e *Environments) isTested(key string) bool {
+	for _, t := range e.tasks {
+		if of := t.untested.Load(); of != nil && of.Key == key {
+			return true
+		}
+	}
+	return false
 }
 
 // build builds an environment. The files of a failed build are removed.
@@ -241,7 +262,9 @@ func (e *Environments) resume(ctx context.Context, one store.Environment, active
 			}
 			e.mu.Lock()
 			defer e.mu.Unlock()
-			e.begin(&task{key: one.Key, provider: one.Provider, unit: unit, untested: untested})
+			t := &task{key: one.Key, provider: one.Provider, unit: unit}
+			t.untested.Store(untested)
+			e.begin(t)
 			return nil
 		}
 	}

@@ -59,6 +59,7 @@ type Shim struct {
 	Environ      []string            // of this process, as os.Environ returns it
 	Preparations []Preparation       // in their order
 	Toolchains   string              // paths.Toolchains; "" if there are none
+	Dirty        func() int64        // see Dirty; nil: nothing
 	// KillRest kills the rest of a command that had to be ended or has a hook after it; nil leaves the rest to the end
 	// of the unit.
 	KillRest func()

@@ -371,11 +371,17 @@ func TestPreserve(t *testing.T) {
 	_, err = tenant.WriteString("id" + paths.Settled)
 	require.NoError(t, err)
 	b.Files[paths.TenantFile], b.Preparations = tenant, nil
+	looks := 0
+	b.Dirty = func() int64 {
+		looks++
+		return maxDirty + 2 - int64(looks)
+	}
 	result, _ := b.run(t.Context())
 	assert.Empty(t, result.Failure)
 	text, err := os.ReadFile(tenant.Name())
 	require.NoError(t, err)
 	assert.Equal(t, "id"+paths.OnDisk, string(text))
+	assert.Equal(t, 2, looks, "nothing waits for what other programs write")
 }
 
 // The service manager has READY=1, with which its watchdog begins, before the command can do anything.

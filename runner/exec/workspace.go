@@ -163,6 +163,14 @@ func (g gitOf) Run(ctx context.Context, stdin []byte, args ...string) (patch.Out
 // kernel does so by itself within half a minute, and a short command needs no more than its result.
 const preserveAfter = time.Second
 
+const (
+	// maxDirty is the most that the machine may have to write to its disks for that, in bytes: the kernel writes for all
+	// programs together, and nothing interrupts it, also not the end of the command.
+	maxDirty = 256 << 20
+	// dirtyPause is the time until the next look at more.
+	dirtyPause = time.Second
+)
+
 // preserve has the files of a workspace that was made for this command written to the disk, and notes that: after a
 // loss of power the session goes on in that workspace, and else in a new one. end waits for a write that has begun.
 func (s *Shim) preserve(launch *Launch) (end func()) {
@@ -171,15 +179,39 @@ func (s *Shim) preserve(launch *Launch) (end func()) {
 		return func() {}
 	}
 	return background(func(ctx context.Context) {
-		select {
-		case <-time.After(preserveAfter):
-		case <-ctx.Done():
-			return
+		for pause := preserveAfter; ; pause = dirtyPause {
+			select {
+			case <-time.After(pause):
+			case <-ctx.Done():
+				return
+			}
+			if s.Dirty == nil || s.Dirty() <= maxDirty {
+				break
+			}
 		}
 		if err := synced(launch.Dir); err == nil {
 			_, _ = tenant.WriteString(strings.TrimPrefix(paths.OnDisk, paths.Settled)) // else it is made anew
 		}
 	})
+}
+
+// Dirty is how much all programs of the machine have written that is not on a disk yet, in bytes (proc_meminfo(5)); 0
+// if that is unknown.
+func Dirty() (bytes int64) {
+	text, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(text)) {
+		name, rest, _ := strings.Cut(line, ":")
+		if name != "Dirty" && name != "Writeback" {
+			continue
+		}
+		var kB int64
+		_, _ = fmt.Sscan(rest, &kB) // else it is 0
+		bytes += kB << 10
+	}
+	return bytes
 }
 
 // synced returns when all files of the file system of a directory are on the disk.

@@ -37,6 +37,8 @@ type Built struct {
 	Made bool `json:"made,omitempty"`
 	// Test reports that the script has a Test, and the snapshot not its results.
 	Test bool `json:"test,omitempty"`
+	// Gone reports that the snapshot to which the results of a Test were to be added is not there any more.
+	Gone bool `json:"gone,omitempty"`
 	// From is the key of the snapshot that the build has to begin with, if it is not ""; nothing was made then.
 	From string `json:"from,omitempty"`
 	// Lacks are programs that the host has to have for the rest of the set-up, as setup.LeftOut has them.

@@ -50,7 +50,7 @@ func (b Build) setUp(ctx context.Context, place Place, output *os.File, built *B
 	log := &lastOutput{file: output}
 	if b.SetUp.Test {
 		built.Snapshot = setup.Snapshot{Key: b.SetUp.From, Family: b.SetUp.As.Family}
-		if err == nil && warm { // else the snapshot was removed
+		if built.Gone = !warm; err == nil && warm {
 			b.test(ctx, place, host, order, log, built)
 		}
 		return err

@@ -143,7 +143,7 @@ func TestALinterAlone(t *testing.T) {
 	for _, script := range []string{
 		"xo; ava", "xo || true; node test.js", "xo & ava", "xo\nava", "xo $(ava)", "xo `ava`", "eslint --cache . ; mocha", "xo > lib.js",
 		"prettier --cache -c . | tee log; npm run migrate", "xo-anything", "xo --fix", "xo '--fix'", `xo \--fix`, "xo \"\"--fix",
-		"eslint --cache --fix .", "eslint --cache --fix-type=layout .", "prettier --cache --write .", "prettier -w --cache .",
+		"eslint --cache *", "eslint --cache [-]-fix", "eslint --cache -{,-fix}", "eslint --cache --fix .", "eslint --cache --fix-type=layout .", "prettier --cache --write .", "prettier -w --cache .",
 		"stylelint --cache --fix", "eslint --cache -o report .", "eslint --cache --cache-location=made .", "eslint .", "tsc && cd web && xo", "",
 	} {
 		text, err := json.Marshal(map[string]any{"scripts": map[string]string{"test": script}})

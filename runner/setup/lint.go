@@ -39,7 +39,7 @@ func lint(dir fs.FS) (run string) {
 // isLinter reports whether a shell runs one linter by the command, and nothing else, and the linter only reads.
 func isLinter(command string) bool {
 	words := strings.Fields(command)
-	if len(words) == 0 || !slices.Contains(linters, words[0]) || strings.ContainsAny(command, ";|&<>$`()\\\n") {
+	if len(words) == 0 || !slices.Contains(linters, words[0]) || strings.ContainsAny(command, ";|&<>$`()\\\n*?[{~") {
 		return false
 	}
 	keeps := words[0] == "xo"

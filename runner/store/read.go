@@ -58,6 +58,10 @@ func (s Sessions) List(ctx context.Context, p Page) (wire.Sessions, error) {
 	return page, s.lastCommands(ctx, page.Sessions, last, where, args)
 }
 
+// maxListed bounds the arguments and the directory of each command of a list, in bytes: a user may give a command
+// megabytes of them. Find has all.
+const maxListed = 4 << 10
+
 // lastCommands adds the last command of each session. One statement reads them all.
 func (s Sessions) lastCommands(ctx context.Context, sessions []wire.Session, oldest int64, where string,
 	args []any) error {
@@ -68,7 +72,10 @@ func (s Sessions) lastCommands(ctx context.Context, sessions []wire.Session, old
 		return err
 	}
 	last := make(map[string]wire.Command, len(sessions))
-	if err := scanCommands(rows, func(id string, c wire.Command) { last[id] = c }); err != nil {
+	if err := scanCommands(rows, func(id string, c wire.Command) {
+		c.Args, c.Directory = wire.Short(c.Args, maxListed), wire.Short([]string{c.Directory}, maxListed)[0]
+		last[id] = c
+	}); err != nil {
 		return err
 	}
 	for i, session := range sessions {

@@ -4,6 +4,7 @@ import (
 	"database/sql"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -149,6 +150,22 @@ func TestPages(t *testing.T) {
 	assert.Empty(t, got.Sessions)
 	_, err = s.Sessions.List(ctx, Page{Before: "!", Limit: 1})
 	assert.ErrorIs(t, err, ErrNotFound)
+}
+
+// A list has the beginning of long arguments, whatever users give to commands.
+func TestLongArgumentsInAList(t *testing.T) {
+	s := open(t)
+	long := wire.NewCommand{Args: []string{"make", strings.Repeat("x", 8<<20), "y"}, Directory: strings.Repeat("d/", 1<<20)}
+	create(t, s, 1, 1000, long)
+	page, err := s.Sessions.List(t.Context(), Page{Viewer: Viewer{UID: 1000}, Limit: 10})
+	require.NoError(t, err)
+	got := page.Sessions[0].Commands[0]
+	require.Len(t, got.Args, 2)
+	assert.Equal(t, "make", got.Args[0])
+	assert.Less(t, len(got.Args[1])+len(got.Directory), 9<<10)
+	found, err := s.Sessions.Find(t.Context(), Viewer{UID: 1000}, id(1))
+	require.NoError(t, err)
+	assert.Equal(t, long.Args, found.Commands[0].Args)
 }
 
 func TestLeases(t *testing.T) {

@@ -35,7 +35,7 @@ type Accounts struct {
 	Socket string // the daemon's control socket
 	APIKey bool   // Login reads an API key from Stdin
 	Purge  bool   // Remove removes the worker's home, too
-	JSON   bool   // List prints JSON
+	JSON   bool   // List and Login print JSON
 	Watch  bool   // List goes on with every change
 	Stdin  *os.File
 	Stdout io.Writer

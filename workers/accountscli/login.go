@@ -2,6 +2,7 @@ package accountscli
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -99,6 +100,11 @@ func (l *login) renew(ctx context.Context) error {
 		return err
 	}
 	l.print("The worker %s is logged in.", l.worker)
+	if l.JSON {
+		if err := json.NewEncoder(l.Stdout).Encode(loggedIn{l.worker, true}); err != nil {
+			return err
+		}
+	}
 	if err := l.takeUp(ctx, l.worker); err != nil {
 		return err
 	}
@@ -119,7 +125,12 @@ func (l *login) run(ctx context.Context, dir string) error {
 	defer signal.Stop(signals)
 	mask := syscall.Umask(0o077)
 	defer syscall.Umask(mask)
-	return l.program.LogIn(ctx, dir, l.APIKey, l.Stdin, l.Stdout, l.Stderr, signals)
+	out, talk := l.Stdout, l.Stderr
+	if l.JSON {
+		out = &deviceTalk{people: l.Stderr, json: l.Stdout}
+		talk = out
+	}
+	return l.program.LogIn(ctx, dir, l.APIKey, l.Stdin, out, talk, signals)
 }
 
 // adopt makes a stopped worker's new login its login. Another worker does that at its

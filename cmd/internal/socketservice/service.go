@@ -16,6 +16,7 @@ import (
 	"codex-proxy/internal/cli"
 	"codex-proxy/internal/journal"
 	"codex-proxy/internal/ondemand"
+	"codex-proxy/internal/resident"
 	"codex-proxy/notify"
 )
 
@@ -75,6 +76,7 @@ func (s Service) Run(ctx context.Context, stderr io.Writer) error {
 		defer end()
 		go func() { _ = notifier.RunWatchdog(watching, notifier.WatchdogInterval(), watched.Alive) }()
 	}
+	_ = resident.Trim() // if the kernel refuses, the memory of the start stays
 	return server.Run(ctx, listeners[0])
 }
 
@@ -97,7 +99,7 @@ func (s Service) refuse(ctx context.Context, fault error, stderr io.Writer, logg
 	}
 	refusal := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set(ondemand.ReasonHeader, fault.Error())
-		w.WriteHeader(http.StatusServiceUnavailable)
+		http.Error(w, "This service is not set up; the journal of its unit has the reason.", http.StatusServiceUnavailable)
 	})
 	ctx, cancel := context.WithTimeout(ctx, refuseTime)
 	defer cancel()

@@ -52,18 +52,24 @@ function draw() {
   });
 }
 
+// appeared is when each question came onto the page.
+const appeared = new WeakMap();
+
 function show() {
   const page = current();
   state.off = state.readOnly || Boolean(state.lost);
   document.title = `${t.pages[page]} – ${state.service || "codex"}`;
   $("name").textContent = state.service;
   for (const [id, text] of [["lost", state.lost], ["notice", state.notice || state.reason]]) if ($(id).textContent !== text) $(id).textContent = text;
-  morph($("nav"), state.asks ? [] : Object.keys(pages()).map(p => el("a", { href: `#${p}`, "aria-current": p === page ? "page" : null, "data-key": p }, t.pages[p])));
+  const links = Object.keys(pages()).map(p => el("a", { href: `#${p}`, "aria-current": p === page ? "page" : null, "data-key": p }, t.pages[p]));
+  if (state.keyed) links.push(el("button", { type: "button", id: "leave", "data-key": "leave" }, t.leave));
+  morph($("nav"), state.asks ? [] : links);
   const scroll = $("talk") || $("log"), atEnd = !scroll || scroll.scrollTop + scroll.clientHeight >= scroll.scrollHeight - 8;
   if (state.asks) return morph($("main"), [enterForm()]);
   const known = state.status || state.units || page === "sessions" && (state.runner || state.runner_lost);
   const content = known ? pages()[page](state) : [el("p", null, t.loading)];
   morph($("main"), [el("h1", { tabindex: -1 }, t.pages[page]), ...content.filter(Boolean).map((c, i) => { c.dataset.key = `${page}${i}`; return c; })]);
+  for (const q of document.querySelectorAll(".question")) if (!appeared.has(q)) appeared.set(q, Date.now());
   const shown = $("talk") || $("log");
   if (shown && atEnd) shown.scrollTop = shown.scrollHeight;
   if (arrived) $("main").querySelector("h1").focus(); // so that the change of the page is read out
@@ -200,6 +206,14 @@ addEventListener("click", async event => {
   if (b.id === "examine") examine();
   if (b.id === "close") close();
   if (b.dataset.push) lookPush(b.dataset.push);
+  if (b.id === "more") {
+    state.more = true;
+    draw();
+  }
+  if (b.id === "leave") {
+    host.leave();
+    location.reload();
+  }
   if (b.dataset.talk) openTalk(b.dataset.talk);
   if (b.dataset.log) openLog(JSON.parse(b.dataset.log));
   if (b.dataset.find) {
@@ -208,7 +222,7 @@ addEventListener("click", async event => {
     draw();
   }
   if (!b.dataset.verb) return;
-  if (b.dataset.verb === "approve" && event.detail > 1) return; // the second half of a double click, on what has come in between
+  if (b.dataset.verb === "approve" && Date.now() - appeared.get(b.closest("[data-key]")) < 500) return; // nobody has read it yet: the click was for what was here before
   const verb = b.dataset.verb, words = JSON.parse(b.dataset.words), sure = b.dataset.sure;
   if (["revoke", "cancel"].includes(verb) && !sure) {
     const yes = el("button", { type: "button", "data-verb": verb, "data-words": b.dataset.words, "data-sure": "yes", "data-close": true }, t[verb]);
@@ -244,6 +258,7 @@ $("nav").setAttribute("aria-label", t.nav);
 $("skip").addEventListener("click", event => { event.preventDefault(); $("main").focus(); });
 addEventListener("hashchange", () => {
   if (location.hash.length > 21 && !globalThis.cockpit && !state.keyed) return location.reload(); // another link
+  Object.assign(state, { more: false });
   arrived = true;
   arrive();
 });

@@ -12,10 +12,12 @@ let admin = false;
 // server that refuses, and the output of a program that fails.
 const native = p => new Promise((resolve, reject) => p.then(resolve, (e, body) => reject(Object.assign(new Error(said(body) || e.message || e.problem), { problem: e.problem, body }))));
 
+// reason is the error of an answer, with its remedy: codex-runner has these apart.
+const reason = ({ error }) => !error || typeof error === "string" ? error : [error.message, error.remedy].filter(Boolean).join(": ");
+
 function said(body) {
   try {
-    const { error } = JSON.parse(body);
-    return error.message || error;
+    return reason(JSON.parse(body));
   } catch {
     return "";
   }
@@ -39,15 +41,16 @@ export async function begin() {
 
 // lines calls each with the values of a stream of JSON lines until it ends, and close ends it.
 function lines(request, each, signal) {
-  let rest = "";
+  let rest = "", why = "";
   request.stream(text => {
     const whole = (rest + text).split("\n");
     rest = whole.pop();
     const values = whole.filter(Boolean).map(line => JSON.parse(line));
-    if (values.length) each(values);
+    why = why || values.map(reason).find(Boolean); // the body of a refusal
+    if (values.length && !why) each(values);
   });
   if (signal) signal.addEventListener("abort", () => request.close("cancelled"));
-  return native(request);
+  return native(request).catch(e => Promise.reject(Object.assign(e, { message: why || said(rest) || e.message })));
 }
 
 const run = (args, options) => cockpit.spawn(["codex-proxy", ...args], { superuser: "require", err: "message", ...options });

@@ -55,22 +55,33 @@ function fill(node) {
   for (const body of node.querySelectorAll("tbody")) if (body.list) body.append(...body.list);
 }
 
+// morph changes the children of an element into nodes. Most rows of a long table stay: only what lies between the first
+// and the last one that changes is looked at further.
 export function morph(parent, nodes) {
+  let from = 0, to = nodes.length, at = parent.firstChild, end = null;
+  for (; at && nodes[from] === at; at = at.nextSibling) from++;
+  for (let last = parent.lastChild; at !== end && to > from && nodes[to - 1] === last; last = last.previousSibling, to--) end = last;
+  between(parent, nodes.slice(from, to), at, end);
+}
+
+// between does that for the children from at to end.
+function between(parent, nodes, at, end) {
   const wanted = new Set(nodes.map(keyOf).filter(Boolean)), keyed = new Map();
-  for (let c = parent.firstElementChild, next; c; c = next) {
-    next = c.nextElementSibling;
+  for (let c = at, next; c !== end; c = next) {
+    next = c.nextSibling;
     const key = keyOf(c);
-    if (key && !wanted.has(key)) c.remove(); // so that the others stay in place, with the focus
-    else if (key) keyed.set(key, c);
+    if (key && !wanted.has(key)) { // so that the others stay in place, with the focus
+      if (c === at) at = next;
+      c.remove();
+    } else if (key) keyed.set(key, c);
   }
-  let at = parent.firstChild;
   for (const node of nodes) {
     if (node === at) { // a kept row that stays where it is
       at = at.nextSibling;
       continue;
     }
     const key = keyOf(node);
-    const old = key ? keyed.get(key) : at && !keyOf(at) ? at : null;
+    const old = key ? keyed.get(key) : at !== end && !keyOf(at) ? at : null;
     if (old && same(old, node)) {
       if (old === at) at = at.nextSibling;
       else parent.insertBefore(old, at);
@@ -80,7 +91,7 @@ export function morph(parent, nodes) {
       parent.insertBefore(node, at);
     }
   }
-  while (at) {
+  while (at !== end) {
     const next = at.nextSibling;
     at.remove();
     at = next;
@@ -93,6 +104,11 @@ export function table(label, heads, rows) {
   return el("div", { class: "scroll", role: "region", "aria-label": label, tabindex: 0 },
     el("table", null, el("thead", null, el("tr", null, heads.map(h => el("th", { scope: "col" }, h)))), body));
 }
+
+// A long table has its first rows until a person asks for all: a browser lays all rows out anew when one has changed.
+const firstRows = 100;
+export const first = (list, all, always = () => false) => all ? list : list.filter((one, i) => i < firstRows || always(one));
+export const rest = (list, shown, text) => shown.length < list.length ? el("p", null, el("button", { type: "button", id: "more" }, text(list.length))) : null;
 
 // row has a key, its first cell as its head, and cells: texts, elements, or { wide }.
 export function row(key, head, ...cells) {

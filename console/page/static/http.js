@@ -40,6 +40,9 @@ export async function enter(key) {
     sessionStorage.setItem(name, value);
 }
 
+// leave forgets the session: the next person at this browser has to enter a key.
+export const leave = () => sessionStorage.clear();
+
 async function call(path, body) {
   const r = await fetch(path, { method: "POST", headers: headers(), body: JSON.stringify(body) });
   const answer = await json(r);

@@ -1,6 +1,6 @@
 // The pages: each makes its elements of the state.
 import { t } from "./texts.js";
-import { el, table, row, badge, act, keep, numberOf } from "./dom.js";
+import { el, table, row, badge, act, keep, numberOf, first, rest } from "./dom.js";
 import { count, took, length, since, until, clock, exit, unit } from "./words.js";
 import { spark, bars } from "./charts.js";
 import { talkOf } from "./talk.js";
@@ -114,18 +114,20 @@ function times(since, by) {
   return names;
 }
 
-function requests({ requests, show, find }) {
+function requests({ requests, show, find, more }) {
   const all = [...(requests || [])].reverse();
   const wanted = find ? all.filter(r => r.request_id === find) : show === "failed" ? all.filter(r => r.outcome !== "ok") :
     [...all.filter(r => r.outcome !== "ok"), ...all.filter(r => r.outcome === "ok")];
+  const shown = first(wanted, more);
   return [
     card(t.pages.requests,
       el("form", { id: "find" }, el("label", null, t.show, el("select", { id: "show" }, ["all", "failed"].map(s => el("option", { value: s, selected: s === show }, t[s])))),
         el("label", null, t.find, el("input", { name: "id", autocomplete: "off", size: 30 })), el("button", { type: "submit" }, t.show)),
       wanted.length ? table(t.tableOf(t.pages.requests), [t.ended_, t.status, t.outcome, t.route, t.key, t.model, t.worker, t.took, t.firstText, t.tokens, t.id],
-        wanted.map(r => keep(r, r.request_id === find, () => row(String(r.number), clock(r.at), String(r.status), badge(r.outcome === "ok" ? "ok" : "bad", r.outcome), r.route, r.key || "–", r.model || "–", r.worker || "–",
+        shown.map(r => keep(r, r.request_id === find, () => row(String(r.number), clock(r.at), String(r.status), badge(r.outcome === "ok" ? "ok" : "bad", r.outcome), r.route, r.key || "–", r.model || "–", r.worker || "–",
           took(r.duration_ms), took(r.first_text_ms), r.input_tokens || r.output_tokens ? `${count(r.input_tokens || 0)} + ${count(r.output_tokens || 0)}` : "–",
           el("button", { type: "button", "data-find": r.request_id, "aria-pressed": String(r.request_id === find) }, r.request_id))))) : el("p", null, find ? t.notFound : t.noRequests),
+      rest(wanted, shown, t.allRows),
       command("codex-proxy requests --watch")),
     find && wanted.length ? card(t.story, table(t.story, [t.subject, t.finding], Object.entries(wanted[0]).map(([k, v]) => row(k, k, { wide: String(v) }))),
       el("p", { class: "muted" }, t.detail, el("code", null, t.journal(find)))) : null,

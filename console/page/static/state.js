@@ -6,6 +6,7 @@ const maxRequests = 500, maxOutside = 50, maxPoints = 180, maxItems = 200;
 
 export const state = {
   service: "", readOnly: false, reason: "", lost: "", seen: 0, notice: "", show: "all", find: "", usageBy: "hour",
+  more: false, // a long table has all of its rows
   off: false, // no order can be given
   keyed: false, asks: false, // the page is for other machines, and asks for a key
 };
@@ -19,9 +20,11 @@ function newest(requests) {
 // takeSessions takes over the sessions that are new or have changed.
 function takeSessions({ sessions_whole, changed, removed }) {
   const all = new Map(sessions_whole ? [] : (state.sessions || []).map(s => [s.id, s]));
+  const added = (changed || []).filter(s => !all.has(s.id)).length > 0; // else they stay in their order
   for (const s of changed || []) all.set(s.id, s);
   for (const id of removed || []) all.delete(id);
-  state.sessions = [...all.values()].sort((a, b) => a.created < b.created ? 1 : a.created > b.created ? -1 : 0);
+  state.sessions = [...all.values()];
+  if (added) state.sessions.sort((a, b) => a.created < b.created ? 1 : a.created > b.created ? -1 : 0);
 }
 
 // shared is the new list, with the known objects in place of those that say the same, so that their rows stay.

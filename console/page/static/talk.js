@@ -3,7 +3,7 @@ import { t } from "./texts.js";
 import { el, act } from "./dom.js";
 
 // visible shows signs that have no form, or that change the order of the text, by their numbers.
-const visible = text => text.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, c => c === "\n" || c === "\t" ? c : `\\u{${c.codePointAt(0).toString(16)}}`);
+const visible = text => text.replace(/[\p{Cc}\p{Cf}\p{Z}\p{Variation_Selector}\u034f\u115f\u1160\u2800\u3164\uffa0]/gu, c => "\n\t ".includes(c) ? c : `\\u{${c.codePointAt(0).toString(16)}}`);
 
 function questionOf(q, { remote, thread }, off) {
   const answer = decision => act("approve", { remote, thread, question: q.id, decision }, t[decision], t.verb(t[decision], visible(q.text || q.id).split("\n")[0]), off);

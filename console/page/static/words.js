@@ -15,6 +15,9 @@ export function length(seconds) {
 
 const zero = at => !at || at.startsWith("0001-");
 export const since = at => zero(at) ? "–" : t.ago(length((Date.now() - Date.parse(at)) / 1000));
+
+// lately is since, which changes once a minute: a long table does not change all of its rows every second.
+export const lately = at => zero(at) ? "–" : Date.now() - Date.parse(at) < 60e3 ? t.now : since(at);
 export const until = at => zero(at) ? "–" : t.inTime(length((Date.parse(at) - Date.now()) / 1000));
 export const clock = at => new Date(at).toLocaleTimeString();
 

@@ -111,7 +111,7 @@ func testAccountsWithADeviceCode(t *testing.T, suite string) {
 	said := &bed.Watched{Want: regexp.MustCompile(bed.UserCode), Came: make(chan struct{})}
 	ended := make(chan error, 1)
 	go func() {
-		ended <- b.Exec(t.Context(), machine.Exec{Args: []string{"codex-proxy", "accounts", "login"},
+		ended <- b.Exec(t.Context(), machine.Exec{Args: []string{"codex-proxy", "accounts", "login", "--json"},
 			Stdout: said, Stderr: said})
 	}()
 	select {
@@ -119,10 +119,12 @@ func testAccountsWithADeviceCode(t *testing.T, suite string) {
 	case err := <-ended:
 		require.NoError(t, err, said.String())
 	}
-	assert.Contains(t, said.String(), "https://auth.openai.com/codex/device")
 	openai.Decide(true)
 	require.NoError(t, <-ended, said.String())
 	assert.Contains(t, said.String(), "codex-worker@default.service is ready.")
+	assert.Contains(t, said.String(), "Follow these steps", "for people")
+	assert.Contains(t, said.String(), `{"url":"https://auth.openai.com/codex/device","code":"`+bed.UserCode+`"}`)
+	assert.Contains(t, said.String(), `{"worker":"default","logged_in":true}`)
 	b.Until("ready", bed.Ready)
 
 	b.UntilMetric(`codex_worker_rate_limit_used_ratio{window="5h",worker="default"} 0.42`)

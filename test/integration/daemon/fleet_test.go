@@ -50,7 +50,9 @@ func testFleet(t *testing.T, suite string) {
 	chats(second, ownKeys[1], "not joined")
 
 	startPostgres(first, certificate.Certificate[0], certificate.PrivateKey)
-	first.MustRun(t, "sh", "-ec", "codex-proxy database init | runuser -u postgres -- psql -v ON_ERROR_STOP=1")
+	for range 2 { // it may run again
+		first.MustRun(t, "sh", "-ec", "codex-proxy database init | runuser -u postgres -- psql -v ON_ERROR_STOP=1")
+	}
 	password := first.MustRun(t, "cat", passwordFile)
 	require.NoError(t, second.WriteFile(passwordFile, []byte(password), 0o600))
 	_, stderr, err := first.Run(t.Context(), "codex-proxy", "database", "check")
@@ -77,6 +79,7 @@ func testFleet(t *testing.T, suite string) {
 	}
 	hosts := first.MustRun(t, "codex-proxy", "database", "hosts")
 	assert.Regexp(t, `(?m)^first +alive .*\n^second +alive `, hosts)
+	limitedRole(first)
 
 	// A change on one host is in force on the other.
 	shared := bed.AddKey(first, "shared")
@@ -126,12 +129,31 @@ func testFleet(t *testing.T, suite string) {
 	// The way back.
 	second.MustRun(t, "codex-proxy", "database", "leave")
 	assert.Contains(t, second.MustRun(t, "cat", bed.KeyFile), "one ")
+	assert.Empty(t, second.MustRun(t, "cat", passwordFile, "/etc/codex-proxy/database-service-password"))
 	second.MustRun(t, "sed", "-i", "/^url = /d", "/etc/codex-proxy/config.toml")
 	_, _, err = second.Run(t.Context(), "systemctl", "reload", bed.ProxyUnit)
 	require.Error(t, err, "systemd reads the file at a start alone")
 	assert.Equal(t, http.StatusOK, withKey(second, ownKeys[0]))
 	second.MustRun(t, "systemctl", "restart", bed.ProxyUnit)
 	assert.Equal(t, http.StatusOK, withKey(second, ownKeys[0]))
+}
+
+// limitedRole tries the role of the daemons, of which one that is taken over must not give keys to all hosts.
+func limitedRole(b *bed.Bed) {
+	b.T.Helper()
+	sql := func(statement string) error {
+		_, _, err := b.Run(b.T.Context(), "runuser", "-u", "postgres", "--", "psql", "-v", "ON_ERROR_STOP=1", "-d", "codex",
+			"-c", "SET ROLE codex_service", "-c", "BEGIN", "-c", statement, "-c", "ROLLBACK")
+		return err
+	}
+	for _, allowed := range []string{"SELECT line FROM codex.keys", "UPDATE codex.hosts SET until = now(), version = 'x'"} {
+		assert.NoError(b.T, sql(allowed), allowed)
+	}
+	for _, refused := range []string{"INSERT INTO codex.keys VALUES ('x', 'x')", "UPDATE codex.keys SET line = 'x'", "DELETE FROM codex.keys",
+		"UPDATE codex.revision SET n = 0", "UPDATE codex.schema SET step = 0", "DELETE FROM codex.hosts", "UPDATE codex.hosts SET machine = 'x'",
+		"INSERT INTO codex.hosts VALUES ('x', 'x', 'x')", "CREATE TABLE codex.x (x int)", "DROP TABLE codex.keys"} {
+		assert.Error(b.T, sql(refused), refused)
+	}
 }
 
 // chats sends a chat turn with a key.
@@ -166,7 +188,7 @@ listen_addresses = '*'
 ssl_cert_file = '/etc/postgresql/certificate.pem'
 ssl_key_file = '/etc/postgresql/key.pem'
 X
-echo 'hostssl codex codex 10.0.0.0/24 scram-sha-256' >>"$(echo */main/pg_hba.conf)"
+echo 'hostssl codex codex,codex_service 10.0.0.0/24 scram-sha-256' >>"$(echo */main/pg_hba.conf)"
 systemctl start postgresql "postgresql@$(cd /etc/postgresql && echo */main | tr / -)"`)
 }
 

@@ -141,13 +141,12 @@ func testHandsElsewhere(t *testing.T, suite string) {
 	h := handsBed{bed.Remote{Bed: b, Name: "build", Unit: units.Remote("build"), Socket: units.RemoteSocket("build"),
 		File: "/etc/codex-proxy/remotes/build.toml", Home: "/var/lib/codex-remote/build"}}
 	token := f.MustRun(t, "cat", "/home/alice/token")
-	const tokenFile, key = "/etc/codex-proxy/remotes/build.hands-token", "/etc/codex-proxy/remotes/build.key"
+	const tokenFile = "/etc/codex-proxy/remotes/build.hands-token"
 	require.NoError(t, b.WriteFile("/etc/hosts", []byte("127.0.0.1 localhost\n127.0.0.7 "+farName+"\n"), 0o644))
 	require.NoError(t, b.WriteFile(tokenFile, []byte(strings.Repeat("x", 64)), 0o600))
-	require.NoError(t, b.WriteFile(key, []byte("sk-SECRET\n"), 0o600))
 	require.NoError(t, b.WriteFile("/etc/ssl/hands.pem", []byte(f.MustRun(t, "cat", "/etc/haproxy/cert.pem")), 0o644))
 	b.MustRun(t, "codex-proxy", "remotes", "add", "build", "--hands", "wss://"+farName+"/", "--token-file", tokenFile, "--ca-file", "/etc/ssl/hands.pem",
-		"--model", bed.Model, "--base-url", "http://"+bed.ModelAddr+"/v1", "--key-file", key,
+		"--model", bed.Model, "--base-url", "http://"+bed.ModelAddr+"/v1",
 		"--codex-path", filepath.Join(bed.CodexDir, "bin/codex"))
 	doctor := func() string {
 		out, _, _ := b.Run(t.Context(), "codex-proxy", "doctor")
@@ -164,6 +163,7 @@ func testHandsElsewhere(t *testing.T, suite string) {
 	assert.Equal(t, "PROJECT", p.shell("cat notes"))
 	out := b.MustRun(t, "sh", "-c", "systemctl show "+h.Unit+"; cat /proc/*/cmdline /proc/*/environ /var/lib/private/codex-remote/build/environments.toml")
 	assert.NotContains(t, out, bed.Trim(token))
+	b.MustRun(t, "sh", "-c", "! ls /run/credentials/"+h.Unit) // which other processes of the user could read
 	_, stderr, err := b.Run(t.Context(), "codex-proxy", "remotes", "diff", "build")
 	require.Error(t, err)
 	assert.Contains(t, stderr, "take the changes there")
