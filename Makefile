@@ -87,7 +87,7 @@ INTEGRATION = $(TOOLS)/gotestsum --format testname --jsonfile build/integration-
 # Most of these wait: eight at once left a third of two processors idle.
 LONGEST     = $(addprefix ./test/integration/,limits proxy accounts workers runner api dependencies daemon remotes)
 TOGETHER    = -p 5 -parallel 3 $(LONGEST) $(filter-out $(LONGEST),$(shell go list -f '{{with .Dir}}./{{end}}{{slice .ImportPath 12}}' ./test/integration/...))
-ALONE       = $$(test/integration/calling.sh Alone BothSuitesAlone)
+ALONE       = $$(test/integration/calling.sh Alone)
 
 export CODEX_PROXY_TEST_CODEX := $(NPM_CODEX)/codex
 export CODEX_PROXY_TEST_CODEX_OLDEST := $(OLDEST_CODEX)/codex
@@ -114,8 +114,10 @@ build: ## build the programs into build/
 	@$(MAKE) --no-print-directory needs NEEDS="$(BUILD_NEEDS)"
 	@$(MAKE) --no-print-directory $(PROGRAMS)
 
-# What goes into the program beside its source stands in the name of a file.
-FLAGS := build/flags-$(ARCH)-$(VERSION)
+# What goes into the program beside its source stands in the name of a file. PROGRAM_VERSION is for packages with another
+# version than their programs, so that a test has an upgrade without compiling.
+PROGRAM_VERSION ?= $(VERSION)
+FLAGS := build/flags-$(ARCH)-$(PROGRAM_VERSION)
 $(FLAGS):
 	@mkdir -p build && rm -f build/flags-$(ARCH)-* && touch $@
 
@@ -123,7 +125,7 @@ $(FLAGS):
 # the program, which so depends on nothing of the machine it runs on.
 $(PROGRAMS): $(SRC) Makefile $(FLAGS)
 	CGO_ENABLED=1 CC=$(COMPILER) GOARCH=$(ARCH) go build -trimpath -buildvcs=false -buildmode=pie -tags netgo,osusergo \
-		-ldflags '-s -w -linkmode external -extldflags "-static-pie $(PACKED_$(ARCH))" -X main.version=$(VERSION)' -o $@ ./cmd/$(@F)
+		-ldflags '-s -w -linkmode external -extldflags "-static-pie $(PACKED_$(ARCH))" -X main.version=$(PROGRAM_VERSION)' -o $@ ./cmd/$(@F)
 
 # Man pages and completions, from the programs' own help.
 $(SHARE)/made: $(SRC) $(shell find packaging/manual -type f) $(shell find packaging/etc packaging/dependencies packaging/remotes packaging/runner packaging/systemd -type f) docs/operations.md docs/runner-operations.md docs/configuration.md docs/runner-configuration.md CHANGELOG.md
@@ -205,12 +207,12 @@ shell: ## look into a machine: a shell in a booted Debian with both packages and
 test: ## run every check: unit tests, the real thing in booted machines, and lint
 	@$(MAKE) --no-print-directory needs NEEDS="$(TEST_NEEDS)"
 	@$(MAKE) --no-print-directory -j2 $(DEBS) $(RPMS) $(RELEASED)/made $(NPM_CODEX)/codex $(OLDEST_CODEX)/codex $(BETWEEN_CODEX)/made $(CLIENTS)/node $(AXE)/made $(PYTHON_CLIENTS)/made $(TEMPORAL)/temporal $(UV)/uv $(MICROMAMBA)/micromamba $(PROJECT_TOOLS)/made $(TOOLS)/gotestsum $(TOOLS)/golangci-lint
-	@# What measures runs beside nothing but the compiler, which takes no processor from it, and which ends with it: go test
-	@# compiles the rest. The other booted machines mostly wait, so lint and the unit tests run beside them, and yield to them.
+	@# What measures, which is memory, runs beside nothing but the compiler, which takes no processor from it, and which ends
+	@# with it: go test compiles the rest. The other booted machines mostly wait, so lint and the unit tests run beside them, and yield to them.
 	@rm -rf build/integration-*.json build/unit-*.json build/_compiling; mkdir -p build/_compiling; go build -o build/failures ./test/failures; $(MIRRORED); \
 	(cd $$tree && GOTMPDIR=$(CURDIR)/build/_compiling exec setsid chrt --idle 0 go list -test -export -trimpath -race $(UNIT)) >/dev/null 2>&1 9>&- & compiled=$$!; \
 	trap 'kill -- -$$compiled 2>/dev/null; exit 130' INT TERM; \
-	status=0; $(call INTEGRATION,alone) -p 1 $$(test/integration/packages.sh "$(ALONE)") -run "$(ALONE)" 9>&- || status=$$?; \
+	status=0; $(call INTEGRATION,alone) $$(test/integration/packages.sh "$(ALONE)") -run "$(ALONE)" 9>&- || status=$$?; \
 	trap - INT TERM; kill -- -$$compiled 2>/dev/null || :; wait $$compiled || :; rm -rf build/_compiling; \
 	nice $(MAKE) --no-print-directory -C $$tree lint >build/lint.log 2>&1 9>&- & lint=$$!; \
 	{ failed=0; export $(MADE); cd $$tree; $(call UNITS,readers) $(READERS) || failed=$$?; \
@@ -353,7 +355,7 @@ nightly-kills:
 	CODEX_PROXY_TEST_REQUIRE=1 CODEX_PROXY_TEST_REMOTE_KILLS=50 go test -count=1 -timeout 0 -v ./test/integration/remotes -run '^Test(Remote|Hands)Kills$$'
 
 # All rounds of the booted tests that have many, which are those with nightly.Or, nightly.Is and startLoad.
-ROUNDS_OF = ^Test(ANewCodexIsTriedFirst|HomesTakenOver|HugeImages|Package|Python|Panic|Release|ReloadFails|ReloadOnOldSystemd|Resets|ReverseProxies|RunnerPackage|RunnerBus|RunnerChaos|TemporalTimes|ThousandUnits|ToolsOfANativeWorkerFindNoLogin|UnderLoad)$$
+ROUNDS_OF = ^Test(ANewCodexIsTriedFirst|HomesTakenOver|HugeImages|Package|Python|Panic|Release|ReloadFails|ReloadOnOldSystemd|Resets|ReverseProxies|RunnerPackage|RunnerBus|RunnerChaos|RunnerDaemonTimes|RunnerTimes|TemporalTimes|ThousandUnits|ToolsOfANativeWorkerFindNoLogin|UnderLoad)$$
 nightly-rounds:
 	@$(MAKE) --no-print-directory needs NEEDS="$(TEST_NEEDS)"
 	@$(MAKE) --no-print-directory $(DEBS) $(RPMS) $(RELEASED)/made $(NPM_CODEX)/codex $(OLDEST_CODEX)/codex $(BETWEEN_CODEX)/made $(TEMPORAL)/temporal $(PYTHON_CLIENTS)/made

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"codex-proxy/test/await"
+
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -65,8 +67,7 @@ func DoctorFindsNothing(b *Bed) {
 // unit that fails repeatedly is starting in between.
 func DoctorFinds(b *Bed, check, says string) string {
 	b.T.Helper()
-	deadline := time.Now().Add(Bound)
-	for {
+	for deadline, pace := time.Now().Add(Bound), (await.Pace{}); ; pace.Pause(b.T.Context()) {
 		r, status := Doctor(b)
 		if remedy, failed := r.Remedy(check, says); failed {
 			require.Equal(b.T, 1, status, "%+v", r)

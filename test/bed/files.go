@@ -84,5 +84,9 @@ func Find(b *Bed, args ...string) string {
 // FilesSince lists the files that were not there before.
 func FilesSince(b *Bed, before []string) []string {
 	b.T.Helper()
-	return slices.DeleteFunc(Files(b), func(file string) bool { return slices.Contains(before, file) })
+	was := map[string]bool{}
+	for _, file := range before {
+		was[file] = true
+	}
+	return slices.DeleteFunc(Files(b), func(file string) bool { return was[file] })
 }

@@ -46,14 +46,22 @@ func Deb(t *testing.T) Packager { return WithNext(t, AptGet(), "etc/codex-proxy/
 
 // WithNext adds a next package with another text of the settings.
 func WithNext(t *testing.T, p Packager, settings string) Packager {
+	p.Next = NextDeb(t, p.Now, settings)
+	return p
+}
+
+// NextDeb makes the file of a next package, with another text of the settings unless they are "". Nothing in it is
+// compressed, which would take longer than all else.
+func NextDeb(t *testing.T, now, settings string) (next string) {
+	t.Helper()
 	dir := t.TempDir()
-	p.Next = filepath.Join(dir, "next.deb")
+	next = filepath.Join(dir, "next.deb")
 	out, err := exec.Command("sh", "-ec", `dpkg-deb --raw-extract "$1" "$2/tree"; cd "$2/tree"
 		sed -i 's/^Version: .*/Version: 9.0-1/' DEBIAN/control
-		echo '# new' >>"$4"
-		dpkg-deb --build --root-owner-group -Zgzip -z1 . "$3"`, "sh", p.Now, dir, p.Next, settings).CombinedOutput()
+		test -z "$4" || echo '# new' >>"$4"
+		dpkg-deb --build --root-owner-group -Znone . "$3"`, "sh", now, dir, next, settings).CombinedOutput()
 	require.NoError(t, err, string(out))
-	return p
+	return next
 }
 
 // RpmCommand has no next package. It is rpm(8): the dependencies are Debian's packages,

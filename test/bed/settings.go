@@ -4,6 +4,8 @@ import (
 	"strings"
 	"time"
 
+	"codex-proxy/test/await"
+
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -40,12 +42,13 @@ const ConfigFile = "/etc/codex-proxy/config.toml"
 // ask starts it again.
 func AssertRefuses(b *Bed, unit, why string, ask func()) {
 	b.T.Helper()
-	for deadline := time.Now().Add(Bound); ; ask() {
+	for deadline, pace := time.Now().Add(Bound), (await.Pace{}); ; pace.Pause(b.T.Context()) {
 		v := b.Properties(unit, "ActiveState", "StatusText")
 		if v["ActiveState"] == "active" && strings.Contains(v["StatusText"], "Refuses all: ") {
 			break
 		}
 		require.True(b.T, time.Now().Before(deadline), "%v", v)
+		ask()
 	}
 	assert.Contains(b.T, b.UnitJournal(unit), why)
 	assert.Less(b.T, strings.Count(b.UnitJournal(unit), "Starting "),

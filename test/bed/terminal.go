@@ -5,6 +5,8 @@ import (
 	"strings"
 	"time"
 
+	"codex-proxy/test/await"
+
 	"github.com/stretchr/testify/require"
 )
 
@@ -60,7 +62,7 @@ func (t *Terminal) Enter(line string) {
 // Until waits for a text on the screen.
 func (t *Terminal) Until(text string) string {
 	t.Bed.T.Helper()
-	for deadline := time.Now().Add(Bound); ; Pause(t.Bed.T.Context(), 100*time.Millisecond) {
+	for deadline, pace := time.Now().Add(Bound), (await.Pace{}); ; pace.Pause(t.Bed.T.Context()) {
 		screen := t.Screen()
 		if strings.Contains(screen, text) {
 			return screen

@@ -110,9 +110,7 @@ func (b *Bed) KillAll(processes []machine.Process) {
 // AwaitInactive waits for the end of a unit that is being stopped.
 func (b *Bed) AwaitInactive(unit string) {
 	b.T.Helper()
-	for deadline := time.Now().Add(Bound); b.Properties(unit, "ActiveState")["ActiveState"] != "inactive"; {
-		require.True(b.T, time.Now().Before(deadline), "%s never stops", unit)
-	}
+	b.UntilShow(unit, "ActiveState", "inactive")
 }
 
 // Seconds reads a number of seconds.

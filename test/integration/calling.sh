@@ -1,5 +1,5 @@
 #!/bin/sh
-# The pattern of the tests that call one of these functions of bed: `calling.sh Alone BothSuitesAlone`.
+# The pattern of the tests that call one of these functions of bed: `calling.sh Alone`.
 cd "$(dirname "$0")" || exit
 WANT=$(echo "$*" | tr ' ' '|') awk '
 	/^func Test/ { name = $2; sub("[(].*", "", name) }

@@ -113,7 +113,7 @@ func testFiles(t *testing.T) []string {
 	return append(files, own...)
 }
 
-func alone(f *ast.FuncDecl) bool { return names(f, "Alone", "BothSuitesAlone") }
+func alone(f *ast.FuncDecl) bool { return names(f, "Alone", "Figures") }
 
 // parallel reports whether a test runs beside others.
 func parallel(f *ast.FuncDecl) bool { return names(f, "Parallel", "BothSuites", "EitherSuite") }
@@ -140,6 +140,6 @@ func onBoth(f *ast.FuncDecl) bool {
 		}
 		return true
 	})
-	return named["BothSuites"] || named["EitherSuite"] || named["BothSuitesAlone"] || named["BothSuitesInTurn"] ||
+	return named["BothSuites"] || named["EitherSuite"] || named["Figures"] || named["BothSuitesInTurn"] ||
 		(named["Newest"] || named[bed.Newest]) && (named["Oldest"] || named[bed.Oldest])
 }

@@ -2,6 +2,7 @@ package machine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -16,22 +17,31 @@ const busTimeout = time.Minute
 func (m *Machine) awaitBus(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, busTimeout)
 	defer cancel()
+	conn, err := m.bus(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	return awaitName(ctx, conn, managerName)
+}
+
+// bus connects to the system bus, until the end of ctx.
+func (m *Machine) bus(ctx context.Context) (*dbus.Conn, error) {
 	socket, err := m.DialUnix(ctx, "/run/dbus/system_bus_socket")
 	if err != nil {
-		return fmt.Errorf("cannot reach D-Bus: %w (is dbus installed in the root?)", err)
+		return nil, fmt.Errorf("cannot reach D-Bus: %w (is dbus installed in the root?)", err)
 	}
 	conn, err := dbus.NewConn(socket, dbus.WithContext(ctx))
 	if err != nil {
-		return fmt.Errorf("cannot use D-Bus: %w", err)
+		return nil, errors.Join(fmt.Errorf("cannot use D-Bus: %w", err), socket.Close())
 	}
-	defer conn.Close()
 	if err := conn.Auth([]dbus.Auth{dbus.AuthExternal("0")}); err != nil {
-		return fmt.Errorf("cannot log in to D-Bus: %w", err)
+		return nil, errors.Join(fmt.Errorf("cannot log in to D-Bus: %w", err), conn.Close())
 	}
 	if err := conn.Hello(); err != nil {
-		return fmt.Errorf("cannot use D-Bus: %w", err)
+		return nil, errors.Join(fmt.Errorf("cannot use D-Bus: %w", err), conn.Close())
 	}
-	return awaitName(ctx, conn, "org.freedesktop.systemd1")
+	return conn, nil
 }
 
 func awaitName(ctx context.Context, conn *dbus.Conn, name string) error {

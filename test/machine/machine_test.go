@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -70,6 +72,15 @@ func TestDebian(t *testing.T) {
 				assert.Equal(t, "hello", get(t, m.HTTPClient(), server.URL))
 				assert.Equal(t, "from the host", get(t, server.Client(), server.URL),
 					"the machine's port must not be on the host")
+			})
+			t.Run("properties are as systemctl shows them", func(t *testing.T) {
+				for _, unit := range []string{"dbus.service", "systemd-journald.service", "no-such.service"} {
+					values, ok := m.ask(t.Context(), unit, slices.Collect(maps.Keys(asked)))
+					require.True(t, ok, unit)
+					for p, value := range values {
+						assert.Equal(t, m.MustRun(t, "systemctl", "show", "--value", "--property="+p, unit), value+"\n", "%s of %s", p, unit)
+					}
+				}
 			})
 			t.Run("json journal", func(t *testing.T) {
 				m.MustRun(t, "logger", "--tag=test", "a line")

@@ -15,16 +15,17 @@ func (m *Machine) Systemctl(ctx context.Context, args ...string) (string, error)
 // its options, "--unit=codex-proxy.service", "--output=json". All that was logged
 // before is in it: journald itself may be behind.
 func (m *Machine) Journal(ctx context.Context, args ...string) (string, error) {
-	if _, _, err := m.Run(ctx, "journalctl", "--sync"); err != nil {
-		return "", err
-	}
-	stdout, _, err := m.Run(ctx, append([]string{"journalctl", "--boot", "--no-pager", "--quiet"}, args...)...)
+	const synced = `journalctl --sync && exec journalctl --boot --no-pager --quiet "$@"`
+	stdout, _, err := m.Run(ctx, append([]string{"sh", "-c", synced, "sh"}, args...)...)
 	return stdout, err
 }
 
 // Show returns properties of a unit by name, as `systemctl show` writes them;
 // all of them if none is named.
 func (m *Machine) Show(ctx context.Context, unit string, properties ...string) (map[string]string, error) {
+	if values, ok := m.ask(ctx, unit, properties); ok {
+		return values, nil
+	}
 	args := []string{"show", unit}
 	if len(properties) > 0 {
 		args = append(args, "--property="+strings.Join(properties, ","))

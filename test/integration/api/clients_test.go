@@ -52,7 +52,7 @@ func (c *clients) run(t *testing.T, args ...string) error {
 	defer cancel()
 	var out bytes.Buffer
 	err := c.Exec(ctx, machine.Exec{Args: append([]string{c.node}, args...), Env: []string{"API_KEY=" + c.key,
-		"CODEX_PROXY_KEY=" + c.key},
+		"CODEX_PROXY_KEY=" + c.key, "NODE_COMPILE_CACHE=/var/tmp/node-compile-cache"},
 		Stdout: &out, Stderr: &out})
 	t.Logf("%v\n%s", args, out.String())
 	return err

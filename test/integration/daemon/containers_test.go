@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"codex-proxy/probes"
+	"codex-proxy/test/await"
 	"codex-proxy/test/bed"
 	"codex-proxy/test/manual"
 )
@@ -97,7 +98,7 @@ func contained(b *bed.Bed) <-chan error {
 // awaitReadyz waits until the service answers and is ready, or ends.
 func awaitReadyz(b *bed.Bed, ended <-chan error) {
 	b.T.Helper()
-	for deadline := time.Now().Add(bed.Bound); time.Now().Before(deadline); bed.Pause(b.T.Context(), 20*time.Millisecond) {
+	for deadline, pace := time.Now().Add(bed.Bound), (await.Pace{}); time.Now().Before(deadline); pace.Pause(b.T.Context()) {
 		select {
 		case err := <-ended:
 			require.FailNow(b.T, "it has ended", "%v", err)

@@ -17,6 +17,7 @@ import (
 	otlp "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
 
+	"codex-proxy/test/await"
 	"codex-proxy/test/bed"
 )
 
@@ -254,8 +255,7 @@ func testTracesGoNowhere(t *testing.T, suite string) {
 // awaitMetric waits until the sample with that beginning is not 0.
 func awaitMetric(b *bed.Bed, sample string) {
 	b.T.Helper()
-	deadline := time.Now().Add(bed.Bound)
-	for {
+	for deadline, pace := time.Now().Add(bed.Bound), (await.Pace{}); ; pace.Pause(b.T.Context()) {
 		_, metrics := b.Get("/metrics")
 		for line := range strings.Lines(string(metrics)) {
 			if value, ok := strings.CutPrefix(line, sample); ok && bed.Trim(value) != "0" {

@@ -8,14 +8,14 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"codex-proxy/test/await"
 	"codex-proxy/test/bed"
 )
 
 // warned waits for a warning of that check with the text, and returns its remedy.
 func warned(b *bed.Bed, check, text string) string {
 	b.T.Helper()
-	deadline := time.Now().Add(bed.Bound)
-	for {
+	for deadline, pace := time.Now().Add(bed.Bound), (await.Pace{}); ; pace.Pause(b.T.Context()) {
 		r, _ := bed.Doctor(b)
 		for _, f := range r.Findings {
 			if f.Level == "warn" && f.Check == check && strings.Contains(f.Subject+": "+f.Detail, text) {

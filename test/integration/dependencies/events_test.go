@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"codex-proxy/test/await"
 	"codex-proxy/test/bed"
 )
 
@@ -44,8 +45,7 @@ func testDependencyEvents(t *testing.T, suite string) {
 // logged waits until that many entries of the event have the text, and requires that there are no more.
 func logged(b *bed.Bed, event, text string, times int) {
 	b.T.Helper()
-	deadline := time.Now().Add(bed.Bound)
-	for {
+	for deadline, pace := time.Now().Add(bed.Bound), (await.Pace{}); ; pace.Pause(b.T.Context()) {
 		all := b.MustRun(b.T, "journalctl", "--no-pager", "-o", "cat", "-u", bed.ProxyUnit, "CODEX_EVENT="+event)
 		n := 0
 		for line := range strings.Lines(all) {

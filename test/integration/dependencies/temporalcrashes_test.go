@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"codex-proxy/test/await"
 	"codex-proxy/test/bed"
 )
 
@@ -66,9 +67,8 @@ func (s temporal) untilServer() time.Duration {
 	s.T.Helper()
 	ctx, cancel := context.WithTimeout(s.T.Context(), bed.Bound)
 	defer cancel()
-	for len(serverProcesses(s.Dependency)) == 0 {
+	for pace := (await.Pace{Longest: 5 * time.Millisecond}); len(serverProcesses(s.Dependency)) == 0; pace.Pause(ctx) {
 		require.NoError(s.T, ctx.Err(), "there never is a server again")
-		bed.Pause(ctx, time.Millisecond)
 	}
 	return clock()
 }
@@ -124,7 +124,7 @@ func testTemporalShutdown(t *testing.T, suite string) {
 	require.Less(t, clock()-began, bed.Ramp()[5], "the shutdown came before the restart")
 	ctx, cancel := context.WithTimeout(t.Context(), bed.Bound)
 	defer cancel()
-	for {
+	for pace := (await.Pace{Longest: 5 * time.Millisecond}); ; {
 		select {
 		case <-s.Done():
 			t.Logf("the shutdown took %s", clock()-began)
@@ -136,7 +136,7 @@ func testTemporalShutdown(t *testing.T, suite string) {
 			for _, p := range processes {
 				assert.NotContains(t, p.Command, temporalPath+" server", "a start after the shutdown began")
 			}
-			bed.Pause(ctx, time.Millisecond)
+			pace.Pause(ctx)
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"context"
 	"net/http"
 	"strings"
 	"testing"
@@ -11,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"codex-proxy/test/await"
 	"codex-proxy/test/bed"
 )
 
@@ -48,17 +48,14 @@ func testStartOnAFullDisk(t *testing.T, suite string) {
 	assert.Contains(t, bed.DoctorFinds(b, "databases", "its file system is full"), "df /var/lib/codex-proxy")
 
 	emptyDisk(b)
-	ctx, cancel := context.WithTimeout(t.Context(), bed.Bound)
-	defer cancel()
-	for !strings.Contains(b.UnitJournal(bed.ProxyUnit),
-		"responses are kept again") { // the pause between two tries is part of the wait
-		require.NoError(t, ctx.Err(), "never opened")
-	}
+	again := func() bool { return strings.Contains(b.UnitJournal(bed.ProxyUnit), "responses are kept again") }
+	await.True(t, again, bed.Bound, "never opened") // the pause between two tries is part of the wait
 	_, err = client.Responses.Get(t.Context(), ask().ID, responses.ResponseGetParams{})
 	require.NoError(t, err)
-	for !strings.Contains(b.MustRun(t, "sh", "-c", "codex-proxy usage 2>&1 || true"), bed.Model) {
-		require.NoError(t, ctx.Err(), "usage is never written")
+	written := func() bool {
+		return strings.Contains(b.MustRun(t, "sh", "-c", "codex-proxy usage 2>&1 || true"), bed.Model)
 	}
+	await.True(t, written, bed.Bound, "usage is never written")
 	log := b.UnitJournal(bed.ProxyUnit)
 	assert.Equal(t, 1, strings.Count(log, "no response is kept for now"), log)
 	assert.Equal(t, 1, strings.Count(log, "usage is not written for now"), log)

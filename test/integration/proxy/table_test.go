@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -20,16 +19,18 @@ import (
 )
 
 // The promises about restarts hold under the load of a crowd.
-func TestUnderLoad(t *testing.T) { bed.BothSuites(t, testUnderLoad) }
+func TestUnderLoad(t *testing.T) {
+	next := bed.NextDeb(t, os.Getenv("CODEX_PROXY_TEST_DEB"), "")
+	bed.BothSuites(t, func(t *testing.T, suite string) { testUnderLoad(t, suite, next) })
+}
 
-func testUnderLoad(t *testing.T, suite string) {
+func testUnderLoad(t *testing.T, suite, next string) {
 	// Half a second of health is enough to reset the restart delay.
 	b := bed.New(t, suite, bed.RealWorker, bed.CrowdConfig+"reset_after = \"500ms\"\nready_timeout = \"1m\"\n")
 	b.DropIn(bed.ProxyUnit, "test", "[Service]\nWatchdogSec=10s\n") // a missing ping is noticed
 	b.Start()
 	b.Signal(b.Codex(), unix.SIGKILL)
 	b.Until("restarted", func(status int, r bed.Report) bool { return bed.Ready(status, r) && r.Workers[0].RestartsTotal == 1 })
-	next := nextPackage(b)
 	c := bed.StartCrowd(b, 1, 30*time.Second)
 	c.Reach(t, nightly.Or(150, 40))
 	reloads(b, c, next)
@@ -37,18 +38,6 @@ func testUnderLoad(t *testing.T, suite string) {
 	workerKills(b, c)
 	proxyKills(b, c)
 	assert.Empty(t, c.Which(func(e *bed.Entry) bool { return e.Refused }), "refused")
-}
-
-// nextPackage is the package with a higher version.
-func nextPackage(b *bed.Bed) string {
-	b.T.Helper()
-	require.NoError(b.T, b.CopyIn(os.Getenv("CODEX_PROXY_TEST_DEB"), "/tmp/now.deb"))
-	b.MustRun(b.T, "sh", "-ec", `cd /tmp; dpkg-deb -R now.deb next; sed -i 's/^Version: .*/Version: 99.0/' next/DEBIAN/control; dpkg-deb -Zgzip -z1 -b next next.deb`)
-	local := filepath.Join(b.T.TempDir(), "next.deb")
-	next, err := b.ReadFile("/tmp/next.deb")
-	require.NoError(b.T, err)
-	require.NoError(b.T, os.WriteFile(local, next, 0o644))
-	return local
 }
 
 func packageVersion(b *bed.Bed) string {

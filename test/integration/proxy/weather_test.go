@@ -117,7 +117,7 @@ func testRestartWithoutBus(t *testing.T, suite string) {
 
 // A thousand foreign units flap; the proxy receives none of their changes.
 func TestThousandUnits(t *testing.T) {
-	bed.BothSuites(t, testThousandUnits)
+	bed.EitherSuite(t, testThousandUnits)
 }
 
 func testThousandUnits(t *testing.T, suite string) {

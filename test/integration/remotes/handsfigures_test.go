@@ -15,7 +15,6 @@ import (
 	"codex-proxy/test/bed"
 	"codex-proxy/test/machine"
 	"codex-proxy/test/modelserver"
-	"codex-proxy/test/nightly"
 )
 
 const (
@@ -34,13 +33,9 @@ type handsFigures struct {
 }
 
 // What hands cost: a log of figures with the load of the machine, and no verdict. `make bench-hands` prints them.
-func TestHandsFigures(t *testing.T) { bed.BothSuitesAlone(t, testHandsFigures) }
+func TestHandsFigures(t *testing.T) { bed.Figures(t, testHandsFigures) }
 
 func testHandsFigures(t *testing.T, suite string) {
-	if !nightly.Is() {
-		t.Log("it measures, at night and in make bench-hands")
-		return
-	}
 	b := bootHands(t, suite, machine.Options{})
 	b.MustRun(t, "sh", "-ec", `git clone -q /srv/app /srv/warm; cd /srv/warm
 		git config user.name a; git config user.email a@example.org

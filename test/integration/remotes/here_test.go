@@ -15,6 +15,7 @@ import (
 
 	"codex-proxy/codex/versions"
 	"codex-proxy/remotes/here/herecli"
+	"codex-proxy/test/await"
 	"codex-proxy/test/bed"
 	"codex-proxy/test/machine"
 	"codex-proxy/test/manual"
@@ -204,7 +205,7 @@ func killCodexOf(b *bed.Bed) {
 // untilTurns waits until that many turns run.
 func untilTurns(b *bed.Bed, n int) {
 	b.T.Helper()
-	for deadline := time.Now().Add(bed.Bound); ; bed.Pause(b.T.Context(), 50*time.Millisecond) {
+	for deadline, pace := time.Now().Add(bed.Bound), (await.Pace{}); ; pace.Pause(b.T.Context()) {
 		state := hereStatus(b)
 		if state.Codex != "" && len(state.Turns) == n {
 			return

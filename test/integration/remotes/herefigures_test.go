@@ -14,18 +14,13 @@ import (
 
 	"codex-proxy/test/bed"
 	"codex-proxy/test/modelserver"
-	"codex-proxy/test/nightly"
 )
 
 // How long a bare terminal takes to its first paint, and is without its conversation after a kill of codex in
 // mid-turn: a log, and no verdict.
-func TestHereFigures(t *testing.T) { bed.BothSuitesAlone(t, testHereFigures) }
+func TestHereFigures(t *testing.T) { bed.Figures(t, testHereFigures) }
 
 func testHereFigures(t *testing.T, suite string) {
-	if !nightly.Is() {
-		t.Log("it measures, at night and in make bench-hands")
-		return
-	}
 	b := hereBed(t, suite)
 	enableHere(b)
 	took := map[string]bed.Sample{}

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"codex-proxy/test/await"
 	"codex-proxy/test/bed"
 	"codex-proxy/test/modelserver"
 )
@@ -238,7 +239,7 @@ type listedRemote struct {
 // untilRemote waits until a remote is as it should be.
 func untilRemote(b *bed.Bed, r bed.Remote, ok func(listedRemote) bool) {
 	b.T.Helper()
-	for deadline := time.Now().Add(bed.Bound); ; {
+	for deadline, pace := time.Now().Add(bed.Bound), (await.Pace{}); ; pace.Pause(b.T.Context()) {
 		var list struct {
 			Remotes []listedRemote `json:"remotes"`
 		}

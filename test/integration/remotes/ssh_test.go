@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"codex-proxy/test/await"
 	"codex-proxy/test/bed"
 	"codex-proxy/test/machine"
 	"codex-proxy/test/modelserver"
@@ -53,7 +54,7 @@ func overSSH(b *bed.Bed, name, user string, words ...string) *bed.Terminal {
 // attached waits until that many are attached to the only remote.
 func attached(b *bed.Bed, n int) {
 	b.T.Helper()
-	for deadline := time.Now().Add(bed.Bound); ; bed.Pause(b.T.Context(), 50*time.Millisecond) {
+	for deadline, pace := time.Now().Add(bed.Bound), (await.Pace{}); ; pace.Pause(b.T.Context()) {
 		var list struct {
 			Remotes []struct {
 				Attached []json.RawMessage `json:"attached"`
@@ -74,7 +75,7 @@ func visible(t *bed.Terminal) string { return t.Tmux("capture-pane", "-p", "-J")
 // gone waits until a text has left the screen.
 func gone(t *bed.Terminal, text string) {
 	t.Bed.T.Helper()
-	for deadline := time.Now().Add(bed.Bound); strings.Contains(visible(t), text); bed.Pause(t.Bed.T.Context(), 100*time.Millisecond) {
+	for deadline, pace := time.Now().Add(bed.Bound), (await.Pace{}); strings.Contains(visible(t), text); pace.Pause(t.Bed.T.Context()) {
 		require.True(t.Bed.T, time.Now().Before(deadline), visible(t))
 	}
 }

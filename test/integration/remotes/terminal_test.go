@@ -6,13 +6,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"codex-proxy/test/await"
 	"codex-proxy/test/bed"
 )
 
 // untilGone waits until a text is not on the screen.
 func untilGone(t *bed.Terminal, text string) {
 	t.Bed.T.Helper()
-	for deadline := time.Now().Add(bed.Bound); ; bed.Pause(t.Bed.T.Context(), 100*time.Millisecond) {
+	for deadline, pace := time.Now().Add(bed.Bound), (await.Pace{}); ; pace.Pause(t.Bed.T.Context()) {
 		screen := t.Screen()
 		if !strings.Contains(screen, text) {
 			return

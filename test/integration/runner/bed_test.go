@@ -13,6 +13,7 @@ import (
 
 	"codex-proxy/runner/paths"
 	"codex-proxy/runner/session"
+	"codex-proxy/test/await"
 	"codex-proxy/test/bed"
 	"codex-proxy/test/machine"
 )
@@ -199,7 +200,7 @@ func (s *runnerSession) cleaned() {
 // writing asks for the status of the running command until it has written so many bytes, and returns that status.
 func (s *runnerSession) writing(size int) map[string]any {
 	s.t.Helper()
-	for deadline := time.Now().Add(bed.Bound); ; {
+	for deadline, pace := time.Now().Add(bed.Bound), (await.Pace{}); ; pace.Pause(s.t.Context()) {
 		status := s.ask(`{"version":1,"do":"status"}`)
 		if written, _ := status["bytes"].(float64); int(written) >= size {
 			return status

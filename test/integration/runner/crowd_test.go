@@ -17,6 +17,7 @@ import (
 	"codex-proxy/runner/api/wire"
 	ends "codex-proxy/runner/outcome"
 	"codex-proxy/runner/paths"
+	"codex-proxy/test/await"
 	"codex-proxy/test/bed"
 	"codex-proxy/test/machine"
 )
@@ -112,8 +113,8 @@ type leftovers struct {
 // gone waits until systemd has no unit that matches a pattern. A command has ended before its unit.
 func (b *daemonBed) gone(patterns ...string) {
 	b.t.Helper()
-	units := `systemctl list-units --all --no-legend --plain "` + strings.Join(patterns, `" "`) + `" | grep -q .`
-	b.MustRun(b.t, "sh", "-c", "while "+units+"; do sleep 0.02; done")
+	list := append([]string{"systemctl", "list-units", "--all", "--no-legend", "--plain"}, patterns...)
+	await.True(b.t, func() bool { return b.MustRun(b.t, list...) == "" }, bed.Bound, strings.Join(patterns, " ")+" stay")
 }
 
 func (b *daemonBed) leftovers() leftovers {

@@ -20,8 +20,10 @@ import (
 	"codex-proxy/runner/api/wire"
 	ends "codex-proxy/runner/outcome"
 	"codex-proxy/runner/paths"
+	"codex-proxy/test/await"
 	"codex-proxy/test/bed"
 	"codex-proxy/test/machine"
+	"codex-proxy/test/nightly"
 )
 
 // daemonBed is a machine with codex-runner as it is installed.
@@ -112,7 +114,7 @@ func script(text string) wire.NewSession {
 func (b *daemonBed) follow(id string, n int) (output []byte, c wire.Command) {
 	b.t.Helper()
 	path := fmt.Sprintf("/v1/sessions/%s/commands/%d", id, n)
-	for deadline := time.Now().Add(bed.Bound); time.Now().Before(deadline); {
+	for deadline, pace := time.Now().Add(bed.Bound), (await.Pace{}); time.Now().Before(deadline); pace.Pause(b.t.Context()) {
 		status, text, err := b.try(http.MethodGet, fmt.Sprintf("%s/logs?follow=true&since_offset=%d", path, len(output)), nil)
 		if status == http.StatusOK {
 			output = append(output, text...)
@@ -206,12 +208,8 @@ func TestRunnerDaemon(t *testing.T) {
 				assert.Equal(t, []any{ends.Failed, 3, ""}, []any{c.Outcome.Word, c.Outcome.Status, c.Outcome.CancelledBy})
 				if end == "cancel" { // it closes the session, whose home goes
 					home := paths.Workspaces + "/" + paths.HomeDir(s.ID)
-					for there, deadline := true, time.Now().Add(bed.Bound); there && time.Now().Before(deadline); {
-						_, _, err := b.Run(t.Context(), "test", "-e", home)
-						there = err == nil
-					}
-					_, _, err := b.Run(t.Context(), "test", "-e", home)
-					assert.Error(t, err, "the home is there")
+					gone := func() bool { _, _, err := b.Run(t.Context(), "test", "-e", home); return err != nil }
+					await.True(t, gone, bed.Bound, "the home is there")
 				}
 			}
 		})
@@ -314,20 +312,23 @@ func (b *daemonBed) shell(id, text string) string {
 func (b *daemonBed) until(id string, n int, state wire.CommandState) {
 	b.t.Helper()
 	var c wire.Command
-	for deadline := time.Now().Add(5 * bed.Bound); c.State != state; {
-		require.True(b.t, time.Now().Before(deadline), "%+v %+v", c, c.Outcome)
+	for deadline, pace := time.Now().Add(5*bed.Bound), (await.Pace{}); ; pace.Pause(b.t.Context()) {
 		b.send(http.MethodGet, fmt.Sprintf("/v1/sessions/%s/commands/%d", id, n), nil, &c)
+		if c.State == state {
+			return
+		}
+		require.True(b.t, time.Now().Before(deadline), "%+v %+v", c, c.Outcome)
 	}
 }
 
 // TestRunnerDaemonTimes logs how long a command takes from the request to its end, beside systemd-run with the same
 // sandbox in the same run, and what the daemon needs in memory.
 func TestRunnerDaemonTimes(t *testing.T) {
-	bed.BothSuitesAlone(t, func(t *testing.T, suite string) {
+	bed.BothSuites(t, func(t *testing.T, suite string) {
 		b := newDaemonBed(t, suite)
 		direct := append([]string{"systemd-run", "--quiet", "--wait", "--pipe"}, append(sandboxOf(t), "true")...)
 		var beside, commands []time.Duration
-		for range 20 {
+		for range nightly.Or(20, 3) {
 			began := time.Now()
 			b.MustRun(t, direct...)
 			beside = append(beside, time.Since(began))

@@ -26,6 +26,7 @@ import (
 	"codex-proxy/runner/api/wire"
 	ends "codex-proxy/runner/outcome"
 	"codex-proxy/runner/paths"
+	"codex-proxy/test/await"
 	"codex-proxy/test/bed"
 )
 
@@ -298,7 +299,7 @@ func (b condaBed) deaths(t *testing.T) {
 	require.Equal(t, unit, b.building(waits))
 	invocation := b.MustRun(t, "systemctl", "show", "--property=InvocationID", unit)
 	require.NoError(t, b.Kill(t.Context(), runnerService, unix.SIGKILL))
-	for status := 0; status != http.StatusOK; { // of the next daemon
+	for status, pace := 0, (await.Pace{}); status != http.StatusOK; pace.Pause(t.Context()) { // of the next daemon
 		status, _, _ = b.try(http.MethodGet, "/v1/status", nil)
 	}
 	b.until(cancelled.ID, 1, wire.CommandStarting)

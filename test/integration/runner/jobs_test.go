@@ -20,6 +20,7 @@ import (
 	"codex-proxy/runner/job"
 	"codex-proxy/runner/paths"
 	"codex-proxy/runner/session"
+	"codex-proxy/test/await"
 	"codex-proxy/test/bed"
 )
 
@@ -128,7 +129,7 @@ func (s *runnerSession) dial() *follower {
 	socket := filepath.Join(paths.RuntimeDir, paths.ControlDir(s.id), paths.ControlSocket)
 	conn, err := s.DialUnix(s.t.Context(), socket)
 	// The file is there before the process that has made it listens.
-	for deadline := time.Now().Add(bed.Bound); errors.Is(err, unix.ECONNREFUSED) && time.Now().Before(deadline); {
+	for deadline, pace := time.Now().Add(bed.Bound), (await.Pace{}); errors.Is(err, unix.ECONNREFUSED) && time.Now().Before(deadline); pace.Pause(s.t.Context()) {
 		conn, err = s.DialUnix(s.t.Context(), socket)
 	}
 	require.NoError(s.t, err)
@@ -181,7 +182,11 @@ func (s *runnerSession) begin(spec session.Spec) *follower {
 // finish waits for the end of the unit.
 func (s *runnerSession) finish() ending {
 	s.t.Helper()
-	s.MustRun(s.t, "sh", "-c", "until systemctl show --property=ActiveState --value "+s.unit()+" | grep -q '^inactive'; do sleep 0.02; done")
+	await.True(s.t, func() bool {
+		shown, err := s.Show(s.t.Context(), s.unit(), "ActiveState")
+		require.NoError(s.t, err)
+		return shown["ActiveState"] == "inactive"
+	}, bed.Bound, s.unit()+" stays")
 	return s.ending()
 }
 

@@ -151,7 +151,7 @@ func (b environmentsBed) tenSessions(t *testing.T) {
 func (b environmentsBed) killedSetup(t *testing.T) {
 	const state = "ls -A /var/lib/private/codex-environment-build /var/lib/codex-environment /var/lib/codex-environment/setup-1000; ls /run/codex-session | grep build; " +
 		"findmnt -n -t overlay -o TARGET | grep codex-workspace"
-	b.MustRun(t, "sh", "-ec", "while systemctl list-units --plain --no-legend 'codex-session*' | grep -v slice; do sleep 0.1; done")
+	b.gone("codex-session*@*")
 	before := b.MustRun(t, "sh", "-c", state+"; true")
 	b.MustRun(t, "sh", "-ec", `runuser -u alice -- sh -c 'cd /home/alice; codex-runner run --repo slow -- true' >/tmp/killed 2>&1 &
 until test -e /var/lib/codex-environment/build-*/snapshot/home/begun; do sleep 0.1; done

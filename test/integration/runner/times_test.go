@@ -12,6 +12,7 @@ import (
 
 	"codex-proxy/test/bed"
 	"codex-proxy/test/machine"
+	"codex-proxy/test/nightly"
 )
 
 // sandboxOf returns the options of systemd-run for a unit with the sandbox of a session.
@@ -33,11 +34,11 @@ func sandboxOf(t *testing.T) []string {
 // TestRunnerTimes logs how long a session takes for `true`, beside systemd-run with the same sandbox in the same run,
 // and what its main process needs in memory.
 func TestRunnerTimes(t *testing.T) {
-	bed.BothSuitesAlone(t, func(t *testing.T, suite string) {
+	bed.BothSuites(t, func(t *testing.T, suite string) {
 		s := newRunnerBed(t, suite).session("times", 1)
 		direct := append([]string{"systemd-run", "--quiet", "--wait", "--pipe"}, append(sandboxOf(t), "true")...)
 		var beside, sessions []time.Duration
-		for range 20 {
+		for range nightly.Or(20, 3) {
 			began := time.Now()
 			s.MustRun(t, direct...)
 			beside = append(beside, time.Since(began))

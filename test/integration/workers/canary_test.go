@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -28,7 +29,7 @@ func (b *copiesBed) install(version, shell string) {
 	b.T.Helper()
 	b.MustRun(b.T, "sh", "-ec", `good=`+npm+`.good/bin/codex program=`+npm+`/bin/codex
 		[ -e `+npm+`.good ] || cp -r `+npm+` `+npm+`.good
-		rm -rf `+npm+`; cp -r `+npm+`.good `+npm+`; rm $program
+		rm -rf `+npm+`; cp -rl `+npm+`.good `+npm+`; rm $program `+npm+`/codex-package.json
 		`+shell+`
 		echo '{"version":"`+version+`"}' >`+npm+`/codex-package.json`)
 }
@@ -45,8 +46,8 @@ func (b *copiesBed) program(unit string) string {
 		return ""
 	}
 	for _, p := range processes {
-		program, _, _ := b.Run(b.T.Context(), "readlink", fmt.Sprintf("/proc/%d/exe", p.Inside))
-		if program = bed.Trim(program); strings.HasSuffix(program, "bin/codex") {
+		program, _ := os.Readlink(fmt.Sprintf("/proc/%d/exe", p.Host))
+		if strings.HasSuffix(program, "bin/codex") {
 			return program
 		}
 	}

@@ -1,10 +1,12 @@
 package workers
 
 import (
+	"fmt"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -24,11 +26,23 @@ func (b *copiesBed) installFake(version, fault string) {
 
 func (b *copiesBed) copyFake() {
 	b.T.Helper()
-	program := filepath.Join(b.T.TempDir(), "codex")
-	out, err := exec.CommandContext(b.T.Context(), "go", "test", "-c", "-trimpath", "-o", program, "../../../workers/canaryunit").CombinedOutput()
-	require.NoError(b.T, err, string(out))
+	program, err := builtFake()
+	require.NoError(b.T, err)
 	require.NoError(b.T, b.CopyIn(program, "/root/fake-codex"))
 }
+
+// builtFake builds the fake codex once for all tests.
+var builtFake = sync.OnceValues(func() (program string, err error) {
+	program, err = filepath.Abs("../../../build/fake-codex")
+	if err != nil {
+		return "", err
+	}
+	out, err := exec.Command("go", "test", "-c", "-trimpath", "-ldflags=-s -w", "-o", program, "../../../workers/canaryunit").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("go test -c: %w: %s", err, out)
+	}
+	return program, nil
+})
 
 // A codex that passes its trial and breaks after 20 turns leads back to the one before: after few failed turns, which
 // run again, so that no client notices.

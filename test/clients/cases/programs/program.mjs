@@ -10,6 +10,9 @@ export const installed = fileURLToPath(new URL("../../node_modules/", import.met
 export const calculator = fileURLToPath(new URL("calculator.mjs", import.meta.url));
 const bound = 400_000;
 
+// cache has what node has compiled of a program, for its next start.
+const cache = process.env.NODE_COMPILE_CACHE;
+
 // place is a new home and a new work directory with these files; names begin with
 // home/ or work/.
 export async function place(files) {
@@ -30,7 +33,7 @@ export function run(at, command, args, { env = {}, input = "", started = () => {
   return new Promise((done, fail) => {
     const child = spawn(command, args, {
       cwd: at("work"), detached: true, // which makes a process group
-      env: { PATH: `${path.dirname(process.execPath)}:/usr/local/bin:/usr/bin:/bin`, HOME: at("home"), ...env },
+      env: { PATH: `${path.dirname(process.execPath)}:/usr/local/bin:/usr/bin:/bin`, HOME: at("home"), NODE_COMPILE_CACHE: cache, ...env },
     });
     const signal = (name) => process.kill(-child.pid, name);
     const timer = setTimeout(() => signal("SIGKILL"), bound);

@@ -20,7 +20,8 @@ describe("claude-code-router", () => {
       await ccr(["stop"]);
       await service;
     });
-    await until(async () => /Status: Running/.test((await ccr(["status"])).stdout));
+    await until(() => fetch("http://127.0.0.1:3456/health").then((answer) => answer.ok, () => false));
+    assert.match((await ccr(["status"])).stdout, /Status: Running/);
     for (const [provider, file] of Object.entries({ codex: "greeting.txt", "codex-chat": "again.txt" })) {
       const word = `router-${provider}`;
       const ended = await ccr(["code", "-p", "--model", `${provider},${loud}`, ...allowed], { input: task(word, at(`work/${file}`)) });
