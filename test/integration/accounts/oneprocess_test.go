@@ -70,6 +70,14 @@ func testOneProcess(t *testing.T, suite string) {
 	h.Finish(b.Bed)
 	assertServes(b, b.Workers...)
 
+	t.Log("systemd reloads while the codex waits for its restart")
+	b.DropIn(unitOf("a"), "slow", "[Service]\nRestartSec=3s\n")
+	b.MustRun(t, "systemctl", "kill", "--signal=KILL", unitOf("a"))
+	b.UntilShow(unitOf("a"), "SubState", "auto-restart")
+	b.MustRun(t, "systemctl", "daemon-reload")
+	b.UntilWorkersReady()
+	assertServes(b, b.Workers...)
+
 	t.Log("the socket of one login restarts, without an end of codex")
 	b.MustRun(t, "systemctl", "restart", "codex-login@d.socket")
 	answers(b, "d")
