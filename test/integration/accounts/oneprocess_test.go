@@ -70,14 +70,6 @@ func testOneProcess(t *testing.T, suite string) {
 	h.Finish(b.Bed)
 	assertServes(b, b.Workers...)
 
-	t.Log("systemd reloads while the codex waits for its restart")
-	b.DropIn(unitOf("a"), "slow", "[Service]\nRestartSec=3s\n")
-	b.MustRun(t, "systemctl", "kill", "--signal=KILL", unitOf("a"))
-	b.UntilShow(unitOf("a"), "SubState", "auto-restart")
-	b.MustRun(t, "systemctl", "daemon-reload")
-	b.UntilWorkersReady()
-	assertServes(b, b.Workers...)
-
 	t.Log("the socket of one login restarts, without an end of codex")
 	b.MustRun(t, "systemctl", "restart", "codex-login@d.socket")
 	answers(b, "d")
@@ -102,6 +94,16 @@ func testOneProcess(t *testing.T, suite string) {
 	require.NoError(t, b.WriteFile("/etc/codex-proxy/workers/a.toml", []byte(apart+bed.AccountWorker), 0o644))
 	b.MustRun(t, "systemctl", "enable", unitOf("a")) // with a daemon-reload
 	b.MustRun(t, "systemctl", "restart", unitOf("b"))
+	answers(b, "d")
+
+	t.Log("systemd reloads while the codex waits for its restart")
+	b.DropIn(unitOf("b"), "slow", "[Service]\nRestartSec=3s\n")
+	b.MustRun(t, "systemctl", "kill", "--signal=KILL", unitOf("b"))
+	b.UntilShow(unitOf("b"), "SubState", "auto-restart")
+	b.MustRun(t, "systemctl", "daemon-reload")
+	b.UntilWorkersReady()
+	assert.Equal(t, "active", b.Properties(unitOf("b"), "ActiveState")["ActiveState"])
+	assert.Equal(t, "inactive", b.Properties(unitOf("a"), "ActiveState")["ActiveState"])
 	answers(b, "d")
 	b.Workers = all
 
