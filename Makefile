@@ -374,13 +374,13 @@ nightly-codexes:
 	minor=$$(sed -n 's/.*OldestForRemotes = //p' codex/versions/versions.go); CODEX_PROXY_TEST_CODEX=$$(find $(BETWEEN_CODEX) -maxdepth 1 -name "0.$$minor.*" | grep .) && \
 	go test -count=1 -timeout 0 -v ./test/integration/remotes -skip '^TestClientsOfCodex$$' && exit $$failed
 
-# The tests of accounts with one codex for all of them. Those left out are of the codex of one account: of standbys, of its
-# drain, of logins in its home.
-IN_ONE_PROCESS = ^Test(AccountsCommands|CarriedOver|IdleAccounts|Resets|Rotation|Sessions)$$
+# The tests of accounts, of remotes and native workers with accounts, and the chaos, with one codex for all accounts. Those
+# left out are of the codex of one account: of standbys, of its drain, of logins in its home.
+IN_ONE_PROCESS = ^Test(AccountsCommands|CarriedOver|Chaos|HereAccounts|IdleAccounts|NativeAccounts|RemoteAccounts|RemoteAccountsOff|Resets|Rotation|Sessions)$$
 nightly-one-process:
 	@$(MAKE) --no-print-directory needs NEEDS="$(TEST_NEEDS)"
 	@$(MAKE) --no-print-directory $(DEBS) $(NPM_CODEX)/codex $(CLIENTS)/node $(PYTHON_CLIENTS)/made
-	CODEX_PROXY_TEST_ONE_PROCESS=1 CODEX_PROXY_TEST_REQUIRE=1 go test -count=1 -timeout 0 -v -p 1 ./test/integration/accounts -run '$(IN_ONE_PROCESS)'
+	CODEX_PROXY_TEST_ONE_PROCESS=1 CODEX_PROXY_TEST_REQUIRE=1 go test -count=1 -timeout 0 -v -p 1 $$(test/integration/packages.sh '$(IN_ONE_PROCESS)') -run '$(IN_ONE_PROCESS)'
 
 # A thousand sessions that try to outlive their timeout, and two hundred at once.
 nightly-sessions:

@@ -39,7 +39,7 @@ func (r *room) sharing() (found []checkup.Finding) {
 
 // runs reports whether the worker runs. While the codex of several accounts is stopped, the one that is to serve does.
 func (r *room) runs(name string) bool {
-	runs := sharing.In(r.Path(paths.WorkerRuntimeDirs))
+	runs := sharing.In(r.Path(paths.WorkerRuntimeDirs), r.Path(paths.BrokerStates))
 	served := r.made.Served(name)
 	return runs(name) || len(served) > 0 && !slices.ContainsFunc(served, runs)
 }

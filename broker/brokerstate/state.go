@@ -88,10 +88,11 @@ func (h *Histogram) Add(d time.Duration) {
 	}
 }
 
-// file is the name in the directory of a broker. longest bounds the file, in bytes.
+// file is the name in the directory of a broker. longest bounds the file, in bytes: that of a broker has the limits of 32
+// accounts and MostHidden uses at most.
 const (
 	file    = "state.json"
-	longest = 64 << 10
+	longest = 256 << 10
 )
 
 // Write replaces the file in a directory.

@@ -272,6 +272,41 @@ func TestSettle(t *testing.T) {
 	}
 }
 
+// starting is a service whose next account takes a while to send its login.
+type starting struct {
+	*fakeBroker
+	ready chan struct{} // closed when it has
+}
+
+func (s *starting) Acquire(ctx context.Context, ask broker.Ask) (broker.Grant, error) {
+	if ask.Refused != "" {
+		<-s.ready
+	}
+	return s.fakeBroker.Acquire(ctx, ask)
+}
+
+// While a token is replaced after a refusal, no other request goes out with it.
+func TestRefusedTokenIsNotUsed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &starting{&fakeBroker{names: []string{"a", "b"}}, make(chan struct{})}
+		b := NewTokenSource(s, nil, "", slog.New(slog.DiscardHandler))
+		first, err := b.acquire(t.Context())
+		require.NoError(t, err)
+		go func() { _, _ = b.replace(t.Context(), first, refusal{kind: broker.UsageLimit}) }()
+		synctest.Wait()
+		second := make(chan token, 1)
+		go func() {
+			got, err := b.acquire(t.Context())
+			assert.NoError(t, err)
+			second <- got
+		}()
+		synctest.Wait()
+		assert.Empty(t, second)
+		close(s.ready)
+		assert.Equal(t, "b", (<-second).account)
+	})
+}
+
 // single is a service whose rotation is off: it lends one account, except for a turn that waits for quota.
 type single struct {
 	*fakeBroker

@@ -56,6 +56,8 @@ type TokenSource struct {
 	denied *broker.Error // why no account serves; nil: held does
 	asked  time.Time     // when the service was asked last
 	used   bool          // a request came since then
+	// refused is the held token while another one is asked for in its place: the unit of a login may have to start.
+	refused string
 }
 
 // NewTokenSource makes a TokenSource for a remote that hold has served last; empty: none has.
@@ -77,9 +79,10 @@ func (b *TokenSource) now() (token, *broker.Error) {
 func (b *TokenSource) acquire(ctx context.Context) (token, error) {
 	b.mu.Lock()
 	b.used = true
+	refused := b.refused
 	b.mu.Unlock()
 	held, denied := b.now()
-	if denied == nil && held.Lasts(time.Now(), spare) {
+	if denied == nil && held.Lasts(time.Now(), spare) && held.AccessToken != refused {
 		return held, nil
 	}
 	return b.ask(ctx, held, broker.Ask{Have: denied != nil && held.Lasts(time.Now(), spare), Turn: true})
@@ -100,6 +103,10 @@ func (b *TokenSource) ask(ctx context.Context, was token, ask broker.Ask) (token
 		defer func() { <-b.asking }()
 	case <-ctx.Done():
 		return token{}, context.Cause(ctx)
+	}
+	if ask.Refused != "" {
+		b.refuse(was.AccessToken)
+		defer b.refuse("")
 	}
 	for {
 		held, denied := b.now()
@@ -124,6 +131,13 @@ func (b *TokenSource) ask(ctx context.Context, was token, ask broker.Ask) (token
 			return token{}, context.Cause(ctx)
 		}
 	}
+}
+
+// refuse has later requests wait for another token than this one.
+func (b *TokenSource) refuse(token string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.refused = token
 }
 
 // request asks the service once.

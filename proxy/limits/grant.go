@@ -79,7 +79,7 @@ func (g *Grant) Settle(model string, shares []usage.Share, threads ...string) {
 		g.turns = 0
 	}
 	if counts.Requests > 0 {
-		g.limiter.own(threads, owner{g.key.Name, model, g.key.Limits.TokensPerMinute})
+		g.limiter.own(threads, shares, owner{g.key.Name, model, g.key.Limits.TokensPerMinute})
 	}
 }
 

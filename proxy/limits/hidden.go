@@ -23,16 +23,19 @@ type owner struct {
 
 // hidden has the use of requests that codex makes by itself, for example for an agent.
 type hidden struct {
-	owners map[string]owner // by their threads
+	owners map[string]owner // by their threads, see of
 	order  []string         // of owners, the oldest first
 	early  []use            // of no owner yet, the oldest first
 }
 
-// use is the use of one request of codex's own, for one of these threads.
+// use is the use of one request of codex's own, for one of these threads, see of.
 type use struct {
 	threads []string
 	share   usage.Share
 }
+
+// of names a thread of an account: the broker of another worker does not report its use.
+func of(account, thread string) string { return account + " " + thread }
 
 // own records the owner of a thread, and returns the uses that have waited for it.
 func (h *hidden) own(thread string, o owner) (waited []use) {
@@ -74,7 +77,10 @@ func (h *hidden) ownerOf(u use) (o owner, known bool) {
 // Charge counts the use of a request that codex has made by itself for one of these threads. It counts for the key of
 // the client's request that the thread serves: now, or when that request ends.
 func (l *Limiter) Charge(threads []string, share usage.Share) {
-	u := use{threads, share}
+	u := use{share: share}
+	for _, thread := range threads {
+		u.threads = append(u.threads, of(share.Account, thread))
+	}
 	l.mu.Lock()
 	o, known := l.hidden.ownerOf(u)
 	l.mu.Unlock()
@@ -83,15 +89,18 @@ func (l *Limiter) Charge(threads []string, share usage.Share) {
 	}
 }
 
-// own has the later use of threads be the use of a key.
-func (l *Limiter) own(threads []string, o owner) {
+// own has the later use of threads, of the accounts that have shares, be the use of a key.
+func (l *Limiter) own(threads []string, shares []usage.Share, o owner) {
+	var waited []use
+	l.mu.Lock()
 	for _, thread := range threads {
-		l.mu.Lock()
-		waited := l.hidden.own(thread, o)
-		l.mu.Unlock()
-		for _, u := range waited {
-			l.charge(o, u)
+		for _, share := range shares {
+			waited = append(waited, l.hidden.own(of(share.Account, thread), o)...)
 		}
+	}
+	l.mu.Unlock()
+	for _, u := range waited {
+		l.charge(o, u)
 	}
 }
 

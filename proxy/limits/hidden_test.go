@@ -24,6 +24,7 @@ func TestHiddenUse(t *testing.T) {
 		assert.NoError(t, g.Admit(1))
 		l.Charge([]string{"of an agent", "thread"}, share(30))
 		l.Charge([]string{"of nobody"}, share(1000))
+		l.Charge([]string{"thread"}, usage.Share{Account: "another", Counts: usage.Counts{InputTokens: 1000}})
 		assert.Zero(t, l.usage.Today("a"))
 		g.Settle("model", []usage.Share{{Account: "w", Counts: usage.Counts{Requests: 1, OutputTokens: 10}}}, "thread")
 		assert.EqualValues(t, 40, l.usage.Today("a"))

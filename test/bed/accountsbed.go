@@ -18,12 +18,15 @@ const AccountWorker = PlainWorker + "model = \"" + Model + "\"\n"
 // OneProcessEnv is the environment variable that has one codex serve all accounts of an AccountsBed, if it is 1.
 const OneProcessEnv = "CODEX_PROXY_TEST_ONE_PROCESS"
 
-// inOneProcess sets the service to one codex for all accounts, and returns the worker file for that. A test with this
-// setting keeps its own.
+// OneProcess reports whether one codex serves all accounts of an AccountsBed.
+func OneProcess() bool { return os.Getenv(OneProcessEnv) == "1" }
+
+// inOneProcess sets the service to one codex for all accounts, which is no standby, and returns the worker file for
+// that. A test with this setting keeps its own.
 func (b *Bed) inOneProcess(worker string) string {
 	b.T.Helper()
 	const accounts, one = "[accounts]\n", "processes = 1\n"
-	config := b.MustRun(b.T, "cat", ConfigFile)
+	config := strings.Replace(b.MustRun(b.T, "cat", ConfigFile), "warm = 1\n", "", 1)
 	switch {
 	case strings.Contains("\n"+config, "\n"+one):
 	case strings.Contains("\n"+config, "\n"+accounts):
@@ -55,7 +58,7 @@ func NewAccounts(t *testing.T, suite, config string, names ...string) *AccountsB
 // accounts of their names; see NewAccounts.
 func WithAccounts(b *Bed, worker string, names ...string) *AccountsBed {
 	b.T.Helper()
-	if os.Getenv(OneProcessEnv) == "1" {
+	if OneProcess() {
 		worker = b.inOneProcess(worker)
 	}
 	a := &AccountsBed{Bed: b}
@@ -91,6 +94,14 @@ func logInBefore(b *Bed, worker string, account *accountserver.Account) {
 	b.MustRun(b.T, "install", "-d", "-m", "0700", "-o", "root", "-g", "root", home)
 	require.NoError(b.T, b.WriteFile(home+"/auth.json", account.Login(), 0o600))
 	b.MustRun(b.T, "chown", "-R", "root:root", home)
+}
+
+// Serving are the workers whose units run.
+func (a *AccountsBed) Serving() []string {
+	if OneProcess() {
+		return a.Workers[:1]
+	}
+	return a.Workers
 }
 
 // UntilWorkersReady waits until each worker is ready.

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"syscall"
 	"time"
 
@@ -17,6 +18,8 @@ import (
 	"codex-proxy/broker/brokerunit"
 	"codex-proxy/internal/paths"
 	"codex-proxy/notify"
+	logins "codex-proxy/workers/broker"
+	"codex-proxy/workers/login"
 	"codex-proxy/workers/shim"
 )
 
@@ -28,8 +31,9 @@ type broker struct {
 }
 
 // startBroker runs the broker of a worker whose file has the text, with a socket as systemd would pass it, and the way
-// to it, which the main process of the worker's unit makes otherwise.
-func (b *bench) startBroker(ctx context.Context, worker, authorities string) (*broker, error) {
+// to it, which the main process of the worker's unit makes otherwise. login is the socket of its login; empty: it has a
+// provider.
+func (b *bench) startBroker(ctx context.Context, worker, authorities, login string) (*broker, error) {
 	dir, err := os.MkdirTemp(b.dir, "broker-")
 	if err != nil {
 		return nil, err
@@ -52,14 +56,24 @@ func (b *bench) startBroker(ctx context.Context, worker, authorities string) (*b
 		return nil, err
 	}
 	defer socket.Close()
+	cmd := exec.Command("/bin/sh", "-c", "export LISTEN_PID=$$; exec \"$0\" w0", b.program+"-broker")
+	cmd.Env = append(os.Environ(), "LISTEN_FDS=1", "LISTEN_FDNAMES=broker", "CONFIGURATION_DIRECTORY="+dir,
+		"CREDENTIALS_DIRECTORY="+dir)
+	if login == "" {
+		cmd.Env = append(cmd.Env, brokerunit.MadeOf+"=:"+authorities)
+	} else {
+		cmd.Env = append(cmd.Env, brokerunit.MadeOf+"=login", brokerunit.LoginVariable+"="+login, "SSL_CERT_FILE="+authorities)
+	}
+	cmd.ExtraFiles = []*os.File{socket}
+	return startOn(ctx, cmd, path)
+}
+
+// startOn starts a program that is a broker on a socket, and the way to it.
+func startOn(ctx context.Context, cmd *exec.Cmd, path string) (*broker, error) {
 	near, err := net.Listen("tcp", paths.BrokerAddress)
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.Command("/bin/sh", "-c", "export LISTEN_PID=$$; exec \"$0\" w0", b.program+"-broker")
-	cmd.Env = append(os.Environ(), "LISTEN_FDS=1", "LISTEN_FDNAMES=broker", "CONFIGURATION_DIRECTORY="+dir,
-		"CREDENTIALS_DIRECTORY="+dir, brokerunit.MadeOf+"=:"+authorities)
-	cmd.ExtraFiles = []*os.File{socket}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := startWithSlack(cmd); err != nil {
 		return nil, errors.Join(err, near.Close())
@@ -67,6 +81,42 @@ func (b *bench) startBroker(ctx context.Context, worker, authorities string) (*b
 	leading, end := context.WithCancel(ctx)
 	go (&notify.Relay{Listeners: []net.Listener{near}, Target: path, Limit: 1024}).Run(leading, slog.New(slog.DiscardHandler))
 	return &broker{&process{cmd}, shim.BrokerVariable + "=" + path, func() { end(); _ = near.Close() }}, nil
+}
+
+// startLogin plays codex-login@.service for brokers: it gives an API key. It returns the path of its socket.
+func (b *bench) startLogin(ctx context.Context) (socket string, err error) {
+	socket = filepath.Join(b.dir, "login.sock")
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		return "", err
+	}
+	context.AfterFunc(ctx, func() { _ = l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			if _, err := login.ReadQuestion(conn); err == nil {
+				_ = logins.Answer(conn, logins.Login{AccessToken: "sk-test-0000000000000000"}, nil) // the broker asks again
+			}
+			_ = conn.Close()
+		}
+	}()
+	return socket, nil
+}
+
+// hosts has names of servers lead to addresses, for this process and its children.
+type hosts struct{ file string }
+
+func (b *bench) newHosts() (hosts, error) {
+	h := hosts{filepath.Join(b.dir, "hosts")}
+	return h, errors.Join(os.WriteFile(h.file, nil, 0o644), unix.Mount(h.file, "/etc/hosts", "", unix.MS_BIND, ""))
+}
+
+// lead has the names lead to one address.
+func (h hosts) lead(to string, names []string) error {
+	return os.WriteFile(h.file, []byte(to+" "+strings.Join(names, " ")+"\n"), 0o644)
 }
 
 // brokerSlack is TimerSlackNSec= of codex-broker@.service.

@@ -41,8 +41,8 @@ func (b *bench) brokerAlone(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	worker := distant{provider: true, codex: "/nonexistent", Endpoint: endpoint, authority: authority}.worker()["workers/w0.toml"]
-	broker, err := b.startBroker(ctx, worker, authority.File)
+	worker := distant{kind: ofProvider, codex: "/nonexistent", Endpoint: endpoint, authority: authority}.worker()["workers/w0.toml"]
+	broker, err := b.startBroker(ctx, worker, authority.File, "")
 	if err != nil {
 		return err
 	}
@@ -66,31 +66,52 @@ func (b *bench) brokerAlone(ctx context.Context) error {
 		turns int
 		pause time.Duration
 	}{{"CPU a turn, one after the other", brokerTurns, 0}, {"CPU a turn, 20 a second", 200, 50 * time.Millisecond}} {
-		before, err := broker.spent()
-		if err != nil {
+		if err := b.brokerTurns(ctx, broker, row.what, row.turns, 0.15, row.pause); err != nil {
 			return err
 		}
-		for range row.turns {
-			if err := errors.Join(brokerTurn(ctx, turnOfCodex), pause(ctx, row.pause)); err != nil {
-				return err
-			}
-		}
-		now, err := broker.spent()
-		if err != nil {
-			return err
-		}
-		b.result.One("the broker: "+row.what, "ms", 0.15, micros(now-before)/1000/float64(row.turns))
 	}
-	return b.brokerHolds(ctx, broker)
+	if err := b.brokerHolds(ctx, broker); err != nil {
+		return err
+	}
+	broker.end()
+	broker.stop()
+	bare, err := b.startBare(ctx, endpoint.Address, authority.File)
+	if err != nil {
+		return err
+	}
+	defer bare.end()
+	defer bare.stop()
+	if err := until(ctx, "the bare reverse proxy", func() error { return brokerTurn(ctx, turnOfCodex) }); err != nil {
+		return err
+	}
+	return b.brokerTurns(ctx, bare, "CPU a turn of a bare reverse proxy in its place", brokerTurns, 0, 0)
 }
 
-// brokerHolds holds many answers open.
+// brokerTurns makes turns, one after the other, and adds the CPU time of each.
+func (b *bench) brokerTurns(ctx context.Context, broker *broker, what string, turns int, most float64, rest time.Duration) error {
+	before, err := broker.spent()
+	if err != nil {
+		return err
+	}
+	for range turns {
+		if err := errors.Join(brokerTurn(ctx, turnOfCodex), pause(ctx, rest)); err != nil {
+			return err
+		}
+	}
+	now, err := broker.spent()
+	b.result.One("the broker: "+what, "ms", most, micros(now-before)/1000/float64(turns))
+	return err
+}
+
+// brokerHolds holds many answers open, ends every other one, and makes turns beside the rest.
 func (b *bench) brokerHolds(ctx context.Context, broker *broker) error {
 	var g errgroup.Group
-	var begun atomic.Int64
-	all := make(chan struct{})
-	for range brokerStreams {
+	var begun, ended atomic.Int64
+	half, all := make(chan struct{}), make(chan struct{})
+	for n := range brokerStreams {
+		over := []chan struct{}{half, all}[n%2]
 		g.Go(func() error {
+			defer ended.Add(1)
 			res, err := toBroker(ctx, line.Held(turnOfCodex))
 			if err != nil {
 				return err
@@ -100,10 +121,12 @@ func (b *bench) brokerHolds(ctx context.Context, broker *broker) error {
 				return err
 			}
 			begun.Add(1)
-			<-all
+			<-over
 			return nil
 		})
 	}
+	defer func() { _ = g.Wait() }() // its error is known
+	defer close(all)
 	err := until(ctx, "all streams", func() error {
 		if n := begun.Load(); n < brokerStreams {
 			return fmt.Errorf("%d streams have begun", n)
@@ -111,9 +134,22 @@ func (b *bench) brokerHolds(ctx context.Context, broker *broker) error {
 		return nil
 	})
 	rss, failed := broker.memory("VmRSS")
-	close(all)
+	close(half)
 	b.result.One(fmt.Sprintf("the broker: RSS with %d streams", brokerStreams), "MiB", 60, rss)
-	return errors.Join(err, failed, g.Wait())
+	if err := errors.Join(err, failed); err != nil {
+		return err
+	}
+	err = until(ctx, "the end of every other stream", func() error {
+		if n := ended.Load(); n < brokerStreams/2 {
+			return fmt.Errorf("%d streams have ended", n)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return b.brokerTurns(ctx, broker, fmt.Sprintf("CPU a turn beside %d streams, of %d before", brokerStreams/2, brokerStreams),
+		brokerTurns, 0, 0)
 }
 
 // turnOfCodex is the size of a turn with codex's own instructions.

@@ -54,15 +54,31 @@ func (b *bench) distance(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	login, err := b.startLogin(ctx)
+	if err != nil {
+		return err
+	}
+	hosts, err := b.newHosts()
+	if err != nil {
+		return err
+	}
+	endpoints := 0
 	for _, l := range lines {
 		for _, codex := range b.codexes() {
-			for _, provider := range []bool{false, true} {
+			var alone float64
+			for _, kind := range []kind{ofOpenAI, apart, ofProvider} {
+				endpoints++
+				at := fmt.Sprintf("127.0.0.%d", endpoints+1)
+				l.At = at + ":443"
 				endpoint, err := line.Start(ctx, &running, authority, l.Options)
+				if err == nil {
+					err = hosts.lead(at, line.OpenAI)
+				}
 				if err != nil {
 					return err
 				}
-				name := fmt.Sprintf("%s, %s, %s: ", l.name, codex.name, map[bool]string{false: "built-in", true: "provider"}[provider])
-				if err := b.overLine(ctx, distant{name, codex.path, provider, endpoint, authority, l.Options}); err != nil {
+				name := fmt.Sprintf("%s, %s, %s: ", l.name, codex.name, kind)
+				if err := b.overLine(ctx, distant{name, codex.path, login, kind, endpoint, authority, l.Options, &alone}); err != nil {
 					return fmt.Errorf("%s%w", name, err)
 				}
 			}
@@ -71,19 +87,55 @@ func (b *bench) distance(ctx context.Context) error {
 	return nil
 }
 
+// kind is the way of codex to the endpoint.
+type kind string
+
+// The kinds.
+const (
+	ofOpenAI   kind = "built-in"    // codex's own provider, and its own connections
+	apart      kind = "login apart" // the same account, by the broker
+	ofProvider kind = "provider"    // a [provider], by the broker
+)
+
 // distant is one codex on one line.
 type distant struct {
 	name, codex string
-	provider    bool // of its own, and not the built-in one
+	login       string // the socket of its login
+	kind        kind
 	*line.Endpoint
 	authority *line.Authority
 	over      line.Options
+	// alone is the time of one of many turns with codex's own provider in the same run.
+	alone *float64
 }
+
+// must are the bounds of the first text by a broker, in milliseconds beyond a direct client, by the rows.
+func (l distant) must(row string) float64 {
+	const far = 150 * time.Millisecond
+	switch {
+	case l.kind == ofOpenAI || l.over.RoundTrip == 0 || l.over.Up > 0 || l.over.Idle > 0:
+		return 0
+	case l.over.RoundTrip == far && row != rowBurst:
+		return 20
+	}
+	return map[string]float64{rowKnown: 12, rowOwn: 18, rowBurst: 80, rowContinued: 12}[row]
+}
+
+// The rows of the first text.
+const (
+	rowKnown     = "new, known start"
+	rowOwn       = "new, own system prompt"
+	rowBurst     = "new, 16 at once"
+	rowContinued = "continued"
+)
 
 // worker are the files of a worker that asks the endpoint.
 func (l distant) worker() map[string]string {
 	text := fmt.Sprintf("mode = \"plain\"\ncodex_path = %q\nmodel = %q\n", l.codex, modelOfLine)
-	if l.provider {
+	switch l.kind {
+	case apart:
+		return map[string]string{"workers/w0.toml": text + "network = \"model\"\n"}
+	case ofProvider:
 		return map[string]string{"workers/w0.toml": text +
 			fmt.Sprintf("network = \"model\"\n[provider]\nname = \"distant\"\nbase_url = \"https://%s/v1\"\nca_file = %q\n", l.Address, l.authority.File)}
 	}
@@ -101,8 +153,12 @@ func (b *bench) overLine(ctx context.Context, l distant) error {
 	}
 	variables := []string{"SSL_CERT_FILE=" + l.authority.File, "SSL_CERT_DIR=" + empty}
 	var broker *broker // nil: codex has a network
-	if l.provider {
-		if broker, err = b.startBroker(ctx, l.worker()["workers/w0.toml"], l.authority.File); err != nil {
+	if l.kind != ofOpenAI {
+		login := l.login
+		if l.kind == ofProvider {
+			login = ""
+		}
+		if broker, err = b.startBroker(ctx, l.worker()["workers/w0.toml"], l.authority.File, login); err != nil {
 			return err
 		}
 		defer broker.end()
@@ -139,7 +195,7 @@ func (b *bench) overLine(ctx context.Context, l distant) error {
 	if err := a.rows(ctx); err != nil {
 		return err
 	}
-	if l.provider && l.over.RoundTrip > 0 && l.over.Up == 0 && l.over.Idle == 0 {
+	if l.kind != ofOpenAI && l.over.RoundTrip > 0 && l.over.Up == 0 && l.over.Idle == 0 {
 		if err := a.kept(ctx); err != nil {
 			return err
 		}
@@ -204,7 +260,7 @@ func (a *asker) rows(ctx context.Context) error {
 	}
 	floor := quantile(direct, 0.5)
 	add := func(what string, times []time.Duration) {
-		a.result.One(a.name+what, "ms", 0, micros(quantile(times, 0.5)-floor)/1000)
+		a.result.One(a.name+what, "ms", a.must(what), micros(quantile(times, 0.5)-floor)/1000)
 	}
 	a.result.One(a.name+"a client with a connection", "ms", 0, micros(floor)/1000)
 	if size == 0 {
@@ -212,8 +268,8 @@ func (a *asker) rows(ctx context.Context) error {
 			what string
 			of   func(n int) []message
 		}{
-			{"new, known start", func(n int) []message { return helper(question(n)) }},
-			{"new, own system prompt", func(n int) []message {
+			{rowKnown, func(n int) []message { return helper(question(n)) }},
+			{rowOwn, func(n int) []message {
 				return []message{{"system", "You are the helper of " + question(n)}, {"user", "How is the weather?"}}
 			}},
 		} {
@@ -227,13 +283,51 @@ func (a *asker) rows(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		add(fmt.Sprintf("new, %d at once", atOnce), times)
+		add(rowBurst, times)
 	}
 	times, err := a.continued(ctx, size)
 	if err != nil {
 		return err
 	}
-	add("continued", times)
+	add(rowContinued, times)
+	if a.over.RoundTrip == 0 {
+		return a.many(ctx)
+	}
+	return nil
+}
+
+// manyTurns is how many turns each of several clients makes, one after the other.
+const manyTurns = 20
+
+// many makes the turns of several clients at the same time, and adds the time of one: a broker's is to be two thirds of
+// that without one.
+func (a *asker) many(ctx context.Context) error {
+	var rounds []time.Duration
+	for range a.rounds + 1 {
+		began := time.Now()
+		var g errgroup.Group
+		for range atOnce {
+			g.Go(func() error {
+				for n := range manyTurns {
+					if _, err := a.ask(ctx, helper(question(n))); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		}
+		if err := g.Wait(); err != nil {
+			return err
+		}
+		rounds = append(rounds, time.Since(began)/(atOnce*manyTurns))
+	}
+	took := micros(quantile(rounds[1:], 0.5)) / 1000 // the first was to warm up
+	if a.kind == ofOpenAI {
+		*a.alone = took
+		a.result.One(a.name+"a turn of many", "ms", 0, took)
+		return nil
+	}
+	a.result.One(a.name+"a turn of many", "ms", *a.alone*2/3, took)
 	return nil
 }
 

@@ -26,6 +26,7 @@ const (
 	insideName   = "inside"   // the bench, in its network
 	fakeName     = "fake"     // the app-servers
 	endpointName = "endpoint" // the equal endpoint without codex-proxy
+	bareName     = "bare"     // a bare reverse proxy in the place of a broker
 )
 
 func main() {
@@ -41,6 +42,8 @@ func main() {
 		err = serveFakes(ctx, os.Args[2:])
 	case endpointName:
 		err = serveEndpoint(ctx)
+	case bareName:
+		err = serveBare(os.Args[2:])
 	case insideName:
 		err = inside(ctx, os.Args[2:])
 	default:

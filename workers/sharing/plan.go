@@ -108,11 +108,14 @@ func Configured(file, dir string, runs func(name string) bool) (Hosts, error) {
 	return Plan(dir, settings.Workers, int(min(processes, Most)), runs), nil
 }
 
-// In reports whether a worker runs, by its directory in runtime, which systemd makes and removes.
-func In(runtime string) (runs func(name string) bool) {
+// In reports whether a worker runs, by its directory in one of runtimes, which systemd makes and removes: that of the
+// worker, or that of its broker, which goes on while the worker waits for its restart.
+func In(runtimes ...string) (runs func(name string) bool) {
 	return func(name string) bool {
-		_, err := os.Lstat(filepath.Join(runtime, name))
-		return err == nil
+		return slices.ContainsFunc(runtimes, func(runtime string) bool {
+			_, err := os.Lstat(filepath.Join(runtime, name))
+			return err == nil
+		})
 	}
 }
 

@@ -78,6 +78,13 @@ func TestConfigured(t *testing.T) {
 	hosts, err := Configured(file, workers, In(runtime))
 	require.NoError(t, err)
 	assert.Equal(t, Hosts{"a": "b", "c": "b"}, hosts, "its codex runs")
+
+	brokers := filepath.Join(dir, "brokers")
+	require.NoError(t, os.Remove(filepath.Join(runtime, "b")))
+	require.NoError(t, os.MkdirAll(filepath.Join(brokers, "c"), 0o755))
+	hosts, err = Configured(file, workers, In(runtime, brokers))
+	require.NoError(t, err)
+	assert.Equal(t, Hosts{"a": "c", "b": "c"}, hosts, "its codex waits for a restart, and its broker runs")
 	require.NoError(t, os.WriteFile(file, []byte("[accounts"), 0o644))
 	_, err = Configured(file, workers, In(runtime))
 	require.ErrorContains(t, err, "no accounts share a codex")

@@ -21,6 +21,18 @@ type Authority struct {
 	leaf tls.Certificate
 }
 
+// OpenAI are names of OpenAI's servers, which an endpoint may play.
+var OpenAI = []string{"api.openai.com", "chatgpt.com"}
+
+// addresses are those of endpoints.
+func addresses() (all []net.IP) {
+	const most = 100
+	for n := range byte(most) {
+		all = append(all, net.IPv4(127, 0, 0, n+1))
+	}
+	return all
+}
+
 // NewAuthority makes one that is valid for a day, with its certificate in the file.
 func NewAuthority(file string) (*Authority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -36,7 +48,7 @@ func NewAuthority(file string) (*Authority, error) {
 		return nil, err
 	}
 	leaf := &x509.Certificate{SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "endpoint of the bench"},
-		NotBefore: root.NotBefore, NotAfter: root.NotAfter, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotBefore: root.NotBefore, NotAfter: root.NotAfter, IPAddresses: addresses(), DNSNames: OpenAI,
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
 	own, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -4,6 +4,7 @@ package line
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -28,6 +29,7 @@ const maxRequest = 64 << 20
 
 // Options say how far away the endpoint is.
 type Options struct {
+	At        string // HOST:PORT of its near end; empty: a free port
 	RoundTrip time.Duration
 	Up        int64         // bits a second towards the endpoint; 0: no bound
 	Idle      time.Duration // after which it closes a connection that nothing uses; 0: never
@@ -85,7 +87,7 @@ func Start(ctx context.Context, g *errgroup.Group, a *Authority, o Options) (*En
 	if err != nil {
 		return nil, err
 	}
-	near, err := net.Listen("tcp", "127.0.0.1:0")
+	near, err := net.Listen("tcp", cmp.Or(o.At, "127.0.0.1:0"))
 	if err != nil {
 		return nil, errors.Join(err, far.Close())
 	}

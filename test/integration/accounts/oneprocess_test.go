@@ -95,6 +95,16 @@ func testOneProcess(t *testing.T, suite string) {
 	b.MustRun(t, "systemctl", "enable", unitOf("a")) // with a daemon-reload
 	b.MustRun(t, "systemctl", "restart", unitOf("b"))
 	answers(b, "d")
+
+	t.Log("systemd reloads while the codex waits for its restart")
+	b.DropIn(unitOf("b"), "slow", "[Service]\nRestartSec=3s\n")
+	b.MustRun(t, "systemctl", "kill", "--signal=KILL", unitOf("b"))
+	b.UntilShow(unitOf("b"), "SubState", "auto-restart")
+	b.MustRun(t, "systemctl", "daemon-reload")
+	b.UntilWorkersReady()
+	assert.Equal(t, "active", b.Properties(unitOf("b"), "ActiveState")["ActiveState"])
+	assert.Equal(t, "inactive", b.Properties(unitOf("a"), "ActiveState")["ActiveState"])
+	answers(b, "d")
 	b.Workers = all
 
 	t.Log("each account has a codex of its own again")

@@ -49,11 +49,12 @@ func testChaos(t *testing.T, suite string) {
 
 	// A worker counts as healthy sooner than by default, as suits a service with a
 	// crash every few seconds.
-	b := bed.WithAccounts(bed.New(t, suite, onceWorker, bed.CrowdConfig+"reset_after = \"3s\"\n"+even), onceWorker, append(chaosAccounts, "d")...)
+	worker := chaosWorker()
+	b := bed.WithAccounts(bed.New(t, suite, worker, bed.CrowdConfig+"reset_after = \"3s\"\n"+even), worker, append(chaosAccounts, "d")...)
 	b.Start()
 	b.UntilWorkersReady()
 	b.Warm()
-	before := findRemains(b.Bed)
+	before := findRemains(b)
 	c := &chaos{bed: b, crowd: bed.StartCrowd(b.Bed, seed, 30*time.Second), random: rand.New(rand.NewPCG(seed, 0)),
 		happened: map[string]int{}}
 	c.errands, c.remote = startErrands(b.Bed, seed), startRemoteErrands(b.Bed)
@@ -66,7 +67,7 @@ func testChaos(t *testing.T, suite string) {
 	c.account()
 	c.accountErrands()
 	c.remote.account()
-	assertNothingLeft(b.Bed, before)
+	assertNothingLeft(b, before)
 }
 
 // chaos causes the faults.
@@ -85,10 +86,11 @@ type chaos struct {
 // each time.
 func (c *chaos) rage(length time.Duration) {
 	until := time.Now().Add(length)
-	actions := []struct {
+	type action struct {
 		name string
 		do   func() bool // false: the fault was not possible
-	}{
+	}
+	actions := []action{
 		{"kill -9 worker", func() bool { return c.signalWorker(unix.SIGKILL) }},
 		{"SIGSTOP worker", func() bool { return c.signalWorker(unix.SIGSTOP) }},
 		{"kill -9 remote's codex", func() bool { return c.killRemote("/run/codex-remote-run/") }},
@@ -106,6 +108,9 @@ func (c *chaos) rage(length time.Duration) {
 		{"login invalidated", c.loginInvalidated},
 		{"reading hangs", c.readingHangs},
 	}
+	if bed.OneProcess() {
+		actions = append(actions, action{"kill -9 broker", c.killBroker})
+	}
 	for round := 0; round == 0 || time.Now().Before(until); round++ {
 		for _, i := range c.random.Perm(len(actions)) {
 			a := actions[i]
@@ -120,7 +125,7 @@ func (c *chaos) rage(length time.Duration) {
 
 // worker is the unit of any worker.
 func (c *chaos) worker() string {
-	units := workerUnits(c.bed.Bed)
+	units := servingUnits(c.bed)
 	return units[c.random.IntN(len(units))]
 }
 
@@ -128,6 +133,12 @@ func (c *chaos) signalWorker(s unix.Signal) bool {
 	processes, err := c.bed.Processes(c.worker())
 	at := slices.IndexFunc(processes, bed.IsCodex)
 	return err == nil && at >= 0 && unix.Kill(processes[at].Host, s) == nil
+}
+
+// killBroker kills the way of the one codex to its model.
+func (c *chaos) killBroker() bool {
+	processes, err := c.bed.Processes("codex-broker@" + c.bed.Serving()[0] + ".service")
+	return err == nil && len(processes) > 0 && unix.Kill(processes[0].Host, unix.SIGKILL) == nil
 }
 
 // killRemote kills the process of the remote whose command begins so.

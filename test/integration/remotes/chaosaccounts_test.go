@@ -23,6 +23,14 @@ request_max_retries = 0
 stream_max_retries = 0
 `
 
+// chaosWorker is the worker file of the chaos. The one codex of several accounts sends each request once, to its broker.
+func chaosWorker() string {
+	if bed.OneProcess() {
+		return bed.AccountWorker
+	}
+	return onceWorker
+}
+
 // even has turns on all accounts.
 const even = "[accounts]\nrotation = \"even\"\n"
 
@@ -61,8 +69,9 @@ func (c *chaos) loginInvalidated() bool {
 	account := c.anyAccount()
 	account.Invalidate()
 	bed.Pause(c.bed.T.Context(), time.Duration(1000+c.random.IntN(1000))*time.Millisecond)
-	assert.NoError(c.bed.T, logInAgain(c.bed, account.Name))
-	return c.systemctl("restart", "codex-worker@"+account.Name+".service")
+	unit, err := logInAgain(c.bed, account.Name)
+	assert.NoError(c.bed.T, err)
+	return c.systemctl("restart", unit)
 }
 
 // readingHangs leaves the readings of an account without an answer for a while.

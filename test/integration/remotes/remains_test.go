@@ -30,14 +30,14 @@ func (r remains) String() string {
 		r.threads, r.resident)
 }
 
-func findRemains(b *bed.Bed) remains {
+func findRemains(b *bed.AccountsBed) remains {
 	b.T.Helper()
 	b.HTTP.CloseIdleConnections()
 	var r remains
 	processes, err := b.Processes("")
 	require.NoError(b.T, err)
 	for _, p := range processes {
-		if strings.Contains(p.Command, "codex") {
+		if strings.Contains(p.Command, "codex") && !ofLogin(p.Command) {
 			r.processes = append(r.processes, p.Command)
 		}
 	}
@@ -45,8 +45,13 @@ func findRemains(b *bed.Bed) remains {
 	proxy := b.OnlyProcess(bed.ProxyUnit).Host
 	tasks, err := os.ReadDir(filepath.Join("/proc", fmt.Sprint(proxy), "task"))
 	require.NoError(b.T, err)
-	r.files, r.threads, r.resident = openFiles(b, proxy), len(tasks), bed.ProxyMemory(b, proxy, "RssAnon")
+	r.files, r.threads, r.resident = openFiles(b.Bed, proxy), len(tasks), bed.ProxyMemory(b.Bed, proxy, "RssAnon")
 	return r
+}
+
+// ofLogin reports whether a command is of codex-login@.service, which runs for a question and ends some seconds later.
+func ofLogin(command string) bool {
+	return strings.Contains(command, "account-login") || strings.Contains(command, "/codex-login-run/")
 }
 
 // openFiles are the open files of a process. SQLite keeps that of a closed connection for the next one, so that a file
@@ -85,7 +90,7 @@ func settle(b *bed.Bed) {
 
 // assertNothingLeft compares with before. Connections take a moment to close; the Go
 // runtime keeps threads and memory that it once needed.
-func assertNothingLeft(b *bed.Bed, before remains) {
+func assertNothingLeft(b *bed.AccountsBed, before remains) {
 	b.T.Helper()
 	var after remains
 	deadline := time.Now().Add(bed.Bound)
@@ -98,15 +103,15 @@ func assertNothingLeft(b *bed.Bed, before remains) {
 	assert.LessOrEqual(b.T, len(after.files), len(before.files), "before: %q\nafter: %q", before.files, after.files)
 	assert.LessOrEqual(b.T, after.threads, before.threads+8)
 	assert.LessOrEqual(b.T, after.resident, before.resident+16<<10)
-	for _, unit := range append(workerUnits(b), bed.ProxyUnit) {
+	for _, unit := range append(servingUnits(b), bed.ProxyUnit) {
 		assert.Equal(b.T, "active", b.Properties(unit, "ActiveState")["ActiveState"], unit)
 	}
 }
 
-// workerUnits are the units of the bed's workers.
-func workerUnits(b *bed.Bed) []string {
+// servingUnits are the units of the bed's workers that run.
+func servingUnits(b *bed.AccountsBed) []string {
 	list := make([]string, 0, len(b.Workers)+1)
-	for _, name := range b.Workers {
+	for _, name := range b.Serving() {
 		list = append(list, "codex-worker@"+name+".service")
 	}
 	return list
