@@ -85,7 +85,10 @@ func TestRemotesThatAreBroken(t *testing.T) {
 		"socket never open": {func(b *bed) {
 			b.units[remoteOpen].ActiveState, b.units[remoteOpen].FileState = "inactive", "disabled"
 		}, warn("remote build", "its socket is closed: nobody can attach", "systemctl enable --now "+remoteOpen)},
-		"no browser": {func(b *bed) { b.write(paths.RemoteSettings+"/build.toml", remoteText+"[notify]\npush = true\n"); b.reload() },
+		"no browser": {func(b *bed) {
+			b.write(paths.RemoteSettings+"/build.toml", remoteText+"[notify]\npush = true\n")
+			b.reload()
+		},
 			warn("remote build", "push = true, and the page for other machines", "systemctl enable --now codex-console.socket")},
 		"not at boot": {func(b *bed) { b.units[remoteOpen].FileState = "disabled" },
 			warn("remote build", "does not open at boot", "systemctl enable --now "+remoteOpen)},
