@@ -31,6 +31,7 @@ import (
 	"codex-proxy/notify"
 	"codex-proxy/notify/handoff"
 	"codex-proxy/proxy/api"
+	"codex-proxy/proxy/limits"
 	"codex-proxy/proxy/stored"
 	"codex-proxy/proxy/usage"
 	"codex-proxy/remotes/links"
@@ -77,6 +78,7 @@ type Daemon struct {
 	recent           *recent.Recent
 	usage            *usage.Store
 	fleet            *fleet.Exchange // nil: the keys are in a file
+	shares           *limits.Shares  // nil: this host holds the limits of keys alone
 	predecessorWatch *predecessorWatch
 	reloader         *reloader
 	operators        *operators.Operators

@@ -26,6 +26,7 @@ func (d *Daemon) offer(registry *prometheus.Registry) {
 	d.links = newLinks(cfg, d.systemd, registry, d.logger)
 	d.server = api.New(api.Settings{
 		Pool: d.pool, Report: d.health.Handled, Keys: cfg.Keys, Usage: d.usage, Claim: d.counter.Claim,
+		Shares:   d.shares,
 		OnEnd:    func(method string, x *proxy.Exchange) { d.recent.Add(recent.RequestOf(method, x)) },
 		OnKeyUse: d.loads.Changed, Aliases: cfg.Aliases, Summary: cfg.Summary, CORSOrigins: cfg.CORSOrigins,
 		IgnoreUnknown: cfg.IgnoreUnknown, ChatTakesResponses: cfg.ChatTakesResponses,

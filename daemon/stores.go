@@ -12,6 +12,7 @@ import (
 	"codex-proxy/daemon/config"
 	"codex-proxy/daemon/fleet"
 	"codex-proxy/proxy/auth"
+	"codex-proxy/proxy/limits"
 	"codex-proxy/proxy/stored"
 	"codex-proxy/proxy/usage"
 )
@@ -47,17 +48,24 @@ func openResponses(cfg *config.Config, registry prometheus.Registerer, logger *s
 // systemd.exec(5)); without one, usage is counted in memory alone. Requests are served also
 // without a usable database.
 func newUsage(cfg *config.Config, registry prometheus.Registerer, logger *slog.Logger) *usage.Store {
-	path := ""
-	if dir := os.Getenv("STATE_DIRECTORY"); dir != "" {
-		path = filepath.Join(dir, usage.FileName)
-	}
-	store := usage.New(usage.Settings{Path: path, Retention: cfg.UsageRetention, Registry: registry, Logger: logger})
+	store := usage.New(usage.Settings{
+		Path: usageFile(), Retention: cfg.UsageRetention, Shared: !cfg.Database.Address.IsZero(),
+		Registry: registry, Logger: logger,
+	})
 	ctx, cancel := context.WithTimeout(context.Background(), storeBound)
 	defer cancel()
 	if err := store.Load(ctx); err != nil {
 		logger.Error("usage is not written for now, and what keys have used today is forgotten", "error", err)
 	}
 	return store
+}
+
+// usageFile is the path of the usage database; empty without a state directory.
+func usageFile() string {
+	if dir := os.Getenv("STATE_DIRECTORY"); dir != "" {
+		return filepath.Join(dir, usage.FileName)
+	}
+	return ""
 }
 
 // newFleet returns the exchange with the database that [database] names; nil without one. The daemon has no network: a
@@ -75,8 +83,10 @@ func newFleet(d *Daemon) (*fleet.Exchange, error) {
 	if err != nil {
 		return nil, err
 	}
-	return fleet.NewExchange(fleet.Settings{
+	d.shares = limits.NewShares()
+	settings := fleet.Settings{
 		Server: server, Host: host, Keys: d.cfg.Keys, KeysMaxAge: database.KeysMaxAge, Cache: d.cfg.KeyFile,
+		Limits: d.shares, UsageRetention: d.cfg.UsageRetention,
 		Replace: func(text string) error {
 			var keys auth.Keys
 			if err := keys.Replace(text); err != nil || keys.Digest() == d.cfg.Keys.Digest() {
@@ -86,5 +96,9 @@ func newFleet(d *Daemon) (*fleet.Exchange, error) {
 			return err
 		},
 		Changed: func() { d.changes.reportChanged() }, Outdated: func() { d.links.Revise() }, Logger: d.logger,
-	}), nil
+	}
+	if path := usageFile(); path != "" {
+		settings.Usage = usage.NewOutbox(path)
+	}
+	return fleet.NewExchange(settings), nil
 }

@@ -66,7 +66,8 @@ The service takes a change of another file over only if --socket is given, too`)
 		},
 	}
 	list := &cobra.Command{Use: "list", Short: "list the keys, with their limits", RunE: do(e.List)}
-	list.Flags().BoolVar(&e.JSON, "json", false, `one JSON object, with the use of each key if the service runs:
+	list.Flags().BoolVar(&e.JSON, "json", false, `one JSON object, with the use of each key if the service runs,
+or with [database] the use on all hosts:
   {"count","file","closed","required","keys":[{"name",
     "limits":{"requests_per_minute","tokens_per_minute",
       "tokens_per_day","concurrent","models","accounts",
@@ -123,8 +124,9 @@ func databaseCommand() *cobra.Command {
 		Use: "database", Short: "share API keys with other hosts, through PostgreSQL",
 		Long: `
 Keeps the database that [database] in config.toml names: there several hosts have the
-same API keys. The commands read the file, also before the service does, and the
-password in /etc/codex-proxy/database-password. Run them as root.
+same API keys, with their limits, and one usage. The commands read the file, also
+before the service does, and the password in /etc/codex-proxy/database-password. Run
+them as root.
 
 init prints the SQL that makes the database with two roles, the owner and the one of the
 services, and makes the password. migrate, on one host, makes the tables, and gives the
@@ -145,9 +147,9 @@ database over the network, and the running service for its state.`,
 			return asRoot(err)
 		}
 	}
-	hosts := &cobra.Command{Use: "hosts", Short: "list the hosts", RunE: do(d.Hosts)}
+	hosts := &cobra.Command{Use: "hosts", Short: "list the hosts, with their leases", RunE: do(d.Hosts)}
 	hosts.Flags().BoolVar(&d.JSON, "json", false, `one JSON array:
-  [{"name","version","joined","until","alive"}]`)
+  [{"name","version","joined","until","alive","shares"}]`)
 	c.AddCommand(
 		&cobra.Command{Use: "init", Short: "print the SQL for the role and the database", RunE: do(d.Init)},
 		&cobra.Command{Use: "migrate", Short: "make or update the tables", RunE: do(d.Migrate)},
@@ -226,8 +228,9 @@ func usageCommand() *cobra.Command {
 		Long: `
 Shows what API keys have used: requests for which a turn was begun, and the tokens
 that the workers reported. Cached tokens are part of the input, reasoning tokens
-part of the output. What has happened in the last second may be missing. An account
-has the name of its worker; usage that version 0.1.0 counted is of an unknown one.`,
+part of the output. What has happened in the last seconds may be missing. An account
+has the name of its worker; usage that version 0.1.0 counted is of an unknown one.
+With [database] in config.toml it is the usage of all hosts.`,
 	}
 	flags := c.Flags()
 	flags.Var(cli.Parsed("DAY", "", func(text string) (err error) {
@@ -239,10 +242,18 @@ has the name of its worker; usage that version 0.1.0 counted is of an unknown on
 		return err
 	}), "by", "what to sum up by: some of hour, day, key, model, account.\nHours are kept for 7 days")
 	asJSON := flags.Bool("json", false, "one JSON object")
-	flags.Var(cli.Text(&database, "FILE"), "database", "the database")
+	flags.Var(cli.Text(&database, "FILE"), "database", "the database of one host")
 	cli.Complete(c, "by", usage.Groups...)
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		sums, err := usage.Read(c.Context(), database, since, by)
+		var sums []usage.Sum
+		var err error
+		if settings, shared := databasecli.Shared(config.DefaultPath); shared && !flags.Changed("database") {
+			if sums, err = databasecli.Usage(c.Context(), settings, since, by); err != nil {
+				err = fmt.Errorf("%w; --database=%s has the usage of this host", err, defaultUsage)
+			}
+		} else {
+			sums, err = usage.Read(c.Context(), database, since, by)
+		}
 		switch {
 		case err != nil:
 			return asRoot(err)

@@ -3,6 +3,7 @@ package apikeys
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -13,6 +14,8 @@ import (
 	"codex-proxy/daemon/fleet"
 	"codex-proxy/internal/postgres"
 	"codex-proxy/proxy/auth"
+	"codex-proxy/proxy/limits"
+	"codex-proxy/workers/control"
 )
 
 // databaseBound is for one command.
@@ -60,6 +63,52 @@ func (e *Editor) Read(ctx context.Context) (*auth.Keys, error) {
 		}
 		return keys.Replace(text)
 	})
+}
+
+// use sets the use of keys to the use on all hosts. The refusals are those of this one.
+func (d *database) use(ctx context.Context, keys *auth.Keys, rows []control.Key) error {
+	return Database(ctx, d.settings, func(ctx context.Context, conn *pgx.Conn) error {
+		uses, err := fleet.Uses(ctx, conn)
+		if err != nil {
+			return err
+		}
+		today, err := fleet.ReadUsage(ctx, conn, time.Now(), []string{"key"})
+		if err != nil {
+			return err
+		}
+		for i, key := range keys.All() {
+			used := &control.KeyUse{}
+			if rows[i].Used != nil {
+				used.Refused = rows[i].Used.Refused
+			}
+			for _, sum := range today {
+				if sum.Key == key.Name {
+					used.TokensPerDay = sum.Tokens()
+				}
+			}
+			setUse(used, key, uses)
+			rows[i].Used = used
+		}
+		return nil
+	})
+}
+
+// setUse sets the use of the limits that hosts hold together.
+func setUse(used *control.KeyUse, key auth.Key, uses []fleet.Use) {
+	for _, use := range uses {
+		if use.Key != key.Name || key.Limits.Number(use.Kind) == 0 {
+			continue
+		}
+		n := int64(math.Ceil(use.InUse(limits.SharedLimit(key.Limits, use.Kind), time.Now())))
+		switch use.Kind {
+		case auth.RequestsPerMinute:
+			used.RequestsPerMinute = n
+		case auth.TokensPerMinute:
+			used.TokensPerMinute = n
+		case auth.Concurrent:
+			used.Concurrent = int64(use.Held)
+		}
+	}
 }
 
 // Import adds the keys of a file to the database. It returns how many were not there. If the database has another key

@@ -26,7 +26,8 @@ func Rows(keys *auth.Keys) []control.Key {
 	return rows
 }
 
-// listJSON prints the keys of the file, with their use if the running service has them.
+// listJSON prints the keys of the file, with their use if the running service has them; or the keys of the database,
+// with their use on all hosts.
 func (e *Editor) listJSON(ctx context.Context, keys *auth.Keys) error {
 	list := control.Keys{Count: len(keys.All()), File: string(e.File), Closed: keys.Closed() && keys.Empty(),
 		Keys: Rows(keys)}
@@ -35,6 +36,11 @@ func (e *Editor) listJSON(ctx context.Context, keys *auth.Keys) error {
 		list.Required = running.Required
 		for i := range list.Keys {
 			list.Keys[i].Used = useOf(running, list.Keys[i].Name)
+		}
+	}
+	if e.database != nil {
+		if err := e.database.use(ctx, keys, list.Keys); err != nil {
+			return err
 		}
 	}
 	return json.NewEncoder(e.Stdout).Encode(list)

@@ -189,13 +189,14 @@ func (d *Database) Hosts(ctx context.Context, _ string) error {
 			return json.NewEncoder(d.Stdout).Encode(hosts)
 		}
 		table := tabwriter.NewWriter(d.Stdout, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(table, "HOST\tSTATE\tVERSION\tJOINED")
+		fmt.Fprintln(table, "HOST\tSTATE\tLEASE UNTIL\tSHARES\tVERSION\tJOINED")
 		for _, h := range hosts {
 			state := "alive"
 			if !h.Alive {
-				state = "silent since " + h.Until.UTC().Format(time.RFC3339)
+				state = "silent"
 			}
-			fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", h.Name, state, h.Version, h.Joined.UTC().Format(time.RFC3339))
+			fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%s\n", h.Name, state, h.Until.UTC().Format(time.RFC3339), h.Shares,
+				h.Version, h.Joined.UTC().Format(time.RFC3339))
 		}
 		return table.Flush()
 	})

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -77,4 +78,21 @@ func lendToDaemon(f *os.File) error {
 	}
 	owner := dir.Sys().(*syscall.Stat_t)
 	return f.Chown(int(owner.Uid), int(owner.Gid))
+}
+
+// hostsLine is the line of the file with the number of hosts: a comment of a key file.
+const hostsLine = "# hosts: %d\n"
+
+func withHosts(text string, hosts int) string { return fmt.Sprintf(hostsLine, hosts) + text }
+
+// hostsIn is the number of hosts when the file was written; 0 is not known.
+func hostsIn(path string) (hosts int) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return 0
+	}
+	if _, err := fmt.Sscanf(string(text), hostsLine, &hosts); err != nil {
+		return 0
+	}
+	return max(0, hosts)
 }

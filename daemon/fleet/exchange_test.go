@@ -14,6 +14,8 @@ import (
 
 	"codex-proxy/internal/postgres"
 	"codex-proxy/proxy/auth"
+	"codex-proxy/proxy/limits"
+	"codex-proxy/proxy/usage"
 )
 
 func newExchange(t *testing.T) (e *Exchange, changes *int) {
@@ -23,6 +25,7 @@ func newExchange(t *testing.T) (e *Exchange, changes *int) {
 	changes = new(int)
 	return NewExchange(Settings{
 		Server: postgres.Server{Address: address, Password: "x", Relay: filepath.Join(t.TempDir(), "none")},
+		Limits: limits.NewShares(),
 		Keys:   &auth.Keys{}, KeysMaxAge: time.Hour, Changed: func() { *changes++ }, Logger: slog.New(slog.DiscardHandler),
 	}), changes
 }
@@ -78,6 +81,26 @@ func TestPause(t *testing.T) {
 	assert.LessOrEqual(t, longest, 22*time.Second)
 }
 
+// Hosts that all begin at the same time make their first connections one after another, by the number that the file has.
+func TestHostsInTheCache(t *testing.T) {
+	e, _ := newExchange(t)
+	e.cache.path = filepath.Join(t.TempDir(), "keys.cache")
+	assert.Zero(t, hostsIn(e.cache.path))
+	e.hosts = 3
+	e.keep(Answer{Keys: "a 1\n"}, time.Now())
+	assert.Equal(t, 3, hostsIn(e.cache.path))
+	e.hosts = 5
+	e.keep(Answer{}, time.Now())
+	assert.Equal(t, 3, hostsIn(e.cache.path))
+	_, line, err := auth.Generate("a")
+	require.NoError(t, err)
+	require.NoError(t, e.settings.Keys.Replace(line))
+	e.hosts = 1000
+	e.keep(Answer{}, time.Now())
+	assert.Equal(t, 1000, hostsIn(e.cache.path))
+	assert.Less(t, e.late(), 21*time.Second)
+}
+
 // The time of the file is when the database has had the keys.
 func TestCache(t *testing.T) {
 	c := cache{path: filepath.Join(t.TempDir(), "keys.cache")}
@@ -116,6 +139,47 @@ func TestCacheThatCannotBeWritten(t *testing.T) {
 	text, err := os.ReadFile(c.path)
 	require.NoError(t, err)
 	assert.Equal(t, "b\n", string(text))
+}
+
+// A source of usage that fails is logged once, and asked again.
+func TestUsageThatCannotBeRead(t *testing.T) {
+	e, _ := newExchange(t)
+	source := &failing{err: errors.New("full")}
+	e.usage = outgoing{source: source, logger: e.settings.Logger}
+	for range 3 {
+		assert.Empty(t, e.usage.rows(t.Context()))
+	}
+	assert.Equal(t, 3, source.asked)
+	assert.True(t, e.usage.failing)
+	source.err = nil
+	assert.Len(t, e.usage.rows(t.Context()), 1)
+	assert.False(t, e.usage.failing)
+}
+
+// failing is a source of usage.
+type failing struct {
+	err   error
+	asked int
+}
+
+func (f *failing) Unsent(context.Context, int) ([]usage.Row, error) {
+	if f.asked++; f.err != nil {
+		return nil, f.err
+	}
+	return []usage.Row{{Period: "2026-01-31"}}, nil
+}
+
+func (f *failing) Sent(context.Context, []usage.Row) error { return f.err }
+
+func (f *failing) Close() {}
+
+// A request that finds no share while the database is away goes on at once, and the exchange of each second goes on.
+func TestOnDemandWhileAway(t *testing.T) {
+	e, _ := newExchange(t)
+	e.hosts = 2
+	e.once(t.Context())
+	e.onDemand(t.Context())
+	assert.Equal(t, 1, e.failed, "it asks no more than before")
 }
 
 func TestLinesOf(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // machineID is machine-id(5).
@@ -21,8 +22,9 @@ type Host struct {
 	Machine string    `json:"-"` // a hash of its machine-id(5), so that no two hosts have one name
 	Version string    `json:"version"`
 	Joined  time.Time `json:"joined"`
-	Until   time.Time `json:"until"` // of its lease, by the clock of the database
-	Alive   bool      `json:"alive"` // its lease is not over
+	Until   time.Time `json:"until"`  // of its lease, by the clock of the database
+	Alive   bool      `json:"alive"`  // its lease is not over
+	Shares  int       `json:"shares"` // the limits of which it holds a share
 }
 
 // ThisHost returns the host that the program runs on.
@@ -52,10 +54,18 @@ func Join(ctx context.Context, conn *pgx.Conn, h Host) error {
 	return err
 }
 
-// Leave takes a host out of the fleet.
+// Leave takes a host out of the fleet, with its shares.
 func Leave(ctx context.Context, conn *pgx.Conn, name string) error {
-	tag, err := conn.Exec(ctx, "DELETE FROM codex.hosts WHERE name = $1", name)
-	if err == nil && tag.RowsAffected() == 0 {
+	gone := int64(0)
+	batch := &pgx.Batch{}
+	batch.Queue("SELECT codex.take_back($1, '')", name)
+	batch.Queue("DELETE FROM codex.shares WHERE host = $1", name)
+	batch.Queue("DELETE FROM codex.hosts WHERE name = $1", name).Exec(func(tag pgconn.CommandTag) error {
+		gone = tag.RowsAffected()
+		return nil
+	})
+	err := conn.SendBatch(ctx, batch).Close()
+	if err == nil && gone == 0 {
 		return fmt.Errorf("there is no host %q; codex-proxy database hosts shows what there is", name)
 	}
 	return err
@@ -63,12 +73,13 @@ func Leave(ctx context.Context, conn *pgx.Conn, name string) error {
 
 // Hosts lists the hosts of the fleet.
 func Hosts(ctx context.Context, conn *pgx.Conn) ([]Host, error) {
-	rows, err := conn.Query(ctx, "SELECT name, version, joined, until, until > now() FROM codex.hosts ORDER BY name")
+	rows, err := conn.Query(ctx, "SELECT name, version, joined, until, until > now(), "+
+		"(SELECT count(*) FROM codex.shares WHERE host = name AND held > 0) FROM codex.hosts ORDER BY name")
 	if err != nil {
 		return nil, err
 	}
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (h Host, err error) {
-		err = row.Scan(&h.Name, &h.Version, &h.Joined, &h.Until, &h.Alive)
+		err = row.Scan(&h.Name, &h.Version, &h.Joined, &h.Until, &h.Alive, &h.Shares)
 		return h, err
 	})
 }

@@ -3,6 +3,8 @@ package fleet
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -75,9 +77,11 @@ func linesOf(text string) map[string]string {
 // write writes the differences, and a new revision for the other hosts.
 func write(ctx context.Context, tx pgx.Tx, before, after map[string]string) error {
 	batch := &pgx.Batch{}
-	for name := range before {
+	for _, name := range slices.Sorted(maps.Keys(before)) { // in the order of codex.share
 		if _, stays := after[name]; !stays {
 			batch.Queue("DELETE FROM codex.keys WHERE name = $1", name)
+			batch.Queue("DELETE FROM codex.limits WHERE key = $1", name)
+			batch.Queue("DELETE FROM codex.shares WHERE key = $1", name)
 		}
 	}
 	for name, line := range after {

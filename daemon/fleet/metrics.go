@@ -11,6 +11,7 @@ import (
 type metrics struct {
 	exchanges    *prometheus.CounterVec
 	done, failed prometheus.Counter
+	onDemand     prometheus.Counter
 	gauges       []prometheus.Collector
 }
 
@@ -18,7 +19,11 @@ func newMetrics(report func() *probes.Database, keys *auth.Keys) *metrics {
 	m := &metrics{exchanges: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "codex_database_exchanges_total",
 		Help: "Exchanges with the database that several hosts share, one a second, by outcome; absent without one.",
-	}, []string{"outcome"})}
+	}, []string{"outcome"}), onDemand: prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "codex_database_share_exchanges_total",
+		Help: "Exchanges with the database for requests that waited for a share of a limit of their API key, or to " +
+			"give one back; absent without one.",
+	})}
 	m.done, m.failed = m.exchanges.WithLabelValues("done"), m.exchanges.WithLabelValues("failed")
 	m.gauges = []prometheus.Collector{
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
@@ -38,4 +43,4 @@ func newMetrics(report func() *probes.Database, keys *auth.Keys) *metrics {
 	return m
 }
 
-func (m *metrics) all() []prometheus.Collector { return append(m.gauges, m.exchanges) }
+func (m *metrics) all() []prometheus.Collector { return append(m.gauges, m.exchanges, m.onDemand) }

@@ -1,4 +1,5 @@
-// Package fleet gives several hosts the same API keys, through a database: each host asks it once a second.
+// Package fleet gives several hosts the same API keys with their limits, and one usage, through a database: each host
+// asks it once a second.
 package fleet
 
 import (
@@ -23,7 +24,7 @@ CREATE TABLE codex.keys (
 );
 CREATE TABLE codex.revision (n bigint NOT NULL);
 INSERT INTO codex.revision (n) VALUES (0);
-`}
+`, sharesStep}
 
 // The locks of the database: of a change of the schema, and of the keys.
 const (

@@ -164,6 +164,7 @@ var proxyEvents = []event{
 		"the keys of the database are not kept for a restart"},
 	{"database-keys-refused", "8f94c6724bd84f79be92569d21e66cdf",
 		"keys with limits that this version does not know are refused here"},
+	{"database-usage-not-sent", "6f3c9a2e58d14b07a1c4d7e92b60f835", "usage is not brought to the database for now"},
 	{"restart-delay-own", "12113ce278e0461e8e7d9d71aa041bb8", "cannot reset the service's own restart delay"},
 	{"command-hangs", "f0dc791897a04c8da609006d5d590a13", "the command hangs and the watchdog rests: it is killed"},
 	{"command-stays", "5d0c0f6b7c1f4a0f9a3d7b1e2c84f6a9", "the command does not end: it is killed"},

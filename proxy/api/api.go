@@ -47,6 +47,8 @@ type Settings struct {
 	// Claim and OnKeyUse are as in limits.Settings.
 	Claim    func() bool
 	OnKeyUse func()
+	// Shares is as in limits.Settings.
+	Shares *limits.Shares
 	// Aliases are further names of models.
 	Aliases map[string]modelname.Alias
 	// Summary is the reasoning.summary of requests that name none; empty: none.
@@ -109,7 +111,7 @@ func New(s Settings) *API {
 	memory := limits.NewMemory(s.RequestMemory, s.QueueTimeout)
 	a := &API{
 		Limiter: limits.NewLimiter(limits.Settings{
-			Keys: s.Keys, Usage: s.Usage, NextPlace: nextPlace, Claim: s.Claim, OnKeyUse: s.OnKeyUse,
+			Keys: s.Keys, Usage: s.Usage, NextPlace: nextPlace, Claim: s.Claim, OnKeyUse: s.OnKeyUse, Shares: s.Shares,
 		}),
 		Catalogue:    models.New(s.Pool, s.Aliases, s.Summary, s.Logger),
 		socketMemory: limits.NewMemory(s.RequestMemory/4, 0),

@@ -106,12 +106,15 @@ func (l *Limiter) own(threads []string, shares []usage.Share, o owner) {
 
 func (l *Limiter) charge(o owner, u use) {
 	l.usage.Add(o.key, o.model, u.share)
-	if o.key == "" || o.perMinute == 0 {
+	if o.key == "" || o.perMinute == 0 && l.shares == nil {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	m := l.meter(o.key)
 	m.spend(auth.Limits{TokensPerMinute: o.perMinute}, u.share.Tokens(), time.Now())
+	if l.shares != nil {
+		l.shares.spend(o.key, u.share.Tokens())
+	}
 	l.changed()
 }

@@ -11,7 +11,7 @@ import (
 	"codex-proxy/proxy/usage"
 )
 
-func share(tokens int64) usage.Share {
+func shareOf(tokens int64) usage.Share {
 	return usage.Share{Account: "w", Counts: usage.Counts{InputTokens: tokens}}
 }
 
@@ -22,13 +22,13 @@ func TestHiddenUse(t *testing.T) {
 	limited(t, limits, func(t *testing.T, l *Limiter, _ func() (string, time.Duration)) {
 		g := l.Grant(auth.Key{Name: "a", Limits: limits}, NewMemory(1, 0))
 		assert.NoError(t, g.Admit(1))
-		l.Charge([]string{"of an agent", "thread"}, share(30))
-		l.Charge([]string{"of nobody"}, share(1000))
+		l.Charge([]string{"of an agent", "thread"}, shareOf(30))
+		l.Charge([]string{"of nobody"}, shareOf(1000))
 		l.Charge([]string{"thread"}, usage.Share{Account: "another", Counts: usage.Counts{InputTokens: 1000}})
 		assert.Zero(t, l.usage.Today("a"))
 		g.Settle("model", []usage.Share{{Account: "w", Counts: usage.Counts{Requests: 1, OutputTokens: 10}}}, "thread")
 		assert.EqualValues(t, 40, l.usage.Today("a"))
-		l.Charge([]string{"thread"}, share(20))
+		l.Charge([]string{"thread"}, shareOf(20))
 		assert.EqualValues(t, 60, l.usage.Today("a"))
 		_, tokens := l.standings("a", limits, 0)
 		assert.EqualValues(t, 40, tokens.remaining)

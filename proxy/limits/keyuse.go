@@ -19,7 +19,7 @@ func (u KeyUse) Plus(o KeyUse) KeyUse {
 }
 
 // KeyLevel is how much of its limits per minute an API key has used up, in all processes
-// that knew of each other.
+// that knew of each other; of limits that several hosts hold, what their pool does not know of yet.
 type KeyLevel struct {
 	Requests float64 `json:"requests,omitempty"`
 	Tokens   float64 `json:"tokens,omitempty"`
@@ -38,10 +38,9 @@ func (l *Limiter) Used(key auth.Key) (used, refused map[string]int64) {
 	if m == nil {
 		return used, refused
 	}
-	now := time.Now()
-	used[auth.RequestsPerMinute] = int64(m.requests.flow(key.Limits.RequestsPerMinute, now))
-	used[auth.TokensPerMinute] = int64(m.tokens.flow(key.Limits.TokensPerMinute, now))
-	used[auth.Concurrent] = m.running()
+	for limit, n := range l.levels(key.Name, m, key.Limits, time.Now()) {
+		used[limit] = int64(n)
+	}
 	for limit, n := range m.refused {
 		refused[limit] = int64(n)
 	}
@@ -74,6 +73,9 @@ func (l *Limiter) KeyLevels() map[string]KeyLevel {
 		}
 		level := KeyLevel{m.requests.flow(key.Limits.RequestsPerMinute, now),
 			m.tokens.flow(key.Limits.TokensPerMinute, now)}
+		if l.shares != nil {
+			level = l.shares.unsent(key.Name)
+		}
 		if level != (KeyLevel{}) {
 			levels[key.Name] = level
 		}
@@ -94,6 +96,11 @@ func (l *Limiter) RecallKeys(levels map[string]KeyLevel, uses map[string]KeyUse)
 	for name, use := range uses {
 		l.meter(name).elsewhere = use
 	}
+	if l.shares != nil {
+		for _, key := range l.keys.All() {
+			l.shares.add(key.Name, key.Limits, levels[key.Name], uses[key.Name].Running)
+		}
+	}
 }
 
 // KeysElsewhere takes over the use of the keys in other processes. Use of the limits per
@@ -110,6 +117,11 @@ func (l *Limiter) KeysElsewhere(uses map[string]KeyUse) {
 		limits[key.Name] = key.Limits
 	}
 	for name, m := range l.meters {
+		if l.shares != nil {
+			fresh := KeyLevel{float64(max(0, uses[name].Requests-m.elsewhere.Requests)),
+				float64(max(0, uses[name].Tokens-m.elsewhere.Tokens))}
+			l.shares.add(name, limits[name], fresh, uses[name].Running)
+		}
 		m.elsewhereIs(uses[name], limits[name], now)
 	}
 }

@@ -22,6 +22,7 @@ type Limiter struct {
 	nextPlace func() time.Duration
 	claim     func() bool
 	changed   func()
+	shares    *Shares // nil: this host holds the limits alone
 
 	mu     sync.Mutex
 	meters map[string]*meter // by key name; a key without a meter is unused
@@ -40,13 +41,15 @@ type Settings struct {
 	Claim func() bool
 	// OnKeyUse is called when KeyUses may have decreased, and must not wait. Nil: not at all.
 	OnKeyUse func()
+	// Shares has the shares of this host, if several hold the limits together; nil: it holds them alone.
+	Shares *Shares
 }
 
 // NewLimiter creates a limiter of unused keys.
 func NewLimiter(s Settings) *Limiter {
 	l := &Limiter{
 		keys: s.Keys, usage: s.Usage, nextPlace: s.NextPlace, claim: s.Claim, changed: s.OnKeyUse,
-		meters: map[string]*meter{},
+		shares: s.Shares, meters: map[string]*meter{},
 	}
 	if l.changed == nil {
 		l.changed = func() {}
@@ -109,6 +112,9 @@ func (l *Limiter) forget() {
 // limit that is met and the wait until the request may be admitted; 0 is not known. A
 // request that is refused uses nothing.
 func (l *Limiter) begin(name string, limits auth.Limits, turns int64) (met string, wait time.Duration) {
+	if l.shares != nil {
+		return l.beginShared(name, limits, turns)
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	m, now := l.meter(name), time.Now()
@@ -172,6 +178,9 @@ func (l *Limiter) end(name string, limits auth.Limits, turns, tokens int64) {
 	m := l.meter(name)
 	m.use.Running -= turns
 	m.spend(limits, tokens, time.Now())
+	if l.shares != nil {
+		l.shares.settle(name, limits, turns, tokens)
+	}
 	l.changed()
 }
 
@@ -196,12 +205,7 @@ func (l *Limiter) uses(name string, limits auth.Limits) (used, refused map[strin
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	m, now := l.meter(name), time.Now()
-	all := map[string]float64{
-		auth.RequestsPerMinute: m.requests.flow(limits.RequestsPerMinute, now),
-		auth.TokensPerMinute:   m.tokens.flow(limits.TokensPerMinute, now),
-		auth.TokensPerDay:      float64(l.usage.Today(name)),
-		auth.Concurrent:        float64(m.running()),
-	}
+	all := l.levels(name, m, limits, now)
 	maps.DeleteFunc(all, func(limit string, _ float64) bool { return limits.Number(limit) == 0 })
 	refused = make(map[string]float64, len(all))
 	for limit := range all { // a limit that was never met is 0 and not absent
@@ -209,6 +213,33 @@ func (l *Limiter) uses(name string, limits auth.Limits) (used, refused map[strin
 	}
 	maps.Copy(refused, m.refused)
 	return all, refused
+}
+
+// levels returns the use of each limit of a key, on all hosts.
+func (l *Limiter) levels(name string, m *meter, limits auth.Limits, now time.Time) map[string]float64 {
+	all := make(map[string]float64, len(sharedKinds))
+	for _, kind := range sharedKinds {
+		all[kind] = l.level(name, m, limits, kind, now)
+	}
+	return all
+}
+
+// level is the use of one limit.
+func (l *Limiter) level(name string, m *meter, limits auth.Limits, kind string, now time.Time) (level float64) {
+	switch kind {
+	case auth.RequestsPerMinute:
+		level = m.requests.flow(limits.RequestsPerMinute, now)
+	case auth.TokensPerMinute:
+		level = m.tokens.flow(limits.TokensPerMinute, now)
+	case auth.TokensPerDay:
+		level = float64(l.usage.Today(name))
+	case auth.Concurrent:
+		level = float64(m.running())
+	}
+	if l.shares != nil {
+		level = max(level, l.shares.used(name, limits, kind, now))
+	}
+	return level
 }
 
 // standing is the rest of one limit of a key.
@@ -223,18 +254,16 @@ func (l *Limiter) standings(name string, limits auth.Limits, tokens int64) (requ
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	m, now := l.meter(name), time.Now()
-	m.requests.flow(limits.RequestsPerMinute, now)
-	m.tokens.flow(limits.TokensPerMinute, now)
 	if n := limits.RequestsPerMinute; n > 0 {
-		requests = m.requests.standing(n)
+		b := bucket{used: l.level(name, m, limits, auth.RequestsPerMinute, now)}
+		requests = b.standing(n)
 	}
 	if n := limits.TokensPerMinute; n > 0 {
-		b := m.tokens
-		b.used += float64(tokens)
+		b := bucket{used: l.level(name, m, limits, auth.TokensPerMinute, now) + float64(tokens)}
 		return requests, b.standing(n)
 	}
 	if n := limits.TokensPerDay; n > 0 {
-		used := l.usage.Today(name) + tokens
+		used := int64(l.level(name, m, limits, auth.TokensPerDay, now)) + tokens
 		ofTokens = &standing{limit: n, remaining: max(0, n-used), reset: untilTomorrow(now)}
 	}
 	return requests, ofTokens

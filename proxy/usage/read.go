@@ -38,7 +38,7 @@ func Read(ctx context.Context, path string, since time.Time, by []string) ([]Sum
 	if err != nil {
 		return nil, fmt.Errorf("cannot read %s: %w", path, err)
 	}
-	rows, err := db.QueryContext(ctx, query(by, source), dayOf(since))
+	rows, err := db.QueryContext(ctx, Query(by, source, "?"), dayOf(since))
 	if err != nil {
 		return nil, fmt.Errorf("cannot read %s: %w", path, err)
 	}
@@ -108,9 +108,9 @@ func hasTable(ctx context.Context, db *sql.DB, name string) (bool, error) {
 	return tables > 0, err
 }
 
-// query has the columns of a Sum. by only selects among Groups, so no text of a caller
-// is in the query.
-func query(by []string, source string) string {
+// Query has the columns of a Sum, from a source with the columns of by, and those of Counts, since the day that is the
+// parameter. by only selects among Groups, so no text of a user is in the query.
+func Query(by []string, source, parameter string) string {
 	var columns, groups []string
 	for _, name := range Groups {
 		if slices.Contains(by, name) {
@@ -119,8 +119,10 @@ func query(by []string, source string) string {
 			columns = append(columns, "''")
 		}
 	}
-	q := "SELECT " + strings.Join(columns, ", ") + `, sum(requests), sum(input_tokens), sum(cached_tokens),
-		sum(output_tokens), sum(reasoning_tokens) FROM ` + source + ` WHERE day >= ?`
+	for _, name := range []string{"requests", "input_tokens", "cached_tokens", "output_tokens", "reasoning_tokens"} {
+		columns = append(columns, "CAST(sum("+name+") AS bigint)") // PostgreSQL sums up in numeric
+	}
+	q := "SELECT " + strings.Join(columns, ", ") + " FROM " + source + " WHERE day >= " + parameter
 	if len(groups) == 0 {
 		return q + " HAVING count(*) > 0"
 	}

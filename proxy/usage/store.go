@@ -54,8 +54,10 @@ type Settings struct {
 	Path string
 	// Retention is how many days are kept, today included.
 	Retention int
-	Registry  prometheus.Registerer
-	Logger    *slog.Logger
+	// Shared records for an Outbox what other hosts do not know of yet.
+	Shared   bool
+	Registry prometheus.Registerer
+	Logger   *slog.Logger
 }
 
 // row names one line of the database: its requests are counted together.

@@ -157,6 +157,12 @@ func (s *Store) write(ctx context.Context, rows map[row]Counts) error {
 		if err != nil {
 			return err
 		}
+		if s.Shared {
+			if err := openUnsent(ctx, db); err != nil {
+				_ = db.Close()
+				return fmt.Errorf("cannot use %s: %w", s.Path, err)
+			}
+		}
 		s.db = db
 	}
 	tx, err := s.db.BeginTx(ctx, nil)
@@ -224,6 +230,11 @@ func (s *Store) exchange(ctx context.Context, tx *sql.Tx, rows map[row]Counts, d
 	for r, c := range rows {
 		if err := insert(ctx, tx, r, c); err != nil {
 			return nil, fmt.Errorf("cannot write usage: %w", err)
+		}
+		if s.Shared {
+			if err := insertUnsent(ctx, tx, r); err != nil {
+				return nil, fmt.Errorf("cannot write usage: %w", err)
+			}
 		}
 	}
 	last := dayOf(s.clock.Now().AddDate(0, 0, -s.Retention))

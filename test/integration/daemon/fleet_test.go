@@ -90,9 +90,14 @@ func testFleet(t *testing.T, suite string) {
 	untilKey(first, shared, http.StatusUnauthorized, "revoked")
 	untilKey(second, shared, http.StatusUnauthorized, "revoked")
 
+	sharesLikeThePool(t, first.Machine, bed.Trim(password))
+	limited := limitOverHosts(first, second)
+	lostHost(first)
+
 	// The database is cut off: the second host serves, and a key that it does not know may be new.
 	bridge.Cut(t, first.Machine)
 	second.AwaitJournal(bed.ProxyUnit, "the database is away", bed.Bound)
+	limited.withoutTheDatabase(first, second)
 	added := bed.AddKey(first, "added")
 	untilKey(second, added, http.StatusServiceUnavailable, "added elsewhere")
 	assert.Equal(t, http.StatusUnauthorized, withKey(second, ""))
@@ -111,6 +116,7 @@ func testFleet(t *testing.T, suite string) {
 	require.Error(t, err)
 	bridge.Heal(t, first.Machine)
 	untilKey(second, added, http.StatusOK, "added while it was away")
+	limited.usageOfAll(first, second)
 
 	// The database restarts, and the relay dies.
 	first.MustRun(t, "systemctl", "restart", "postgresql")
@@ -125,6 +131,8 @@ func testFleet(t *testing.T, suite string) {
 	}
 	moved := bed.AddKey(first, "moved")
 	untilKey(second, moved, http.StatusOK, "added after a move")
+
+	limited.usageOfAll(first, second)
 
 	// The way back.
 	second.MustRun(t, "codex-proxy", "database", "leave")
