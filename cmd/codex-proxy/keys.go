@@ -120,11 +120,12 @@ Without it, a key opens no console`},
 func databaseCommand() *cobra.Command {
 	d := &databasecli.Database{Version: versionString()}
 	c := &cobra.Command{
-		Use: "database", Short: "share API keys with other hosts, through PostgreSQL",
+		Use: "database", Short: "share API keys and responses with other hosts, through PostgreSQL",
 		Long: `
 Keeps the database that [database] in config.toml names: there several hosts have the
-same API keys. The commands read the file, also before the service does, and the
-password in /etc/codex-proxy/database-password. Run them as root.
+same API keys, stored responses and conversations. The commands read the file, also
+before the service does, and the password in /etc/codex-proxy/database-password. Run
+them as root.
 
 init prints the SQL that makes the role and the database, and makes the password.
 migrate, on one host, makes the tables; an upgrade may ask for it again. join, on each

@@ -3,7 +3,6 @@ package fleet
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -30,7 +29,7 @@ func ask(ctx context.Context, conn *pgx.Conn, h Host, known int64) (a answer, er
 	batch.Queue("UPDATE codex.hosts SET until = now() + interval '5 s', version = $3 WHERE name = $1 AND machine = $2",
 		h.Name, h.Machine, h.Version).Exec(func(tag pgconn.CommandTag) error {
 		if tag.RowsAffected() == 0 {
-			return fmt.Errorf("this host, %s, has not joined; codex-proxy database join", h.Name)
+			return notJoined(h.Name)
 		}
 		return nil
 	})

@@ -52,6 +52,7 @@ type Exchange struct {
 	session  *postgres.Session
 	cache    cache
 	metrics  *metrics
+	steady   steady
 
 	known  int64 // the revision of the keys in force; -1 before the first exchange
 	hosts  int
@@ -117,6 +118,7 @@ func (e *Exchange) once(ctx context.Context) {
 	}
 	if err != nil {
 		e.metrics.failed.Inc()
+		e.steady.broke(err)
 		if e.settings.Keys.Outdated() {
 			e.settings.Outdated()
 		}
@@ -127,6 +129,7 @@ func (e *Exchange) once(ctx context.Context) {
 		return
 	}
 	e.metrics.done.Inc()
+	e.steady.went(got.hosts)
 	e.failed, e.hosts, e.known = 0, got.hosts, got.revision
 	e.settings.Keys.Confirm(began, e.settings.KeysMaxAge)
 	e.keep(got, began)
