@@ -17,10 +17,10 @@ type steady struct {
 	mu          sync.Mutex
 	since, last time.Time // of an unbroken series; zero: there is none
 	hosts       int
-	foreign     bool // this host is none of the fleet, by the last answer
+	foreign     bool // this host is not in the fleet, by the last answer
 }
 
-// notJoined is the error of a host that is none of the fleet; its name.
+// notJoined is the error of a host that is not in the fleet; its name.
 type notJoined string
 
 // Error implements error.
@@ -62,7 +62,7 @@ func (s *steady) isSteady() bool {
 // lease for lost.
 func (e *Exchange) Steady() bool { return e.steady.isSteady() }
 
-// Foreign reports whether the database has said that this host is none of the fleet.
+// Foreign reports whether this host is not in the fleet, by the last answer.
 func (e *Exchange) Foreign() bool {
 	e.steady.mu.Lock()
 	defer e.steady.mu.Unlock()

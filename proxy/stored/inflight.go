@@ -200,3 +200,14 @@ func texts(rows *sql.Rows, err error) (list []string, _ error) {
 	}
 	return list, rows.Err()
 }
+
+// Retract undoes Begin.
+func (s *Background) Retract(ctx context.Context, id string) error {
+	return errors.Join(s.write(ctx, func(tx *sql.Tx) error {
+		_, err := leave(ctx, tx, id, s.Events.Own())
+		if err == nil {
+			_, err = tx.ExecContext(ctx, `DELETE FROM logs WHERE id = ?`, id)
+		}
+		return err
+	}), s.Events.Remove(id))
+}

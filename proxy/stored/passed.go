@@ -182,7 +182,7 @@ func (s *Conversations) PassConversation(ctx context.Context, owner, id string) 
 
 // PassBackground forgets a background response of this process that another store has now. Its log stays for a while,
 // for those who read it.
-func (s *Background) PassBackground(ctx context.Context, id string) error {
+func (s *File) PassBackground(ctx context.Context, id string) error {
 	return s.write(ctx, func(tx *sql.Tx) error {
 		if _, err := tx.ExecContext(ctx, `DELETE FROM inflight WHERE id = ? AND process = ?`, id, s.Events.Own()); err != nil {
 			return err

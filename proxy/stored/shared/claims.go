@@ -93,7 +93,7 @@ func (s *Conversations) Yield(conversation, response string) {
 	}
 }
 
-// yieldAgain releases what Yield could not.
+// yieldAgain releases the claims that Yield could not release.
 func (s *Conversations) yieldAgain() {
 	s.mu.Lock()
 	left := s.unreleased

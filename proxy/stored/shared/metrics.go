@@ -5,7 +5,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// newMetrics registers what the file has for the database.
+// newMetrics registers the number of responses in the file.
 func newMetrics(registry prometheus.Registerer, b *both) {
 	promauto.With(registry).NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "codex_responses_waiting",

@@ -14,9 +14,9 @@ import (
 const (
 	// lookEvery is how often a host looks for orders of others.
 	lookEvery = time.Second
-	// sweepEvery is how often one of the hosts deletes what is too old or too much.
+	// sweepEvery is how often one of the hosts deletes old responses, and those beyond the limits.
 	sweepEvery = time.Minute
-	// batchSize bounds what one statement of a sweep deletes.
+	// batchSize bounds the responses that one statement of a sweep deletes.
 	batchSize = 100
 	// maxDropped bounds how many responses one sweep deletes to make room.
 	maxDropped = 10_000
@@ -47,7 +47,7 @@ func (s *Store) keepOrder(ctx context.Context) {
 	}
 }
 
-// sweep deletes what was last used before the retention, and what is beyond the limits, unless another host has swept.
+// sweep deletes responses after their retention, and those beyond the limits, unless another host has swept.
 func (s *Store) sweep(ctx context.Context) error {
 	var mine bool
 	err := s.row(ctx, `UPDATE codex.sweep SET at = now() WHERE at < now() - make_interval(secs => $1::float8)
@@ -104,7 +104,7 @@ func (d *database) expire(ctx context.Context, retention time.Duration) error {
 // ends is the condition that no other response continues r.
 const ends = `NOT EXISTS (SELECT FROM codex.responses AS n WHERE n.previous = r.id AND n.owner = r.owner)`
 
-// share is what an owner has.
+// share counts the responses and conversations of an owner.
 type share struct{ count, bytes int64 }
 
 // makeRoom deletes until the rest is within the limits: the owner with the most responses and conversations loses the
