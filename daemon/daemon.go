@@ -94,7 +94,7 @@ type Daemon struct {
 	pool             *workers.Pool
 	accountStore     *accounts.Store
 	standby          *standby.Planner
-	responses        *stored.Store // nil: none is kept
+	responses        stored.Store // nil: none is kept
 	links            *links.Links
 	server           *api.API
 }
@@ -118,6 +118,9 @@ func New(s Settings) (*Daemon, error) {
 	}
 	registry := prometheus.NewRegistry()
 	if d.fleet, err = newFleet(d); err != nil {
+		return nil, err
+	}
+	if d.responses, err = openResponses(d, registry); err != nil {
 		return nil, err
 	}
 	d.connect(s.Predecessor)

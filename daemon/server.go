@@ -21,7 +21,6 @@ import (
 func (d *Daemon) offer(registry *prometheus.Registry) {
 	cfg := d.cfg
 	d.usage = newUsage(cfg, registry, d.logger)
-	d.responses = openResponses(cfg, registry, d.logger)
 	traces := newTraces(cfg, d.version, registry, d.logger)
 	d.links = newLinks(cfg, d.systemd, registry, d.logger)
 	d.server = api.New(api.Settings{

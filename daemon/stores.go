@@ -14,6 +14,7 @@ import (
 	"codex-proxy/proxy/auth"
 	"codex-proxy/proxy/limits"
 	"codex-proxy/proxy/stored"
+	"codex-proxy/proxy/stored/shared"
 	"codex-proxy/proxy/usage"
 )
 
@@ -26,22 +27,36 @@ const (
 
 // openResponses opens the responses in the unit's state directory (StateDirectory=,
 // systemd.exec(5)); without one it returns nil. The store tries a file that it cannot use
-// again; requests are served all the same.
-func openResponses(cfg *config.Config, registry prometheus.Registerer, logger *slog.Logger) *stored.Store {
+// again; requests are served all the same. With [database] the hosts share them.
+func openResponses(d *Daemon, registry prometheus.Registerer) (stored.Store, error) {
 	dir := os.Getenv("STATE_DIRECTORY")
-	if dir == "" || cfg.ResponseRetention == 0 {
-		return nil
+	if dir == "" || d.cfg.ResponseRetention == 0 {
+		return nil, nil
 	}
-	store := stored.New(stored.Settings{
-		Path: filepath.Join(dir, stored.FileName), Registry: registry, Logger: logger,
-		Limits: stored.Limits{Retention: cfg.ResponseRetention, Bytes: cfg.ResponseStorage, Count: maxResponses},
+	file := stored.New(stored.Settings{
+		Path: filepath.Join(dir, stored.FileName), Registry: registry, Logger: d.logger,
+		Limits: stored.Limits{Retention: d.cfg.ResponseRetention, Bytes: d.cfg.ResponseStorage, Count: maxResponses},
 	})
 	ctx, cancel := context.WithTimeout(context.Background(), storeBound)
 	defer cancel()
-	if err := store.Open(ctx); err != nil {
-		logger.Error("no response is kept for now: a client cannot come back to one, or continue it", "error", err)
+	if err := file.Open(ctx); err != nil {
+		d.logger.Error("no response is kept for now: a client cannot come back to one, or continue it", "error", err)
 	}
-	return store
+	if d.fleet == nil {
+		return file, nil
+	}
+	server, err := d.cfg.Database.Server(d.cfg.DatabaseSocket())
+	if err != nil {
+		return nil, err
+	}
+	host, err := fleet.ThisHost(d.version)
+	if err != nil {
+		return nil, err
+	}
+	return shared.New(shared.Settings{
+		File: file, Server: server, Host: host.Name, Bound: time.Second, Steady: d.fleet.Steady, Foreign: d.fleet.Foreign,
+		Spread: d.fleet.Spread, Registry: registry, Logger: d.logger,
+	}), nil
 }
 
 // newUsage opens the usage database in the unit's state directory (StateDirectory=,

@@ -121,10 +121,11 @@ Without it, a key opens no console`},
 func databaseCommand() *cobra.Command {
 	d := &databasecli.Database{Version: versionString()}
 	c := &cobra.Command{
-		Use: "database", Short: "share API keys with other hosts, through PostgreSQL",
+		Use: "database", Short: "share API keys and responses with other hosts, through PostgreSQL",
 		Long: `
 Keeps the database that [database] in config.toml names: there several hosts have the
-same API keys, with their limits, and one usage. The commands read the file, also
+same API keys, with their limits, one usage, and the same stored responses and
+conversations. The commands read the file, also
 before the service does, and the password in /etc/codex-proxy/database-password. Run
 them as root.
 

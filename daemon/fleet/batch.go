@@ -3,7 +3,6 @@ package fleet
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -48,7 +47,7 @@ func Ask(ctx context.Context, conn *pgx.Conn, q Question) (a Answer, err error) 
 	batch.Queue("UPDATE codex.hosts SET until = now() + interval '5 s', version = $3 WHERE name = $1 AND machine = $2",
 		q.Host.Name, q.Host.Machine, q.Host.Version).Exec(func(tag pgconn.CommandTag) error {
 		if tag.RowsAffected() == 0 {
-			return fmt.Errorf("this host, %s, has not joined; codex-proxy database join", q.Host.Name)
+			return notJoined(q.Host.Name)
 		}
 		return nil
 	})

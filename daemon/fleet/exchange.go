@@ -33,8 +33,6 @@ const (
 	spread = 10 * time.Millisecond
 	// tolerated is the number of exchanges that may fail before the database counts as away.
 	tolerated = 1
-	// lease is how long a host counts as alive after an exchange, as the statement of Ask has it.
-	lease = 5 * time.Second
 	// forgetEvery is one of how many looks for lost hosts removes what is old: every few minutes.
 	forgetEvery = 300
 )
@@ -68,11 +66,11 @@ type Exchange struct {
 	metrics  *metrics
 	usage    outgoing
 	process  string // of the shares
+	steady   steady
 
 	known  int64     // the revision of the keys in force; -1 before the first exchange
 	first  bool      // no exchange has had an answer yet
 	hosts  int       // 0 is not known yet
-	since  time.Time // of the first of the last exchanges without a gap
 	began  time.Time // the last exchange, of keys or of shares alone
 	failed int       // exchanges without an answer, one after another
 	kept   int       // the hosts in the cache
@@ -190,7 +188,7 @@ func (e *Exchange) once(ctx context.Context) {
 	q.Usage = e.usage.rows(ctx)
 	// Of all hosts together, two in a second look for lost ones.
 	q.Count = e.first || e.hosts == 0 || rand.IntN(e.hosts) < 2
-	q.Sweep = q.Count && !e.since.IsZero() && began.Sub(e.since) > lease
+	q.Sweep = q.Count && e.Steady()
 	var got Answer
 	err := e.session.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (err error) {
 		got, err = Ask(ctx, conn, q)
@@ -209,9 +207,7 @@ func (e *Exchange) once(ctx context.Context) {
 		return
 	}
 	e.metrics.done.Inc()
-	if e.since.IsZero() {
-		e.since = began
-	}
+	e.steady.went(e.hosts)
 	e.failed, e.first, e.known = 0, false, got.Revision
 	e.usage.sent(ctx, q.Usage)
 	e.settings.Keys.Confirm(began, e.settings.KeysMaxAge)
@@ -231,7 +227,7 @@ func (e *Exchange) forget(ctx context.Context) {
 // fail counts an exchange without an answer.
 func (e *Exchange) fail(err error) {
 	e.metrics.failed.Inc()
-	e.since = time.Time{}
+	e.steady.broke(err)
 	if e.settings.Keys.Outdated() {
 		e.settings.Outdated()
 	}

@@ -7,6 +7,8 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
+
+	"codex-proxy/proxy/stored/shared"
 )
 
 // steps grow the schema. Each is also right for a program of the version before: it adds, and never renames.
@@ -24,7 +26,10 @@ CREATE TABLE codex.keys (
 );
 CREATE TABLE codex.revision (n bigint NOT NULL);
 INSERT INTO codex.revision (n) VALUES (0);
-`, sharesStep}
+`,
+	sharesStep,
+	shared.Schema,
+}
 
 // The locks of the database: of a change of the schema, and of the keys.
 const (

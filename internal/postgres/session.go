@@ -72,13 +72,19 @@ func NewSession(server Server, bound time.Duration) *Session {
 func (s *Session) Do(ctx context.Context, work func(ctx context.Context, conn *pgx.Conn) error) error {
 	ctx, cancel := context.WithTimeout(ctx, s.bound)
 	defer cancel()
+	return s.within(ctx, s.bound, work)
+}
+
+// within is Do in a context that ends after a bound.
+func (s *Session) within(ctx context.Context, bound time.Duration,
+	work func(ctx context.Context, conn *pgx.Conn) error) error {
 	kept := s.conn != nil
 	err := s.try(ctx, work)
 	if kept && s.conn == nil && ctx.Err() == nil {
 		err = s.try(ctx, work)
 	}
 	if ctx.Err() != nil && err != nil {
-		return fmt.Errorf("no answer within %v", s.bound)
+		return fmt.Errorf("no answer within %v", bound)
 	}
 	return plain(err)
 }

@@ -81,7 +81,7 @@ type Settings struct {
 	// that continue them; 0 turns that off.
 	ThreadCache int
 	// Responses keeps responses; nil: none is kept.
-	Responses *stored.Store
+	Responses stored.Store
 	// OnEnd is as in proxy.Settings.
 	OnEnd func(method string, x *proxy.Exchange)
 	// Traces records spans of requests; nil: nothing does.

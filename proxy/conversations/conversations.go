@@ -24,7 +24,7 @@ type Endpoint struct {
 	Answers   *answer.Writer
 	Stored    *storedanswer.Writer
 	// Store keeps conversations; nil: none is kept.
-	Store *stored.Store
+	Store stored.Store
 }
 
 // Routes returns the routes of the endpoint.

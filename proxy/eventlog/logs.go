@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -133,6 +134,18 @@ func (l *Logs) Remove(id string) error {
 		return fmt.Errorf("cannot remove the events of a response: %w", err)
 	}
 	return nil
+}
+
+// Whole is the first bytes of a log.
+func (l *Logs) Whole(id string, size int64) ([]byte, error) {
+	file, err := os.Open(l.path(id))
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	events := make([]byte, size)
+	_, err = io.ReadFull(file, events)
+	return events, err
 }
 
 // End ends a log after the death of its writer: it removes an incomplete event, and a last event that was not

@@ -52,6 +52,24 @@ func (l *Logs) Read(id string, after int) (*Reader, error) {
 	return r, r.open()
 }
 
+// Copy returns a reader of a whole log of another host, from the event with the number first on. after is as in Read.
+func (l *Logs) Copy(events []byte, first, after int) (*Reader, error) {
+	file, err := os.CreateTemp(l.dir, "copy-")
+	if err == nil {
+		err = os.Remove(file.Name()) // it goes with its reader
+	}
+	if err == nil {
+		_, err = file.Write(events)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot keep the events of another host: %w", errors.Join(err, file.Close()))
+	}
+	r := newReader(file)
+	r.logs, r.path, r.after, r.count = l, file.Name(), after, first
+	l.files.Add(1)
+	return r, nil
+}
+
 func newReader(file *os.File) *Reader { return &Reader{file: file, after: -1, size: -1} }
 
 // open opens the file if it is not open.

@@ -28,13 +28,13 @@ func (e *Endpoint) Run(ctx context.Context) error {
 	}
 	var events sync.WaitGroup
 	defer events.Wait()
-	events.Go(func() { _ = e.Store.Events.Run(ctx) }) // without it, followers look by themselves
+	events.Go(func() { _ = e.Store.Logs().Run(ctx) }) // without it, followers look by themselves
 	select {
-	case <-e.Store.Events.Opened():
+	case <-e.Store.Logs().Opened():
 	case <-ctx.Done():
 		return nil
 	}
-	signals, stop := e.Store.Events.Signals()
+	signals, stop := e.Store.Logs().Signals()
 	defer stop()
 	sweep, obey := time.NewTicker(sweepEvery), time.NewTicker(obeyEvery)
 	defer sweep.Stop()

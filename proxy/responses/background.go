@@ -140,7 +140,7 @@ func (b *background) store(ctx context.Context, x *proxy.Exchange, blank wire.Re
 
 // log begins the log with the events before the turn.
 func (b *background) log(blank wire.Response) error {
-	log, err := b.Store.Events.Create(b.id)
+	log, err := b.Store.Logs().Create(b.id)
 	if err != nil {
 		return err
 	}

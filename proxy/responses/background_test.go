@@ -169,7 +169,7 @@ func TestBackgroundOfAnotherProcess(t *testing.T) {
 func TestBackgroundOfAKilledProcess(t *testing.T) {
 	gate := make(chan struct{})
 	path := filepath.Join(t.TempDir(), "responses.db")
-	var dead *stored.Store
+	var dead *stored.File
 	old := apitest.NewRig(t, &appservertest.Server{Handler: apitest.Gated(gate, "first", "last")}, func(o *apitest.Options) {
 		dead = apitest.NewStore(path, 1<<24)
 		require.NoError(t, dead.Open(t.Context()))

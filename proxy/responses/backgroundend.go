@@ -174,7 +174,7 @@ func (b *background) keep() error {
 // endLog replaces the end of the log.
 func (b *background) endLog() error {
 	r := b.end.replaced
-	size, err := b.Store.Events.End(b.id, func(sequence int) (events []byte, err error) {
+	size, err := b.Store.Logs().End(b.id, func(sequence int) (events []byte, err error) {
 		if r.events == nil {
 			_, missing := b.endOf(r.begun, sequence, r.reason)
 			r.events, err = eventstream.Encode(missing...)

@@ -50,10 +50,11 @@ func (e *Endpoint) follow(w http.ResponseWriter, r *http.Request, x *proxy.Excha
 		return f.explain(r, err)
 	}
 	var err error
-	if f.reader, err = e.Store.Events.Read(id, after); err != nil {
+	f.reader, err = e.Store.ReadLog(r.Context(), f.owner, id, after)
+	if err != nil && !errors.Is(err, stored.ErrElsewhere) {
 		return f.explain(r, err)
 	}
-	defer f.reader.Close()
+	defer f.close()
 	defer e.Answers.CountStream()()
 	begun()
 	x.Stream = true
@@ -68,7 +69,7 @@ func (e *Endpoint) follow(w http.ResponseWriter, r *http.Request, x *proxy.Excha
 type follower struct {
 	*Endpoint
 	id, owner string
-	reader    *eventlog.Reader
+	reader    *eventlog.Reader // nil: another host has the events, until the response has ended
 	stream    *answer.Stream
 	keepalive bool
 	after     int
@@ -90,7 +91,7 @@ func (f *follower) look(ctx context.Context) error {
 		return nil
 	}
 	l, err := f.Store.Log(ctx, f.owner, f.id)
-	if err == nil && l.Process != "" && !f.Store.Events.Alive(l.Process) {
+	if err == nil && l.Dead {
 		if err = f.endAbandoned(ctx); err == nil {
 			l, err = f.Store.Log(ctx, f.owner, f.id)
 		}
@@ -102,8 +103,11 @@ func (f *follower) look(ctx context.Context) error {
 // run sends events until the last one. When the service ends all turns, their last words are sent.
 func (f *follower) run(ctx context.Context, x *proxy.Exchange) error {
 	f.sent = time.Now()
-	err := f.sendAll(ctx)
-	if errors.Is(err, proxy.ErrDeadline) {
+	err := f.await(ctx)
+	if err == nil {
+		err = f.sendAll(ctx)
+	}
+	if errors.Is(err, proxy.ErrDeadline) && f.reader != nil {
 		rest, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), lastWords, err)
 		defer cancel()
 		err = f.sendAll(rest)
@@ -213,7 +217,7 @@ func (f *follower) cut(x *proxy.Exchange, err error) error {
 		err = openai.Unavailable("events_lost", "the end of the events is lost; GET the response without stream", 0)
 	}
 	_ = f.stream.Send(func(w io.Writer) error {
-		return eventstream.Write(w, eventstream.StreamError(f.Server.Error(x, err), f.reader.Count()))
+		return eventstream.Write(w, eventstream.StreamError(f.Server.Error(x, err), f.count()))
 	})
 	return err
 }
@@ -239,4 +243,54 @@ func (f *follower) exists(ctx context.Context) bool {
 	}
 	_, err := f.Store.ObjectSize(ctx, f.owner, f.id)
 	return err == nil
+}
+
+// await waits until a response of another host has ended, and reads its events then. It breaks the silence of the
+// stream.
+func (f *follower) await(ctx context.Context) (err error) {
+	for f.reader == nil {
+		again := time.NewTimer(f.patienceElsewhere())
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			again.Stop()
+			return context.Cause(ctx)
+		}
+		if f.keepalive && time.Since(f.sent) >= f.Keepalive {
+			f.sent = time.Now()
+			if err := f.stream.Keepalive(); err != nil {
+				return err
+			}
+		}
+		if err := f.look(ctx); err != nil && !errors.Is(err, stored.ErrUnavailable) {
+			return err
+		}
+		f.reader, err = f.Store.ReadLog(ctx, f.owner, f.id, f.after)
+		if err != nil && !errors.Is(err, stored.ErrElsewhere) && !errors.Is(err, stored.ErrUnavailable) {
+			return err
+		}
+	}
+	return nil
+}
+
+// patienceElsewhere is the longest that await waits.
+func (f *follower) patienceElsewhere() time.Duration {
+	if !f.keepalive {
+		return lookAgain
+	}
+	return max(0, min(lookAgain, time.Until(f.sent.Add(f.Keepalive))))
+}
+
+// count is the number of events that the client has, or that it skips.
+func (f *follower) count() int {
+	if f.reader == nil {
+		return f.after + 1
+	}
+	return f.reader.Count()
+}
+
+func (f *follower) close() {
+	if f.reader != nil {
+		f.reader.Close()
+	}
 }

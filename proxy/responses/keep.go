@@ -109,7 +109,14 @@ func (m *made) store(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return m.Store.Put(ctx, r)
+	err = m.Store.Put(ctx, r)
+	if errors.Is(err, stored.ErrApart) {
+		r.Previous = ""
+		if r.Input, err = plan.ToStore(m.job.Conversation()); err == nil {
+			err = m.Store.Put(ctx, r)
+		}
+	}
+	return err
 }
 
 // toStore returns the response as it is stored.

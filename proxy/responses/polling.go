@@ -23,7 +23,7 @@ func (e *Endpoint) inFlight(ctx context.Context, owner, id string) (stored.InFli
 		return stored.InFlight{}, stored.ErrNotFound
 	}
 	f, err := e.Store.InFlight(ctx, owner, id)
-	if err != nil || e.Store.Events.Alive(f.Process) {
+	if err != nil || !f.Dead {
 		return f, err
 	}
 	if err := e.endAbandoned(ctx); err != nil {

@@ -28,7 +28,7 @@ type Settings struct {
 	Turns     *turn.Runner
 	Answers   *answer.Writer
 	// Store keeps responses; nil: none is kept.
-	Store *stored.Store
+	Store stored.Store
 	// SocketMemory bounds the conversations that WebSockets remember.
 	SocketMemory *limits.Memory
 	// Keepalive is the time between two pings of a WebSocket.
@@ -52,7 +52,7 @@ type Endpoint struct {
 func New(settings Settings) *Endpoint {
 	e := &Endpoint{Settings: settings, running: inflight.New(), lanes: queue.New(0)}
 	if settings.Store != nil {
-		e.lanes = queue.New(settings.Store.Limits.Bytes / queue.BackgroundPart)
+		e.lanes = queue.New(settings.Store.Bytes() / queue.BackgroundPart)
 	}
 	e.jobs = &jobs.Finder{Admission: settings.Admission, Turns: settings.Turns, Store: settings.Store,
 		InFlight: e.isInFlight}

@@ -356,7 +356,7 @@ func TestRefusedResponse(t *testing.T) {
 
 // What cannot be stored is answered, and the journal says so.
 func TestResponsesWithoutADisk(t *testing.T) {
-	var broken *stored.Store
+	var broken stored.Store
 	r := apitest.NewRig(t, &appservertest.Server{Handler: apitest.Thinker}, apitest.Keeping(t), func(o *apitest.Options) { broken = o.Responses })
 	require.NoError(t, broken.Close())
 	got := r.Whole(t, apitest.Asked("", `"q"`))

@@ -96,7 +96,7 @@ func TestLookupsThatAreEnded(t *testing.T) {
 
 func TestInputItemsOfALongConversation(t *testing.T) {
 	t.Parallel()
-	var store *stored.Store
+	var store stored.Store
 	r := apitest.NewRig(t, &appservertest.Server{Handler: apitest.Thinker}, apitest.Keeping(t, 1<<30), func(o *apitest.Options) { store = o.Responses })
 	require.NoError(t, store.Put(t.Context(),
 		stored.Response{ID: "resp_1", Object: []byte("{}"),

@@ -132,8 +132,8 @@ func headsIn(rows *sql.Rows, err error, conversation, owner string, encrypted bo
 	}
 	defer rows.Close()
 	for rows.Next() {
-		h := Head{owner: owner, conversation: conversation, encrypted: encrypted}
-		if err := rows.Scan(&h.ID, &h.Size, &h.position); err != nil {
+		h := Head{Owner: owner, Conversation: conversation, Encrypted: encrypted}
+		if err := rows.Scan(&h.ID, &h.Size, &h.Position); err != nil {
 			return nil, err
 		}
 		heads = append(heads, h)

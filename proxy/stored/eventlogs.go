@@ -3,6 +3,8 @@ package stored
 import (
 	"context"
 	"database/sql"
+
+	"codex-proxy/proxy/eventlog"
 )
 
 // EventsDirectory is the name of the directory of events in the state directory.
@@ -16,6 +18,7 @@ const logsPart = 4
 type Log struct {
 	Process string // that writes it; empty: the response has ended
 	Size    int64  // of the whole log, once the response has ended
+	Dead    bool   // the process has ended, and the response has not
 }
 
 // Log finds the log of a streamed background response.
@@ -25,7 +28,13 @@ func (s *Background) Log(ctx context.Context, owner, id string) (l Log, err erro
 			WHERE id = ? AND logs.owner = ? AND NOT gone AND IFNULL(cancelled, 0) < ?`,
 			id, owner, deleted).Scan(&l.Process, &l.Size)
 	})
+	l.Dead = err == nil && l.Process != "" && !s.Events.Alive(l.Process)
 	return l, explain("the events of a response", err)
+}
+
+// ReadLog returns a reader of the events of a response after the number after.
+func (s *Background) ReadLog(_ context.Context, _, id string, after int) (*eventlog.Reader, error) {
+	return s.Events.Read(id, after)
 }
 
 // LoseLog gives up the log of a response in flight of this process.
@@ -40,7 +49,7 @@ func (s *Background) LoseLog(ctx context.Context, id string) error {
 }
 
 // removeLogs removes the logs of responses that are deleted.
-func (s *Store) removeLogs(ctx context.Context) error {
+func (s *File) removeLogs(ctx context.Context) error {
 	var ids []string
 	if err := s.read(ctx, func(tx *sql.Tx) (err error) {
 		ids, err = texts(tx.QueryContext(ctx, `SELECT id FROM logs WHERE gone`))
@@ -63,7 +72,7 @@ func (s *Store) removeLogs(ctx context.Context) error {
 }
 
 // removeOrphans removes the logs that no response has, as after a crash between two steps.
-func (s *Store) removeOrphans(ctx context.Context) error {
+func (s *File) removeOrphans(ctx context.Context) error {
 	return s.Events.Sweep(func(id string) (known bool, err error) {
 		err = s.read(ctx, func(tx *sql.Tx) error {
 			return tx.QueryRowContext(ctx, `SELECT count(*) FROM logs WHERE id = ?`, id).Scan(&known)

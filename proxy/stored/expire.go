@@ -25,7 +25,7 @@ const (
 // Run opens the file if it is not open yet, and deletes the responses after their retention, and responses beyond the
 // limits, which an operator may have lowered, until ctx ends; then it returns nil. At first it removes the events that
 // a crash has left. It logs a failure once and tries again: the size of the file is bounded in any case.
-func (s *Store) Run(ctx context.Context) error {
+func (s *File) Run(ctx context.Context) error {
 	if !s.reopen(ctx) {
 		return nil
 	}
@@ -52,7 +52,7 @@ func (s *Store) Run(ctx context.Context) error {
 
 // reopen tries to open the file until it is open or ctx ends, and reports whether it is
 // open.
-func (s *Store) reopen(ctx context.Context) bool {
+func (s *File) reopen(ctx context.Context) bool {
 	if s.opened.Load() != nil {
 		return true
 	}
@@ -74,7 +74,7 @@ func (s *Store) reopen(ctx context.Context) bool {
 	}
 }
 
-func (s *Store) sweep(ctx context.Context, now time.Time) error {
+func (s *File) sweep(ctx context.Context, now time.Time) error {
 	for gone := batch; gone == batch; {
 		if err := s.write(ctx, func(tx *sql.Tx) (err error) {
 			gone, err = expire(ctx, tx, now.Add(-s.Limits.Retention))
@@ -119,7 +119,7 @@ func expire(ctx context.Context, tx *sql.Tx, then time.Time) (gone int, err erro
 
 // expireConversations deletes the conversations that were last used before then, one in a transaction: each may be
 // large.
-func (s *Store) expireConversations(ctx context.Context, then time.Time) error {
+func (s *File) expireConversations(ctx context.Context, then time.Time) error {
 	for gone := true; gone; {
 		if err := s.write(ctx, func(tx *sql.Tx) error {
 			var owner, id string

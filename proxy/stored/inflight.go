@@ -14,6 +14,7 @@ type InFlight struct {
 	Process   string // that runs it, as eventlog.Logs names it
 	Cancelled bool   // a client has cancelled it
 	Size      int64  // of its object, in bytes
+	Dead      bool   // its process has ended
 }
 
 // The values of inflight.cancelled.
@@ -68,6 +69,7 @@ func (s *Background) InFlight(ctx context.Context, owner, id string) (f InFlight
 			WHERE id = ? AND owner = ? AND cancelled < ?`,
 			id, owner, deleted).Scan(&f.Process, &f.Cancelled, &f.Size, &f.Previous)
 	})
+	f.Dead = err == nil && !s.Events.Alive(f.Process)
 	return f, explain("a response", err)
 }
 
@@ -114,7 +116,7 @@ func (s *Background) Ordered(ctx context.Context) (ids []string, err error) {
 // deleted meanwhile, Finish removes its remains, and returns ErrNotFound. It may be called again after an error, even
 // if the response was stored.
 func (s *Background) Finish(ctx context.Context, r Response) error {
-	if r.size() > s.Limits.Bytes {
+	if r.Size() > s.Limits.Bytes {
 		return ErrNoRoom
 	}
 	left, ended, same := false, false, false
@@ -197,4 +199,15 @@ func texts(rows *sql.Rows, err error) (list []string, _ error) {
 		list = append(list, text)
 	}
 	return list, rows.Err()
+}
+
+// Retract undoes Begin.
+func (s *Background) Retract(ctx context.Context, id string) error {
+	return errors.Join(s.write(ctx, func(tx *sql.Tx) error {
+		_, err := leave(ctx, tx, id, s.Events.Own())
+		if err == nil {
+			_, err = tx.ExecContext(ctx, `DELETE FROM logs WHERE id = ?`, id)
+		}
+		return err
+	}), s.Events.Remove(id))
 }

@@ -23,7 +23,7 @@ import (
 func inFlight(id string) InFlight { return InFlight{ID: id, Owner: "ann"} }
 
 // dying returns a store whose process the test ends.
-func dying(t *testing.T, path string) *Store {
+func dying(t *testing.T, path string) *File {
 	t.Helper()
 	s := New(Settings{
 		Path: path, Limits: roomy, Registry: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
@@ -33,7 +33,7 @@ func dying(t *testing.T, path string) *Store {
 }
 
 // logged makes a log with so many events for a response of the store.
-func logged(t *testing.T, s *Store, id string, events ...string) (w *eventlog.Writer) {
+func logged(t *testing.T, s *File, id string, events ...string) (w *eventlog.Writer) {
 	t.Helper()
 	w, err := s.Events.Create(id)
 	require.NoError(t, err)
@@ -45,7 +45,7 @@ func logged(t *testing.T, s *Store, id string, events ...string) (w *eventlog.Wr
 	return w
 }
 
-func total(t *testing.T, s *Store) (count int, bytes int64) {
+func total(t *testing.T, s *File) (count int, bytes int64) {
 	t.Helper()
 	require.NoError(t, s.opened.Load().db.QueryRow(`SELECT count, bytes FROM totals`).Scan(&count, &bytes))
 	return count, bytes
@@ -61,7 +61,7 @@ func TestInFlight(t *testing.T) {
 	f.Previous = "a"
 	require.NoError(t, s.Begin(ctx, f, []byte(`{"status":"queued"}`), []byte("request"), true))
 	w := logged(t, s, "b", "created", "completed")
-	for _, from := range []*Store{s, other} {
+	for _, from := range []*File{s, other} {
 		found, err := from.InFlight(ctx, "ann", "b")
 		require.NoError(t, err)
 		assert.Equal(t, InFlight{ID: "b", Owner: "ann", Previous: "a", Process: s.Events.Own(), Size: 19}, found)
@@ -193,7 +193,7 @@ func TestAbandoned(t *testing.T) {
 
 	var counts [2]Abandoned
 	var finders sync.WaitGroup
-	for i, finder := range []*Store{s, other} {
+	for i, finder := range []*File{s, other} {
 		finders.Go(func() {
 			var err error
 			counts[i], err = finder.EndAbandoned(ctx, end)
@@ -314,15 +314,4 @@ func TestFinishAgain(t *testing.T) {
 	assert.Equal(t, 1, count)
 	require.NoError(t, s.Delete(ctx, "ann", "a"))
 	assert.ErrorIs(t, s.Finish(ctx, r), ErrNotFound)
-}
-
-// A response that is larger than the limit of all together is not stored, and stays in flight.
-func TestFinishTooLarge(t *testing.T) {
-	s := open(t, filepath.Join(t.TempDir(), "r.db"), roomy)
-	require.NoError(t, s.Begin(t.Context(), inFlight("a"), []byte("{}"), nil, false))
-	r := response("a", "")
-	r.Log = roomy.Bytes
-	assert.ErrorIs(t, s.Finish(t.Context(), r), ErrNoRoom)
-	r.Log = 0
-	assert.NoError(t, s.Finish(t.Context(), r))
 }

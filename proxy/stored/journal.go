@@ -15,7 +15,7 @@ const maxJournal = 64 << 20 / 4096
 // so by itself while there is always a reader of the newest writes. This call waits for
 // such readers, and no process can write meanwhile; later readers read the database. So
 // it waits for a moment only, until the journal is large.
-func (s *Store) truncateJournal(ctx context.Context) error {
+func (s *File) truncateJournal(ctx context.Context) error {
 	conn, err := s.opened.Load().db.Conn(ctx)
 	if err != nil {
 		return err

@@ -22,7 +22,7 @@ import (
 )
 
 // changed is how many rows f writes, with those of triggers.
-func changed(t *testing.T, s *Store, f func()) (rows int64) {
+func changed(t *testing.T, s *File, f func()) (rows int64) {
 	t.Helper()
 	total := func() (n int64) {
 		require.NoError(t, s.opened.Load().db.QueryRow("SELECT total_changes()").Scan(&n))
@@ -152,7 +152,7 @@ func (m model) whole(id string) error {
 	return nil
 }
 
-func everyID(t *testing.T, s *Store) (ids []string) {
+func everyID(t *testing.T, s *File) (ids []string) {
 	t.Helper()
 	rows, err := s.opened.Load().reads.Query("SELECT id FROM responses ORDER BY id")
 	require.NoError(t, err)

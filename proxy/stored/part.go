@@ -10,10 +10,10 @@ type Head struct {
 	ID   string // empty: it cannot be referred to
 	Size int64  // of the body, in bytes
 
-	owner, response string
-	conversation    string // with the item; empty: the response has it
-	position        int64
-	encrypted       bool // the body has its encrypted_content
+	Owner, Response string
+	Conversation    string // with the item; empty: the response has it
+	Position        int64
+	Encrypted       bool // the body has its encrypted_content
 }
 
 // ObjectSize is how many bytes the response has, as it was sent.
@@ -67,8 +67,8 @@ func headsOf(ctx context.Context, tx *sql.Tx, owner, id string, encrypted bool) 
 	}
 	defer rows.Close()
 	for rows.Next() {
-		h := Head{owner: owner, encrypted: encrypted}
-		if err := rows.Scan(&h.ID, &h.Size, &h.response, &h.position); err != nil {
+		h := Head{Owner: owner, Encrypted: encrypted}
+		if err := rows.Scan(&h.ID, &h.Size, &h.Response, &h.Position); err != nil {
 			return nil, err
 		}
 		heads = append(heads, h)
@@ -79,16 +79,16 @@ func headsOf(ctx context.Context, tx *sql.Tx, owner, id string, encrypted bool) 
 // BodyPart is ObjectPart for the body of an item.
 func (s *Responses) BodyPart(ctx context.Context, h Head, from, n int64) (part []byte, err error) {
 	err = s.read(ctx, func(tx *sql.Tx) error {
-		if h.conversation != "" {
+		if h.Conversation != "" {
 			return tx.QueryRowContext(ctx, `SELECT substr(`+shown+`, ?, ?)
 				FROM conversation_items AS items JOIN conversations ON conversations.id = items.conversation
 				WHERE conversation = ? AND position = ? AND owner = ?`,
-				h.encrypted, from+1, n, h.conversation, h.position, h.owner).Scan(&part)
+				h.Encrypted, from+1, n, h.Conversation, h.Position, h.Owner).Scan(&part)
 		}
 		return tx.QueryRowContext(ctx, `SELECT substr(`+shown+`, ?, ?)
 			FROM items JOIN responses ON responses.id = items.response
 			WHERE response = ? AND position = ? AND owner = ?`,
-			h.encrypted, from+1, n, h.response, h.position, h.owner).Scan(&part)
+			h.Encrypted, from+1, n, h.Response, h.Position, h.Owner).Scan(&part)
 	})
 	return part, explain("an item", err)
 }

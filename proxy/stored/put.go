@@ -14,7 +14,7 @@ import (
 // if the response that r continues is deleted: r alone could not be continued. The
 // length of the chain does not matter to its cost.
 func (s *Responses) Put(ctx context.Context, r Response) error {
-	if r.size() > s.Limits.Bytes {
+	if r.Size() > s.Limits.Bytes {
 		return fmt.Errorf("cannot store a response: %w", ErrNoRoom)
 	}
 	err := s.write(ctx, func(tx *sql.Tx) error {
@@ -34,7 +34,8 @@ func (s *Responses) Put(ctx context.Context, r Response) error {
 	return nil
 }
 
-func (r *Response) size() int64 {
+// Size is how many bytes count for the response.
+func (r *Response) Size() int64 {
 	return int64(len(r.Object)) + sizeOf(r.Input) + sizeOf(r.Output) + r.Log
 }
 
@@ -47,7 +48,7 @@ func sizeOf(items []Item) (bytes int64) {
 
 func insert(ctx context.Context, tx *sql.Tx, r Response, now time.Time) error {
 	if _, err := tx.ExecContext(ctx, `INSERT INTO responses VALUES (?, ?, NULLIF(?, ''), ?, ?, ?, ?)`,
-		r.ID, r.Owner, cmp.Or(r.Conversation, r.Previous), r.Worker, now.UnixMilli(), r.size(), r.Object); err != nil {
+		r.ID, r.Owner, cmp.Or(r.Conversation, r.Previous), r.Worker, now.UnixMilli(), r.Size(), r.Object); err != nil {
 		return err
 	}
 	if r.Conversation != "" {

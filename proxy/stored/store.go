@@ -32,8 +32,14 @@ var (
 	// accepts.
 	ErrTooLong = errors.New("the history is too long")
 
-	// ErrUnavailable means that the file could not be opened yet, as on a full disk.
-	ErrUnavailable = errors.New("the database of responses cannot be opened")
+	// ErrUnavailable means that the file could not be opened yet, as on a full disk, or that the database of several
+	// hosts does not answer.
+	ErrUnavailable = errors.New("the database of responses cannot be used")
+	// ErrApart means that a response can be stored only with its whole history as its input: the database that has
+	// the response before it does not answer.
+	ErrApart = errors.New("the response before it cannot be reached")
+	// ErrElsewhere means that the events of a response are on another host until its end.
+	ErrElsewhere = errors.New("another host runs the response")
 
 	// ErrNoRoom means that a response or a conversation is larger than all together may be.
 	ErrNoRoom = errors.New("it is too large for the limit of all responses together (response_storage)")
@@ -76,7 +82,7 @@ type Item struct {
 	Worker string // of output: the worker that made it
 }
 
-// Settings of a Store.
+// Settings of a File.
 type Settings struct {
 	Path     string
 	Limits   Limits
@@ -84,10 +90,10 @@ type Settings struct {
 	Logger   *slog.Logger
 }
 
-// Store is a file of responses. Two processes may use it at the same time. Its
+// File is a Store of one host: a file. Two processes may use it at the same time. Its
 // methods are safe for concurrent use. Until the file could be opened they return
 // ErrUnavailable.
-type Store struct {
+type File struct {
 	*database
 	*Responses
 	*Conversations
@@ -107,18 +113,18 @@ type Conversations struct {
 // Background are the background responses that have not ended, and the logs of their events.
 type Background struct{ *database }
 
-// database is the part of a Store that all of it shares.
+// database is the part of a File that all of it shares.
 type database struct {
 	Settings
 	// Events are the logs of streamed background responses.
 	Events *eventlog.Logs
 
 	failures prometheus.Counter
-	opened   atomic.Pointer[file]
+	opened   atomic.Pointer[handles]
 }
 
-// file is the database.
-type file struct {
+// handles are the connections to the file.
+type handles struct {
 	db    *sql.DB // writers wait for each other, and for no reader
 	reads *sql.DB
 }
@@ -130,15 +136,15 @@ const FileName = "responses.db"
 func Check(ctx context.Context, path string) error { return sqlite.Check(ctx, path, len(steps)) }
 
 // New builds a store and registers its metrics. Open opens the file.
-func New(s Settings) *Store {
+func New(s Settings) *File {
 	events := eventlog.New(filepath.Join(filepath.Dir(s.Path), EventsDirectory), s.Limits.Bytes/logsPart)
 	db := &database{Settings: s, Events: events, failures: newFailures(s.Registry)}
-	return &Store{database: db, Responses: &Responses{db}, Conversations: &Conversations{db, newLocks(s.Path)},
+	return &File{database: db, Responses: &Responses{db}, Conversations: &Conversations{db, newLocks(s.Path)},
 		Background: &Background{db}}
 }
 
 // Open opens the file, and creates it if need be. If it fails, Run tries again.
-func (s *Store) Open(ctx context.Context) error {
+func (s *File) Open(ctx context.Context) error {
 	f, err := openFile(ctx, s.Path)
 	if err == nil {
 		if err = s.Events.Open(); err != nil {
@@ -153,7 +159,7 @@ func (s *Store) Open(ctx context.Context) error {
 	return nil
 }
 
-func openFile(ctx context.Context, path string) (*file, error) {
+func openFile(ctx context.Context, path string) (*handles, error) {
 	db, err := sqlite.Open(ctx, path, steps...)
 	if err != nil {
 		return nil, err
@@ -169,11 +175,17 @@ func openFile(ctx context.Context, path string) (*file, error) {
 		_ = db.Close()
 		return nil, err
 	}
-	return &file{db: db, reads: reads}, nil
+	return &handles{db: db, reads: reads}, nil
 }
 
+// Logs are the logs of streamed background responses of this host.
+func (d *database) Logs() *eventlog.Logs { return d.Events }
+
+// Bytes is how many bytes all responses and conversations together may have.
+func (d *database) Bytes() int64 { return d.Limits.Bytes }
+
 // Close closes the file. The store must not be used after it.
-func (s *Store) Close() error {
+func (s *File) Close() error {
 	f := s.opened.Load()
 	if f == nil {
 		return s.locks.close()
@@ -182,7 +194,7 @@ func (s *Store) Close() error {
 	return errors.Join(f.close(), s.locks.close())
 }
 
-func (f *file) close() error { return errors.Join(f.reads.Close(), f.db.Close()) }
+func (f *handles) close() error { return errors.Join(f.reads.Close(), f.db.Close()) }
 
 // write runs f in a transaction that writes.
 func (d *database) write(ctx context.Context, f func(*sql.Tx) error) error {

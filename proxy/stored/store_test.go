@@ -25,7 +25,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var roomy = Limits{Retention: time.Hour, Bytes: 1 << 20, Count: 100}
 
-func open(t *testing.T, path string, limits Limits) *Store {
+func open(t *testing.T, path string, limits Limits) *File {
 	t.Helper()
 	s := New(Settings{
 		Path: path, Limits: limits, Registry: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
@@ -42,94 +42,6 @@ func response(id, previous string) Response {
 		Input:  []Item{{ID: "in-" + id, JSON: json.RawMessage(`"in ` + id + `"`)}},
 		Output: []Item{{ID: "out-" + id, JSON: json.RawMessage(`"out ` + id + `"`)}},
 	}
-}
-
-func bodies(items []Item) (all []string) {
-	for _, i := range items {
-		all = append(all, strings.Trim(string(i.JSON), `"`)+"@"+i.Worker)
-	}
-	return all
-}
-
-func TestStore(t *testing.T) {
-	ctx := t.Context()
-	path := filepath.Join(t.TempDir(), "responses.db")
-	s := open(t, path, roomy)
-	for _, r := range []Response{response("a", ""), response("b", "a"), response("c", "b"), response("fork", "a")} {
-		require.NoError(t, s.Put(ctx, r))
-	}
-	// The next process has what the last one has stored, while that still runs.
-	s = open(t, path, roomy)
-
-	object, err := s.Object(ctx, "ann", "b")
-	require.NoError(t, err)
-	assert.JSONEq(t, `{"id":"b"}`, string(object))
-	history, err := s.History(ctx, "ann", "c")
-	require.NoError(t, err)
-	assert.Equal(t, []string{"in a@", "out a@w-a", "in b@", "out b@w-b", "in c@", "out c@w-c"}, bodies(history))
-	forked, err := s.History(ctx, "ann", "fork")
-	require.NoError(t, err)
-	assert.Equal(t, []string{"in a@", "out a@w-a", "in fork@", "out fork@w-fork"}, bodies(forked))
-	item, err := s.Item(ctx, "ann", "out-b")
-	require.NoError(t, err)
-	assert.Equal(t, Item{ID: "out-b", JSON: json.RawMessage(`"out b"`), Worker: "w-b"}, item)
-	worker, size, err := s.About(ctx, "ann", "c")
-	require.NoError(t, err)
-	assert.Equal(t, "w-c", worker)
-	for _, item := range history {
-		size -= int64(len(item.JSON))
-	}
-	assert.Zero(t, size)
-
-	t.Run("of another owner", func(t *testing.T) {
-		_, err := s.Object(ctx, "bob", "b")
-		assert.ErrorIs(t, err, ErrNotFound)
-		_, err = s.History(ctx, "bob", "b")
-		assert.ErrorIs(t, err, ErrNotFound)
-		_, err = s.Item(ctx, "bob", "out-b")
-		assert.ErrorIs(t, err, ErrNotFound)
-		assert.ErrorIs(t, s.Delete(ctx, "bob", "b"), ErrNotFound)
-		theirs := response("d", "c")
-		theirs.Owner = "bob"
-		assert.ErrorIs(t, s.Put(ctx, theirs), ErrNotFound, "a chain stays within one owner")
-		_, err = s.Object(ctx, "bob", "d")
-		assert.ErrorIs(t, err, ErrNotFound)
-	})
-	t.Run("deleted", func(t *testing.T) {
-		require.NoError(t, s.Delete(ctx, "ann", "b"))
-		assert.ErrorIs(t, s.Delete(ctx, "ann", "b"), ErrNotFound)
-		_, err := s.Item(ctx, "ann", "out-b")
-		assert.ErrorIs(t, err, ErrNotFound)
-		_, err = s.History(ctx, "ann", "c")
-		assert.ErrorIs(t, err, ErrBroken)
-		_, err = s.Object(ctx, "ann", "c")
-		assert.NoError(t, err, "the response can still be read")
-		assert.ErrorIs(t, s.Put(ctx, response("e", "b")), ErrNotFound)
-		assert.ErrorIs(t, s.Put(ctx, response("e", "c")), ErrBroken)
-		_, err = s.History(ctx, "ann", "fork")
-		assert.NoError(t, err)
-	})
-}
-
-// The root of a chain is the same for all of its responses, and belongs to one owner.
-func TestRootOfAChain(t *testing.T) {
-	ctx := t.Context()
-	s := open(t, filepath.Join(t.TempDir(), "responses.db"), Limits{Retention: time.Hour, Bytes: 4 << 20, Count: 100})
-	large := response("large", "")
-	large.Object = []byte(`"` + strings.Repeat("x", maxRoot) + `"`)
-	for _, r := range []Response{response("a", ""), response("b", "a"), response("c", "b"), large} {
-		require.NoError(t, s.Put(ctx, r))
-	}
-	for _, id := range []string{"a", "b", "c"} {
-		root, err := s.Root(ctx, "ann", id)
-		require.NoError(t, err)
-		assert.JSONEq(t, `{"id":"a"}`, string(root))
-	}
-	root, err := s.Root(ctx, "ann", "large")
-	require.NoError(t, err)
-	assert.Nil(t, root)
-	_, err = s.Root(ctx, "bob", "c")
-	assert.ErrorIs(t, err, ErrNotFound)
 }
 
 func TestStoreIsBounded(t *testing.T) {
@@ -166,7 +78,7 @@ func TestStoreIsShared(t *testing.T) {
 		r.Input[0].JSON = json.RawMessage(`"` + strings.Repeat("x", int(one)) + `"`)
 		return r
 	}
-	there := func(s *Store, owner string, ids ...string) {
+	there := func(s *File, owner string, ids ...string) {
 		t.Helper()
 		var found []string
 		for _, id := range []string{"a0", "a1", "a2", "a3", "b0", "b1"} {
@@ -266,38 +178,6 @@ func TestStoreCreatesMissingOwners(t *testing.T) {
 	var owners int
 	require.NoError(t, s.opened.Load().db.QueryRow("SELECT count(*) FROM owners").Scan(&owners))
 	assert.Equal(t, 1, owners)
-}
-
-func TestStoreRefusesEndlessHistories(t *testing.T) {
-	s := open(t, filepath.Join(t.TempDir(), "r.db"), Limits{Retention: time.Hour, Bytes: 1 << 30, Count: 100})
-	previous := ""
-	for i := range 4 {
-		r := response(fmt.Sprintf("r%d", i), previous)
-		r.Input[0].JSON = json.RawMessage(`"` + strings.Repeat("x", MaxHistory/3) + `"`)
-		require.NoError(t, s.Put(t.Context(), r))
-		previous = r.ID
-	}
-	_, err := s.History(t.Context(), "ann", "r1")
-	require.NoError(t, err)
-	_, _, err = s.About(t.Context(), "ann", previous)
-	assert.ErrorIs(t, err, ErrTooLong)
-	_, err = s.History(t.Context(), "ann", previous)
-	assert.ErrorIs(t, err, ErrTooLong)
-}
-
-// The tools and the output that a response repeats are no part of its history.
-func TestStoreReadsHistoriesOfLargeResponses(t *testing.T) {
-	s := open(t, filepath.Join(t.TempDir(), "r.db"), Limits{Retention: time.Hour, Bytes: 1 << 30, Count: 100})
-	previous := ""
-	for i := range 4 {
-		r := response(fmt.Sprintf("r%d", i), previous)
-		r.Object = make([]byte, MaxHistory/3)
-		require.NoError(t, s.Put(t.Context(), r))
-		previous = r.ID
-	}
-	history, err := s.History(t.Context(), "ann", previous)
-	require.NoError(t, err)
-	assert.Len(t, history, 8)
 }
 
 // Any number of readers keeps no writer waiting.

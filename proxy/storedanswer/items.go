@@ -17,7 +17,7 @@ import (
 )
 
 // Items answers with a list of items, and reads one after another.
-func (a *Writer) Items(w http.ResponseWriter, r *http.Request, x *proxy.Exchange, from *stored.Store,
+func (a *Writer) Items(w http.ResponseWriter, r *http.Request, x *proxy.Exchange, from stored.Store,
 	items []stored.Head, more bool) error {
 	list := wire.ItemList{Object: "list", Data: []json.RawMessage{}, HasMore: more}
 	if len(items) > 0 {
@@ -39,7 +39,7 @@ func (a *Writer) Items(w http.ResponseWriter, r *http.Request, x *proxy.Exchange
 }
 
 // Item is a stored item on its way to a client.
-func Item(x *proxy.Exchange, from *stored.Store, item stored.Head) *Bytes {
+func Item(x *proxy.Exchange, from stored.Store, item stored.Head) *Bytes {
 	return &Bytes{
 		Size: item.Size, Held: x.Grant.Body.Another(),
 		Read: func(ctx context.Context, at, n int64) ([]byte, error) { return from.BodyPart(ctx, item, at, n) },

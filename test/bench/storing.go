@@ -103,7 +103,7 @@ func (b *bench) storingBeside(ctx context.Context, long *chain) error {
 
 // chain is a conversation of one API key.
 type chain struct {
-	store *stored.Store
+	store *stored.File
 	name  string
 	turns int
 }

@@ -35,7 +35,7 @@ func KeepingAt(t testing.TB, path string, size int64) func(*Options) {
 }
 
 // NewStore is a store at path, not yet open.
-func NewStore(path string, size int64) *stored.Store {
+func NewStore(path string, size int64) *stored.File {
 	return stored.New(stored.Settings{
 		Path: path, Limits: stored.Limits{Retention: time.Hour, Bytes: size, Count: 1000},
 		Registry: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),

@@ -24,7 +24,7 @@ import (
 type Finder struct {
 	Admission *admission.Controller
 	Turns     *turn.Runner
-	Store     *stored.Store                                    // nil: none is kept
+	Store     stored.Store                                     // nil: none is kept
 	InFlight  func(ctx context.Context, owner, id string) bool // whether a background response has not ended
 }
 

@@ -81,6 +81,10 @@ func testFleet(t *testing.T, suite string) {
 	assert.Regexp(t, `(?m)^first +alive .*\n^second +alive `, hosts)
 	limitedRole(first)
 
+	sharing := &sharer{T: t, first: first, second: second, bridge: bridge, ann: ownKeys[0], bob: ownKeys[1]}
+	sharing.everywhere()
+	before := sharing.created(first, "", "before [[text fine]]").ID
+
 	// A change on one host is in force on the other.
 	shared := bed.AddKey(first, "shared")
 	untilKey(second, shared, http.StatusOK, "added")
@@ -102,8 +106,10 @@ func testFleet(t *testing.T, suite string) {
 	untilKey(second, added, http.StatusServiceUnavailable, "added elsewhere")
 	assert.Equal(t, http.StatusUnauthorized, withKey(second, ""))
 	chats(second, ownKeys[0], "the database is cut off")
+	alone := sharing.cutOff(before)
 	second.MustRun(t, "systemctl", "restart", bed.ProxyUnit)
 	chats(second, ownKeys[0], "restarted, by "+fleetKeyCache)
+	sharing.until(second, "kept in the file", alone...)
 	assert.Equal(t, "600 codex-proxy\n", second.MustRun(t, "stat", "-c", "%a %U", fleetKeyCache))
 	second.AwaitJournal(bed.ProxyUnit, "the database is away", bed.Bound)
 	status, report := second.Readyz()
@@ -117,6 +123,9 @@ func testFleet(t *testing.T, suite string) {
 	bridge.Heal(t, first.Machine)
 	untilKey(second, added, http.StatusOK, "added while it was away")
 	limited.usageOfAll(first, second)
+	sharing.until(first, "stored while the database was cut off", alone...)
+	sharing.faults()
+	sharing.lostHost()
 
 	// The database restarts, and the relay dies.
 	first.MustRun(t, "systemctl", "restart", "postgresql")

@@ -28,7 +28,6 @@ import (
 	"codex-proxy/test/await"
 	"codex-proxy/test/bed"
 	"codex-proxy/test/machine"
-	"codex-proxy/test/nightly"
 )
 
 const (
@@ -40,12 +39,7 @@ const (
 
 // A thousand hosts cost the server a part of a processor: each makes its exchange of a second, with the shares of five
 // keys in use on all hosts, and the usage of one.
-func TestThousandHosts(t *testing.T) {
-	if !nightly.Is() {
-		t.Skip("it measures")
-	}
-	bed.BothSuitesAlone(t, testThousandHosts)
-}
+func TestThousandHosts(t *testing.T) { bed.Figures(t, testThousandHosts) }
 
 func testThousandHosts(t *testing.T, suite string) {
 	b := bed.NewOn(t, machine.Debian(suite, "postgresql"), bed.RealWorker, "")
