@@ -15,6 +15,8 @@ import (
 	"codex-proxy/proxy/fetch"
 	"codex-proxy/proxy/traces"
 	"codex-proxy/remotes/links"
+	"codex-proxy/remotes/workerhands"
+	"codex-proxy/units/survey"
 )
 
 // offer makes the API with its stores.
@@ -23,6 +25,7 @@ func (d *Daemon) offer(registry *prometheus.Registry) {
 	d.usage = newUsage(cfg, registry, d.logger)
 	traces := newTraces(cfg, d.version, registry, d.logger)
 	d.links = newLinks(cfg, d.systemd, registry, d.logger)
+	hands := workerhands.NewClient(survey.Generated)
 	d.server = api.New(api.Settings{
 		Pool: d.pool, Report: d.health.Handled, Keys: cfg.Keys, Usage: d.usage, Claim: d.counter.Claim,
 		Shares:   d.shares,
@@ -34,9 +37,11 @@ func (d *Daemon) offer(registry *prometheus.Registry) {
 		IdleTimeout: cfg.IdleTimeout, RequestTimeout: cfg.RequestTimeout, Keepalive: cfg.Keepalive,
 		ThreadCache: cfg.ThreadCache, Codexes: codexes{d.follower, d.hosts, d.pool},
 		Brokered:  func(account string) bool { return d.brokers.Brokered(d.hosts.Of(account)) },
+		Hands:     hands,
 		Responses: d.responses, Traces: traces,
 		Registry: registry, Logger: d.logger,
 	})
+	d.server.Mount((&workerhands.Endpoint{Server: d.server.Server, Client: hands}).Routes()...)
 	d.server.Mount((&links.Endpoint{Links: d.links, Answers: d.server.Answers}).Routes()...)
 	f := feature{background: []Task{{"usage", d.usage.Run}}, alive: d.server.Alive}
 	if d.responses != nil {

@@ -25,7 +25,7 @@ func (s *Server) choose(r *http.Request, x *Exchange) (err error) {
 	wanted, named := r.Header[accountHeader]
 	switch {
 	case !named:
-		return nil
+		return s.chooseSession(r, x)
 	case !x.choosing:
 		x.Grant.Refuse(auth.ChooseAccount)
 		return choiceNotAllowed()
@@ -40,7 +40,7 @@ func (s *Server) choose(r *http.Request, x *Exchange) (err error) {
 		return unknownAccount(name, all)
 	}
 	x.Accounts = []string{name}
-	return nil
+	return s.chooseSession(r, x)
 }
 
 // accountsOf are the accounts of a key that exist; nil if it may use all.

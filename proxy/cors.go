@@ -10,6 +10,7 @@ import (
 
 // exposedHeaders are the headers of ours that a page may read.
 const exposedHeaders = "X-Request-Id, X-Codex-Account, X-Codex-Attempts, X-Codex-Ignored-Params, " +
+	"X-Codex-Session, X-Codex-Session-New, " +
 	"Retry-After, X-Should-Retry, " +
 	"X-Ratelimit-Limit-Requests, X-Ratelimit-Remaining-Requests, X-Ratelimit-Reset-Requests, " +
 	"X-Ratelimit-Limit-Tokens, X-Ratelimit-Remaining-Tokens, X-Ratelimit-Reset-Tokens, " +

@@ -53,7 +53,7 @@ func (d *detached) await(ctx context.Context) error {
 // A stop of the service waits for it, as for a request, until run calls answered.
 func (s *Server) Detach(x *Exchange, response string, run func(ctx context.Context, own *Exchange, answered func())) {
 	own := &Exchange{
-		Key: x.Key, Accounts: x.Accounts, HistoryField: x.HistoryField, Grant: x.Grant,
+		Key: x.Key, Accounts: x.Accounts, Session: x.Session, HistoryField: x.HistoryField, Grant: x.Grant,
 		Record: Record{
 			ID: x.ID, Began: x.Began, Route: x.Route, Model: x.Model, Outcome: "ok", Response: response,
 			Span: s.Traces.Within(x.Span),

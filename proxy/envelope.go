@@ -92,6 +92,7 @@ func (e *envelope) answer(x *Exchange, err error) *openai.Error {
 	var failed *turnerror.Error
 	var silent *turn.SilentError
 	var exhausted *dispatch.ExhaustedError
+	var hands *turn.HandsError
 	switch {
 	case errors.As(err, &known):
 		return known
@@ -99,6 +100,8 @@ func (e *envelope) answer(x *Exchange, err error) *openai.Error {
 		return e.noModel(x, x.Model)
 	case errors.As(err, &exhausted):
 		return exhaustedError(exhausted.Until, time.Now())
+	case errors.As(err, &hands):
+		return handsError(hands)
 	case errors.Is(err, dispatch.ErrDraining), errors.Is(err, dispatch.ErrNotReady), errors.Is(err, dispatch.ErrBusy),
 		errors.Is(err, dispatch.ErrQueueFull):
 		return e.unavailable(err)

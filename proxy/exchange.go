@@ -22,6 +22,8 @@ type Exchange struct {
 	Grant limits.Grant // its use of memory and of its key's limits
 	// Accounts are the only ones that may serve the request; nil: all may.
 	Accounts []string
+	// Session is the session of hands that the client names; empty: none.
+	Session string
 
 	// Form is the form of the answer's errors.
 	Form Form

@@ -47,6 +47,7 @@ func (s *Server) begin(w http.ResponseWriter, x *Exchange) {
 	x.Form.markHeader(w.Header(), x)
 	s.Connections.MarkHeader(w.Header())
 	x.markAccount(w.Header())
+	x.markSession(w.Header())
 	// This fails only for the trip of the liveness probe, or after the connection.
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(s.WriteTimeout))
 }

@@ -44,6 +44,8 @@ type Settings struct {
 	NoModel func(x *Exchange, model string) *openai.Error
 	// Accounts are the names of all workers, each of which has an account.
 	Accounts []string
+	// Hands reports whether a worker has hands; nil: none has.
+	Hands func(worker string) bool
 	// Keys are the API keys; without any, requests need none.
 	Keys *auth.Keys
 	// Limiter and Memory bound requests.

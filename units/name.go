@@ -43,6 +43,15 @@ func BrokerSocket(name string) string { return "codex-broker@" + name + ".socket
 // BrokerUser returns the user that the broker of the worker called name runs as.
 func BrokerUser(name string) string { return "cb-" + strings.TrimPrefix(WorkerUser(name), "cw-") }
 
+// Hands returns the service unit that has the sessions in which the worker called name executes commands.
+func Hands(name string) string { return "codex-hands@" + name + ".service" }
+
+// HandsSocket returns the socket unit by which the daemon and the worker reach it.
+func HandsSocket(name string) string { return "codex-hands@" + name + ".socket" }
+
+// HandsUser returns the user that it runs as.
+func HandsUser(name string) string { return "ch-" + strings.TrimPrefix(WorkerUser(name), "cw-") }
+
 // Login returns the service unit that keeps the login of the worker called name.
 func Login(name string) string { return "codex-login@" + name + ".service" }
 

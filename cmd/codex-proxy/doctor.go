@@ -19,7 +19,7 @@ func doctorCommand() *cobra.Command {
 		Long: `
 Looks at the installation and names what is wrong with it, and what to do: the
 version of systemd, units, users, permissions, the bus and polkit, codex, its
-sandbox and logins, the configuration, databases, homes, sockets, models, brokers,
+sandbox and logins, the configuration, databases, homes, sockets, models, hands, brokers,
 dependencies, remotes, watchdogs, ports, the clock. It changes nothing and starts no service. Run it as root.
 
 It exits with 1 if anything failed. What only could be better ("warn") is no

@@ -13,6 +13,7 @@ import (
 	"codex-proxy/dependencies/dependencyconfig"
 	"codex-proxy/internal/paths"
 	"codex-proxy/remotes/remoteconfig"
+	"codex-proxy/remotes/workerhands"
 	"codex-proxy/units/requires"
 	"codex-proxy/workers/sharing"
 )
@@ -31,7 +32,8 @@ of codex-dependency@NAME.service; for each valid /etc/codex-proxy/remotes/NAME.t
 those of codex-remote@NAME.service and its socket; for each worker with network = "model"
 those of codex-broker@NAME.service and of the worker, which does not run if processes
 in config.toml has another worker serve its account, and without a [provider] that of
-codex-login@NAME.service, whose socket codex.target then wants; and the drop-ins of the
+codex-login@NAME.service, whose socket codex.target then wants; for each worker with
+[hands] those of codex-hands@NAME.service and of the worker; and the drop-ins of the
 units whose settings require dependencies. systemd runs it at boot and at daemon-reload, by
 /usr/lib/systemd/system-generators/codex-units. It names each file with a
 fault, which changes nothing for the others, on stderr and, if systemd runs it, in
@@ -40,7 +42,8 @@ the kernel's log. The exit status is 0 all the same: the unit of the file fails.
 			hosts, err := sharing.Configured(paths.Config, paths.WorkerSettings, sharing.In(paths.WorkerRuntimeDirs, paths.BrokerStates))
 			logFaults(c.ErrOrStderr(), errors.Join(err, dependencyconfig.Generate(paths.DependencySettings, args[0]),
 				remoteconfig.Generate(paths.RemoteSettings, args[0]), requires.Generate(paths.Settings, args[0]),
-				brokerunit.Generate(paths.WorkerSettings, hosts, operatorUnits, args[0])))
+				brokerunit.Generate(paths.WorkerSettings, hosts, operatorUnits, args[0]),
+				workerhands.Generate(paths.WorkerSettings, args[0])))
 			return nil
 		},
 	}

@@ -34,7 +34,8 @@ func commands() []cli.Group {
 			attachCommand(), hereCommand(), consoleCommand(), reloadCommand(),
 		}},
 		{Title: "Commands for systemd units", Commands: []*cobra.Command{
-			serveCommand(), workerWaitCommand(), workerPrepareCommand(), accountLoginCommand(), generateUnitsCommand(),
+			serveCommand(), workerWaitCommand(), workerPrepareCommand(), workerHandsCommand(),
+			accountLoginCommand(), generateUnitsCommand(),
 			dependencyBoundCommand(), dependencyPrepareCommand(), remoteWaitCommand(), remoteExecCommand(),
 			remoteNotifyCommand(), hereWaitCommand(), hereExecCommand(), canaryCommand(), canaryEndCommand(),
 			copiesCommand(), fetchCommand(), fetchPrepareCommand(), sendTracesCommand(), tracesPrepareCommand(),

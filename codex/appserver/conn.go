@@ -18,6 +18,7 @@ type Conn struct {
 	*rpc.Conn
 	opts   Options
 	starts chan struct{} // has a token for each thread that codex starts for a turn
+	adding environments
 
 	mu    sync.Mutex
 	state state
@@ -59,7 +60,8 @@ func Dial(ctx context.Context, socketPath string, o Options) (*Conn, error) {
 
 func newConn(o Options) *Conn {
 	return &Conn{opts: o.withDefaults(), starts: make(chan struct{}, runtime.NumCPU()),
-		state: state{threads: map[string]*mailbox{}}}
+		adding: environments{turn: make(chan struct{}, 1), known: map[string]string{}},
+		state:  state{threads: map[string]*mailbox{}}}
 }
 
 // update runs f, which must not block, with the state locked.

@@ -171,13 +171,14 @@ type threadStart struct {
 	params      json.RawMessage
 	fingerprint fingerprint
 	known       bool // other threads were started with the same parameters
+	placed      bool // in an environment, which may end before another turn
 }
 
 // maxKeptStart is the largest threadStart that a running turn keeps to prestart the next thread, in bytes.
 const maxKeptStart = 256 << 10
 
 func (s *threadStart) worthKeeping() bool {
-	return s != nil && s.known && len(s.params) <= maxKeptStart
+	return s != nil && s.known && !s.placed && len(s.params) <= maxKeptStart
 }
 
 // newThreadStart has the keys of config.toml of the connection.
@@ -197,7 +198,10 @@ func newThreadStart(r TurnRequest, config map[string]string) *threadStart {
 	if r.Verbosity != "" {
 		params.Config[wire.ModelVerbosity] = r.Verbosity
 	}
-	start := &threadStart{params: params.AppendJSON(make([]byte, 0, params.Size()))}
+	if e := r.Environment; e != nil {
+		params.Environments = []wire.ThreadEnvironment{{ID: e.ID, Dir: e.Dir}}
+	}
+	start := &threadStart{params: params.AppendJSON(make([]byte, 0, params.Size())), placed: r.Environment != nil}
 	start.fingerprint = sha256.Sum256(start.params)
 	return start
 }

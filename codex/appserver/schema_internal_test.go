@@ -58,7 +58,7 @@ type jsonRPCRequest struct {
 var methodsIn = map[string][]string{
 	"ClientRequest": {
 		"initialize", "model/list", "thread/start", "thread/inject_items", "thread/unsubscribe", "turn/start",
-		"turn/interrupt", "command/exec",
+		"turn/interrupt", "command/exec", "environment/add",
 	},
 	"ClientNotification": {"initialized"},
 	"ServerRequest": {

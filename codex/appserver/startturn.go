@@ -47,6 +47,9 @@ func (c *Conn) StartTurn(ctx context.Context, r TurnRequest) (t *Turn, err error
 	s := starting{conn: c, request: r, thread: newThreadStart(r, c.opts.ThreadConfig),
 		outstanding: newOutstanding(r.Ended)}
 	defer s.outstanding.done()
+	if err := c.addEnvironment(ctx, r.Environment); err != nil {
+		return nil, err
+	}
 	prestarted := c.claimPrestarted(s.thread)
 	defer c.hasStarted()
 	err = rpc.WhileOverloaded(ctx, c.Conn, func() error {
@@ -75,7 +78,7 @@ func (s *starting) anywhere(ctx context.Context, prestarted string) (*Turn, erro
 // turn.
 func (s *starting) inThread(ctx context.Context, threadID string, before Usage) (*Turn, error) {
 	t := s.conn.newTurn(threadID, s.request.Tools)
-	t.outstanding = s.outstanding
+	t.outstanding, t.environment = s.outstanding, s.request.Environment
 	s.outstanding.add()
 	if s.thread.worthKeeping() {
 		t.next = s.thread

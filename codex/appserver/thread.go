@@ -13,6 +13,8 @@ type Thread struct {
 	conn  *Conn
 	id    string
 	total Usage // of its turns
+
+	environment *Environment // of its turns; nil: the one of codex's configuration
 }
 
 // Keep closes the turn, like Close, but keeps its thread. It returns nil if there is nothing to keep: the turn was
@@ -31,7 +33,7 @@ func (t *Turn) Keep() *Thread {
 	}
 	t.outstanding.done()
 	t.prestartNext()
-	return &Thread{conn: t.conn, id: t.threadID, total: t.transcript.total}
+	return &Thread{conn: t.conn, id: t.threadID, total: t.transcript.total, environment: t.environment}
 }
 
 // StartTurn starts another turn in the thread: r.Items are the items since its last turn. Everything else of r must
@@ -41,6 +43,14 @@ func (th *Thread) StartTurn(ctx context.Context, r TurnRequest) (*Turn, error) {
 	s := starting{conn: th.conn, request: r, outstanding: newOutstanding(r.Ended)}
 	defer s.outstanding.done()
 	return s.inThread(ctx, th.id, th.total)
+}
+
+// In reports whether the thread executes commands in the environment; nil: in the one of codex's configuration.
+func (th *Thread) In(e *Environment) bool {
+	if th.environment == nil || e == nil {
+		return th.environment == e
+	}
+	return *th.environment == *e
 }
 
 // Conn is the connection of the thread, which ends with it.

@@ -24,6 +24,7 @@ type Turn struct {
 	box         *mailbox // inside Conn.update
 	transcript  transcript
 	outstanding *outstanding // until codex has unloaded the thread, or the thread is kept
+	environment *Environment // of the thread; nil: the one of codex's configuration
 	next        *threadStart // of a thread to start at the end of this turn; may be nil
 	ready       []Event
 	timer       *time.Timer // for NextWithin

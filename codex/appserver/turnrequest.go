@@ -27,6 +27,8 @@ type TurnRequest struct {
 	OutputSchema json.RawMessage
 	// Tools are the client's own: the turn ends with TurnCalledTools when the model has called some.
 	Tools []Tool
+	// Environment is where codex executes commands; nil: where its own configuration says.
+	Environment *Environment
 	// Starting is called with the id of each thread that the turn is tried on, before codex gets turn/start: codex
 	// works for it, and logs, before it answers that. May be nil.
 	Starting func(threadID string)

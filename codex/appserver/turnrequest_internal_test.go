@@ -32,6 +32,8 @@ func TestFingerprint(t *testing.T) {
 			*field = []byte(`{}`)
 		case *[]Tool:
 			*field = []Tool{{Name: "x", InputSchema: []byte(`{}`)}}
+		case **Environment:
+			*field = &Environment{ID: "x", Dir: "/"}
 		case *[]history.Item, *func(), *func(string):
 			continue
 		default:

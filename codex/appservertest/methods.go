@@ -14,6 +14,7 @@ var methods = map[string]func(context.Context, *Peer, message){
 	"thread/start":        without((*Peer).threadStart),
 	"thread/inject_items": without((*Peer).injectItems),
 	"thread/unsubscribe":  without((*Peer).unsubscribe),
+	"environment/add":     without((*Peer).environmentAdd),
 	"turn/start":          turnStart,
 	"turn/interrupt":      without((*Peer).turnInterrupt),
 }
@@ -110,6 +111,10 @@ func (p *Peer) threadStart(m message) {
 		p.Refuse(m.ID, -32600, problem)
 		return
 	}
+	if unknown := p.place(th.request.Environments); unknown != "" {
+		p.Refuse(m.ID, -32600, "unknown turn environment id `"+unknown+"`")
+		return
+	}
 	if th.request.Model == "" {
 		th.request.Model = p.server.models()[0].ID
 	}
@@ -119,6 +124,35 @@ func (p *Peer) threadStart(m message) {
 	p.mu.Unlock()
 	p.Reply(m.ID, th.startShape())
 	p.Notify("thread/started", map[string]any{"thread": th.shape()})
+}
+
+func (p *Peer) environmentAdd(m message) {
+	var params Environment
+	if !p.decode(m, &params) {
+		return
+	}
+	p.mu.Lock()
+	if p.environments == nil {
+		p.environments = map[string]Environment{}
+	}
+	p.environments[params.ID] = params
+	p.mu.Unlock()
+	p.Reply(m.ID, map[string]any{})
+}
+
+// place completes the environments of a thread, or returns the ID of one that is unknown.
+func (p *Peer) place(environments []Environment) (unknown string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i, e := range environments {
+		known, is := p.environments[e.ID]
+		if !is {
+			return e.ID
+		}
+		known.Dir = e.Dir
+		environments[i] = known
+	}
+	return ""
 }
 
 func (p *Peer) injectItems(m message) {

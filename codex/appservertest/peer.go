@@ -25,13 +25,14 @@ type Peer struct {
 	cancel context.CancelFunc // ends the turns and the requests to the client
 	turns  sync.WaitGroup
 
-	mu          sync.Mutex
-	initialized bool
-	originator  string
-	optOut      map[string]bool
-	threads     map[string]*thread
-	requests    map[string]chan json.RawMessage // to the client
-	lastRequest int
+	mu           sync.Mutex
+	initialized  bool
+	originator   string
+	optOut       map[string]bool
+	threads      map[string]*thread
+	environments map[string]Environment          // of environment/add
+	requests     map[string]chan json.RawMessage // to the client
+	lastRequest  int
 
 	writing sync.Mutex
 }

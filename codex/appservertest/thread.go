@@ -13,10 +13,19 @@ type Request struct {
 	ServiceTier      string
 	Config           map[string]any
 	DynamicTools     []Tool
+	Environments     []Environment
 	Items            []json.RawMessage `json:"-"`
 	Effort           string            `json:"-"`
 	Summary          string            `json:"-"`
 	OutputSchema     json.RawMessage   `json:"-"`
+}
+
+// Environment is one of thread/start's environments, with what environment/add has of it.
+type Environment struct {
+	ID    string `json:"environmentId"`
+	URL   string `json:"execServerUrl"`
+	Token string `json:"authBearerToken"`
+	Dir   string `json:"cwd"`
 }
 
 // Tool is one of thread/start's dynamicTools.

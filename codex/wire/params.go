@@ -24,6 +24,14 @@ type ThreadStart struct {
 
 	Config       Config `json:"config,omitempty"`
 	DynamicTools []Tool `json:"dynamicTools,omitempty"`
+	// Environments are where commands are executed; none: where codex's own configuration says.
+	Environments []ThreadEnvironment `json:"environments,omitempty"`
+}
+
+// ThreadEnvironment is an environment of a thread.
+type ThreadEnvironment struct {
+	ID  string `json:"environmentId"`
+	Dir string `json:"cwd"`
 }
 
 // Config has keys of config.toml, for one thread.
@@ -46,6 +54,14 @@ func (p ThreadStart) AppendJSON(b []byte) []byte {
 		b = t.append(append(b, separator(i, `,"dynamicTools":[`)...))
 	}
 	if len(p.DynamicTools) > 0 {
+		b = append(b, ']')
+	}
+	for i, e := range p.Environments {
+		b = append(append(b, separator(i, `,"environments":[`)...), `{"environmentId":`...)
+		b = history.AppendString(b, e.ID, `,"cwd":`)
+		b = history.AppendString(b, e.Dir, "}")
+	}
+	if len(p.Environments) > 0 {
 		b = append(b, ']')
 	}
 	return append(b, '}')
@@ -139,6 +155,13 @@ func (p TurnStart) AppendJSON(b []byte) []byte {
 
 // Size implements rpc.Params.
 func (p TurnStart) Size() int { return Overhead + len(p.OutputSchema) }
+
+// EnvironmentAdd is the parameters of environment/add.
+type EnvironmentAdd struct {
+	ID    string `json:"environmentId"`
+	URL   string `json:"execServerUrl"`
+	Token string `json:"authBearerToken"`
+}
 
 // TurnInterrupt is the parameters of turn/interrupt.
 type TurnInterrupt struct {

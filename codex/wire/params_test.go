@@ -22,6 +22,7 @@ func TestParametersEncodeThemselves(t *testing.T) {
 			Config: wire.Config{wire.ModelVerbosity: "low", "a.b": "http://x"},
 			DynamicTools: []wire.Tool{{"function", "f", "does\tthis", []byte(`{"type":"object"}`)},
 				{"function", "g", "", []byte(`{}`)}},
+			Environments: []wire.ThreadEnvironment{{"hands-0", "/workspace"}, {"x", "/\""}},
 		},
 		wire.InjectItems{"th", []history.Item{history.TextMessage("user", "a"), history.TextMessage("user", "b")}},
 		wire.TurnStart{ThreadID: "th", Input: []struct{}{}},

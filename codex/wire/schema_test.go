@@ -17,6 +17,7 @@ func TestSchema(t *testing.T) {
 		"v2/TurnStartParams":         wire.TurnStart{},
 		"v2/TurnStartResponse":       wire.TurnStarted{},
 		"v2/TurnInterruptParams":     wire.TurnInterrupt{},
+		"v2/EnvironmentAddParams":    wire.EnvironmentAdd{},
 		"DynamicToolCallResponse":    wire.ToolAnswer{},
 	}, nil)
 }

@@ -26,7 +26,7 @@ import (
 
 // names are the names of the checks, which scripts match on.
 var names = strings.Fields(`systemd units users permissions bus polkit codex sandbox login config databases homes sockets
-	service models accounts database brokers dependencies remotes here watchdog ports console cgroup clock`)
+	service models accounts database hands brokers dependencies remotes here watchdog ports console cgroup clock`)
 
 func TestAllIsWell(t *testing.T) {
 	r := Examine(t.Context(), newBed(t).host)

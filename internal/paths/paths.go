@@ -67,6 +67,12 @@ const (
 	BrokerAddress = "127.0.0.1:8790"
 	// BrokerStates is RuntimeDirectory= of codex-broker@.service: a directory for each broker, with its state.
 	BrokerStates = "/run/codex-broker-run"
+	// HandsSockets holds ListenStream= of codex-hands@.socket. The daemon alone enters it. OwnHandsSockets holds the other
+	// one, for the codex of the worker: root alone enters it. HandsAddress leads there, in the network namespace of a
+	// worker.
+	HandsSockets    = "/run/codex-hands"
+	OwnHandsSockets = "/run/codex-hands-own"
+	HandsAddress    = "127.0.0.1:8792"
 	// AccountSockets holds ListenStream= of codex-login@.socket. The daemon alone enters it. OwnLoginSockets holds the
 	// other one, for the broker that sends the requests of the account: root alone enters it.
 	AccountSockets  = "/run/codex-login"
@@ -103,6 +109,9 @@ const (
 	// `codex-proxy here enable`. Root alone writes there.
 	HereStates  = "/var/lib/codex-user"
 	HereRecords = "/var/lib/codex-here"
+	// HandsStates is StateDirectory= of codex-hands@.service, with such links.
+	HandsStates        = "/var/lib/codex-hands"
+	PrivateHandsStates = "/var/lib/private/codex-hands"
 	// OperatorUnits has the drop-ins of `systemctl edit` (systemd.unit(5)).
 	OperatorUnits = "/etc/systemd/system"
 	// DependencyRefusals has a file NAME for each refused start. Root alone writes there.
@@ -164,6 +173,7 @@ const (
 	CopiesSocketName  = "copies"
 	LoginSocketName   = "login"
 	HereSocketName    = "here"
+	HandsSocketName   = "hands"
 )
 
 // LoginMark is a file of root: the login of the worker called name has been moved to LoginHomes. No worker has such a
@@ -175,6 +185,12 @@ func AccountSocket(name string) string { return AccountSockets + "/" + name + ".
 
 // OwnLoginSocket is the one on which that unit hands the login to the broker that sends the requests of the account.
 func OwnLoginSocket(name string) string { return OwnLoginSockets + "/" + name + ".sock" }
+
+// HandsSocket is the socket on which the daemon asks for sessions of the worker called name.
+func HandsSocket(name string) string { return HandsSockets + "/" + name + ".sock" }
+
+// OwnHandsSocket is the one on which codex reaches them.
+func OwnHandsSocket(name string) string { return OwnHandsSockets + "/" + name + ".sock" }
 
 // RemoteSocket is the socket on which people attach to the remote called name.
 func RemoteSocket(name string) string { return RemoteSockets + "/" + name + ".sock" }

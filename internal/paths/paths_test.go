@@ -26,6 +26,9 @@ func TestUnitsHaveThesePaths(t *testing.T) {
 		},
 		"codex-worker@.socket": {"ListenStream=" + WorkerSockets + "/%i.sock\n"},
 		"codex-broker@.socket": {"ListenStream=" + BrokerSockets + "/%i.sock\n"},
+		"codex-hands@.socket": {"ListenStream=" + HandsSocket("%i") + "\n", "ListenStream=" + OwnHandsSocket("%i") + "\n",
+			"FileDescriptorName=" + HandsSocketName + "\n"},
+		"codex-hands@.service": {"StateDirectory=" + under("/var/lib/", HandsStates) + "/%i\n"},
 		"codex-login@.socket": {"ListenStream=" + AccountSocket("%i") + "\n", "ListenStream=" + OwnLoginSocket("%i") + "\n",
 			"FileDescriptorName=" + LoginSocketName + "\n"},
 		"codex-login@.service": {

@@ -98,7 +98,7 @@ func pages(t *testing.T) []string {
 	names := slices.DeleteFunc(slices.Sorted(maps.Keys(files)), func(name string) bool {
 		return !strings.Contains(name, "/man/")
 	})
-	require.Len(t, names, 17+7)
+	require.Len(t, names, 18+7)
 	return names
 }
 

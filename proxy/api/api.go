@@ -71,6 +71,8 @@ type Settings struct {
 	// RequestTimeout bounds a request from the arrival of its body to the end of its
 	// answer; 0 is no bound.
 	RequestTimeout time.Duration
+	// Hands has the sessions of workers with [hands]; nil: no worker has any.
+	Hands turn.Hands
 	// StartTimeout, Codexes and Brokered are as in turn.Settings.
 	StartTimeout time.Duration
 	Codexes      turn.Codexes
@@ -118,7 +120,7 @@ func New(s Settings) *API {
 	}
 	a.Server = proxy.New(proxy.Settings{
 		Report: s.Report, NextPlace: nextPlace, NoModel: a.Catalogue.NotFound, Keys: s.Keys, Limiter: a.Limiter,
-		Memory: memory, Accounts: s.Pool.Names(),
+		Memory: memory, Accounts: s.Pool.Names(), Hands: handsOf(s.Hands),
 		Connections: newConnections(s.Logger), CORSOrigins: s.CORSOrigins, WriteTimeout: s.IdleTimeout,
 		OnEnd: s.OnEnd, Traces: s.Traces, Registry: s.Registry, Logger: s.Logger,
 	})
@@ -128,6 +130,14 @@ func New(s Settings) *API {
 	)
 	a.mount(s)
 	return a
+}
+
+// handsOf reports which workers have hands.
+func handsOf(hands turn.Hands) func(worker string) bool {
+	if hands == nil {
+		return nil
+	}
+	return hands.Of
 }
 
 func newConnections(logger *slog.Logger) *connections.Connections {
@@ -144,7 +154,7 @@ func (a *API) mount(s Settings) {
 	})
 	turns := turn.New(turn.Settings{
 		Pool: s.Pool, IdleTimeout: s.IdleTimeout, Keepalive: s.Keepalive, StartTimeout: s.StartTimeout,
-		ThreadCache: s.ThreadCache, Codexes: s.Codexes, Brokered: s.Brokered,
+		ThreadCache: s.ThreadCache, Codexes: s.Codexes, Brokered: s.Brokered, Hands: s.Hands,
 		Registry: s.Registry, Logger: s.Logger,
 	})
 	answers := answer.New(s.IdleTimeout, s.Registry)

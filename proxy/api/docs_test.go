@@ -12,7 +12,7 @@ import (
 )
 
 var (
-	codeInSource = regexp.MustCompile(`\b(?:Invalid|Unavailable|Timeout)\("([a-z_]+)"|Code: "([a-z_]+)"|(?:TooMany\([A-Za-z.]+, |QuotaExceeded\()"([a-z_]+)"|unsupported\(()|[cC]ode[A-Z][A-Za-z]+ += "([a-z_]+)"`)
+	codeInSource = regexp.MustCompile(`\b(?:Invalid|Unavailable|Timeout)\("([a-z_]+)"|Code: "([a-z_]+)"|(?:TooMany\([A-Za-z.]+, |QuotaExceeded\()"([a-z_]+)"|unsupported\(()|[cC]ode[A-Z][A-Za-z]+ += "([a-z_]+)"|HandsCode += "([a-z_]+)"`)
 	codeInTable  = regexp.MustCompile("`([a-z_]+)`")
 )
 
@@ -20,7 +20,8 @@ var (
 func TestErrorCodesInTheDocs(t *testing.T) {
 	t.Parallel()
 	inSource := map[string]bool{}
-	for _, pattern := range []string{"../*.go", "../*/*.go", "../*/*/*.go", "../../remotes/links/*.go", "../../workers/*.go"} {
+	for _, pattern := range []string{"../*.go", "../*/*.go", "../*/*/*.go", "../../remotes/links/*.go",
+		"../../remotes/workerhands/*.go", "../../workers/*.go"} {
 		files, err := filepath.Glob(pattern)
 		require.NoError(t, err)
 		for _, file := range files {
@@ -30,7 +31,7 @@ func TestErrorCodesInTheDocs(t *testing.T) {
 			text, err := os.ReadFile(file)
 			require.NoError(t, err)
 			for _, m := range codeInSource.FindAllStringSubmatch(string(text), -1) {
-				inSource[m[1]+m[2]+m[3]+m[5]] = true
+				inSource[m[1]+m[2]+m[3]+m[5]+m[6]] = true
 			}
 		}
 	}

@@ -95,7 +95,7 @@ func (c *completion) request(planned plan, report *turn.Report) turn.Request {
 	return turn.Request{
 		ID: c.x.ID, Key: c.x.Key.Name, Arrived: c.x.Began, Name: c.x.Model,
 		Turn: &codex, CacheKey: c.req.CacheKey, Decoding: planned.images, Starts: planned.starts,
-		Accounts:  c.x.Accounts,
+		Accounts: c.x.Accounts, Session: c.x.Session,
 		Reasoning: c.req.Reasoning.Summary != "", BreakSilence: c.keepalive,
 		Span: c.x.Span, Report: report,
 	}

@@ -46,8 +46,8 @@ func (m *message) run(ctx context.Context) error {
 	return m.Turns.Run(ctx, turn.Request{
 		ID: m.x.ID, Key: m.x.Key.Name, Arrived: m.x.Began, Name: m.x.Model,
 		Turn: &planned.turn, CacheKey: m.req.CacheKey, Decoding: planned.images, Fit: planned.reasoning.Fit(m.Turns),
-		Prefer:    planned.reasoning.Prefers(m.Turns.Pool.Names()),
-		Accounts:  m.x.Accounts,
+		Prefer:   planned.reasoning.Prefers(m.Turns.Pool.Names()),
+		Accounts: m.x.Accounts, Session: m.x.Session,
 		Reasoning: m.req.Thinking, BreakSilence: m.keepalive, Span: m.x.Span, Report: &m.x.Turn,
 	}, m)
 }

@@ -42,6 +42,6 @@ func (e *Endpoint) compact(w http.ResponseWriter, r *http.Request, x *proxy.Exch
 		Turn: &planned.Turn, Decoding: planned.Images, Fit: planned.Reasoning.Fit(e.Turns),
 		CacheKey: req.CacheKey(), Opening: job.Opening,
 		Prefer:   cmp.Or(planned.Reasoning.Prefers(e.Turns.Pool.Names()), job.Prefer),
-		Accounts: x.Accounts, Span: x.Span, Report: &x.Turn,
+		Accounts: x.Accounts, WithoutHands: true, Span: x.Span, Report: &x.Turn,
 	}, s)
 }

@@ -109,8 +109,8 @@ func (s *response) run(ctx context.Context) error {
 		ID: s.x.ID, Key: s.x.Key.Name, Arrived: s.x.Began, Name: s.x.Model,
 		Turn: &planned.Turn, Decoding: planned.Images, Fit: planned.Reasoning.Fit(s.Turns),
 		CacheKey: s.job.CacheKey(), Opening: s.job.Opening,
-		Prefer:    cmp.Or(planned.Reasoning.Prefers(s.Turns.Pool.Names()), s.job.Prefer),
-		Accounts:  s.x.Accounts,
+		Prefer:   cmp.Or(planned.Reasoning.Prefers(s.Turns.Pool.Names()), s.job.Prefer),
+		Accounts: s.x.Accounts, Session: s.x.Session,
 		Reasoning: true, FirstSilence: s.silence, BreakSilence: s.keepalive, Span: s.x.Span, Report: &s.x.Turn,
 	}, s)
 }

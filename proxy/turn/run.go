@@ -38,6 +38,7 @@ type run struct {
 	estimate     estimate               // of the attempt
 	refused      error                  // of the last account that refused the model; nil: none did
 	span         *traces.Span           // of the attempt
+	stay         *Stay                  // of the attempt; nil: its worker has no hands
 }
 
 // Run runs a turn and delivers it to the sink. It runs the turn again, ahead of the queue, each time it is lost while
@@ -118,7 +119,7 @@ func (r *Runner) newRun(request Request, sink Sink) *run {
 	if request.Report == nil {
 		request.Report = &Report{}
 	}
-	continuation, prefer := r.threads.continuation(request.Key, request.Turn)
+	continuation, prefer := r.threads.continuation(request.owner(), request.Turn)
 	t := &run{Runner: r, Request: request, sink: sink, continuation: continuation, before: prefer}
 	t.ask = dispatch.Ask{
 		Model: request.Turn.Model, Key: request.Key, Arrived: request.Arrived, Decoding: request.Decoding,
@@ -161,6 +162,10 @@ func (t *run) lose(reason string) {
 
 // attempt runs the turn once, on the worker of the lease.
 func (t *run) attempt(ctx context.Context) (err error) {
+	if err := t.enter(ctx); err != nil {
+		return err
+	}
+	defer t.leave()
 	turn, err := t.start(ctx)
 	if err != nil {
 		if errors.Is(err, ErrStartTimeout) {
@@ -185,6 +190,6 @@ func (t *run) attempt(ctx context.Context) (err error) {
 		t.charge(ctx, ErrEnough)
 	}
 	// Without its last items a thread may not continue: its turn is closed.
-	kept = finish != Enough && t.continuation.keep(t.output.repeated(), turn, t.Report.Worker)
+	kept = finish != Enough && !t.staysAlone() && t.continuation.keep(t.output.repeated(), turn, t.Report.Worker)
 	return t.sink.Finish(ctx, finish)
 }

@@ -28,6 +28,10 @@ func (t *run) start(ctx context.Context) (turn *appserver.Turn, err error) {
 	}
 	reuse := "hit"
 	known, thread := t.continuation.acquire(t.lease.Conn)
+	if thread != nil && !thread.In(t.Turn.Environment) { // its session has ended, and another one has begun
+		thread.Close()
+		thread = nil
+	}
 	if thread != nil {
 		turn, err = thread.StartTurn(ctx, t.from(known))
 	}

@@ -7,6 +7,7 @@
 package turn
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"time"
@@ -36,6 +37,8 @@ type Settings struct {
 	// ThreadCache is the number of threads of answered requests that are kept for
 	// requests that continue them; 0 turns that off.
 	ThreadCache int
+	// Hands has the sessions of workers with [hands]; nil: no worker has any.
+	Hands Hands
 	// Codexes judges the codex of each worker by its turns; nil: nothing does.
 	Codexes Codexes
 	// Brokered reports whether a broker sends the requests of the worker to the model endpoint; nil: of none.
@@ -91,6 +94,10 @@ type Request struct {
 	Prefer string
 	// Accounts are the only workers that may run the turn; nil: all may.
 	Accounts []string
+	// Session is the name of the session in which a worker with hands executes commands; empty: one of this turn alone.
+	// Accounts has one worker then. WithoutHands has codex execute none.
+	Session      string
+	WithoutHands bool
 	// Decoding is the number of bytes that codex needs to decode the images of the turn.
 	Decoding int64
 	// Fit returns the items that fit a worker; nil: all do.
@@ -112,11 +119,14 @@ type Request struct {
 
 // Report is the use of a turn, all attempts together. It belongs to the goroutine of Run until Run returns.
 type Report struct {
-	Worker   string           // of the last attempt; empty before the first
-	Thread   string           // codex's id, of the last attempt
-	Attempts int              // turns that began on a worker
-	Queued   time.Duration    // waiting for a place on a worker
-	Usage    *appserver.Usage // tokens of the last attempt; nil: codex reported none
+	Worker   string // of the last attempt; empty before the first
+	Thread   string // codex's id, of the last attempt
+	Attempts int    // turns that began on a worker
+	// Session is the name of the session of the hands; NewSession means that it had just begun.
+	Session    string
+	NewSession bool
+	Queued     time.Duration    // waiting for a place on a worker
+	Usage      *appserver.Usage // tokens of the last attempt; nil: codex reported none
 	// FirstText is when the last attempt had the first text of the model; zero: there was none.
 	FirstText time.Time
 	Parts     []Part // the turns that were added; none: the report is of one turn
@@ -155,6 +165,7 @@ func (r *Report) Add(o Report) {
 		r.FirstText = o.FirstText
 	}
 	r.Attempts += o.Attempts
+	r.Session, r.NewSession = cmp.Or(r.Session, o.Session), r.NewSession || o.NewSession
 	r.Queued = max(r.Queued, o.Queued)
 	switch {
 	case r.Usage == nil:

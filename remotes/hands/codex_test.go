@@ -58,7 +58,7 @@ func TestElsewhere(t *testing.T) {
 		b := &bed{dir: dir}
 		_, address := execServer(t, program, dir)
 		renew := func(token string) {
-			b.Hands, err = New(Options{Remote: "build", Dir: dir, Logger: slog.New(slog.NewJSONHandler(&b.log, nil)),
+			b.Hands, err = New(Options{Mark: "codex-remote@build", Dir: dir, Logger: slog.New(slog.NewJSONHandler(&b.log, nil)),
 				Elsewhere: &Elsewhere{URL: "ws://" + address, Token: token}})
 			require.NoError(t, err)
 		}
@@ -139,7 +139,7 @@ func newBed(t testing.TB, program string) *bed {
 	socket := filepath.Join(dir, "runner.sock")
 	_, address := execServer(t, program, dir)
 	playRunner(t, socket, address)
-	b.Hands, err = New(Options{Remote: "build", Client: client.New(socket), Dir: dir,
+	b.Hands, err = New(Options{Mark: "codex-remote@build", Client: client.New(socket), Dir: dir,
 		Logger: slog.New(slog.NewJSONHandler(&b.log, nil))})
 	require.NoError(t, err)
 	b.record.Session, b.token = sessionID, tokenTest

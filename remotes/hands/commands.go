@@ -37,7 +37,7 @@ type Command struct {
 // Note writes a command into the journal, and counts it.
 func (h *Hands) Note(c Command) {
 	h.commands.started.Add(1)
-	h.Logger.Info("a command starts in the hands of a remote", "remote", h.Remote, "session", h.Session(),
+	h.Logger.Info("a command starts in hands", "session", h.Session(),
 		"thread_id", shown(c.Thread, shownWord), "tool_call", shown(c.Call, shownWord),
 		"user", shown(c.User, shownWord), "dir", shown(c.Dir, shownWord), "command", shown(strings.Join(c.Argv, " "), shownCommand))
 }

@@ -37,7 +37,7 @@ type message struct {
 func (h *Hands) connect(ctx context.Context) (*connection, error) {
 	ws, err := h.Dial(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("the hands of the remote do not answer: %w", err)
+		return nil, fmt.Errorf("the hands do not answer: %w", err)
 	}
 	ws.SetReadLimit(maxMessage)
 	c := &connection{ws: ws}

@@ -35,8 +35,8 @@ func (h *Hands) Changes(ctx context.Context, begin bool) (stdout, stderr []byte,
 	case ended.Status != 0:
 		return nil, nil, fmt.Errorf("cannot find out the changes: %.1000s", strings.TrimSpace(string(ended.Stderr)))
 	case ended.Cut:
-		return nil, nil, fmt.Errorf("the changes have more than %d MiB: codex-proxy remotes stop %s, and take them "+
-			"then", mostChanges>>20, h.Remote)
+		return nil, nil, fmt.Errorf("the changes have more than %d MiB: codex-runner diff %s prints them when "+
+			"no command of the session runs", mostChanges>>20, h.Session())
 	}
 	return ended.Stdout, ended.Stderr, nil
 }

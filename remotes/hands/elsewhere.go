@@ -87,7 +87,7 @@ func (h far) run(ctx context.Context) {
 			return
 		}
 		if err != nil && well {
-			h.Logger.Warn("the hands of a remote do not answer", "remote", h.Remote, "error", err)
+			h.Logger.Warn("hands do not answer", "error", err)
 		}
 		well = err == nil
 	}

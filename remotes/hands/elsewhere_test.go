@@ -44,7 +44,7 @@ func newFarBed(t *testing.T, processes int) *farBed {
 	}))
 	t.Cleanup(server.Close)
 	var err error
-	b.Hands, err = New(Options{Remote: "build", Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler), Elsewhere: &Elsewhere{
+	b.Hands, err = New(Options{Mark: "codex-remote@build", Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler), Elsewhere: &Elsewhere{
 		URL: strings.Replace(server.URL, "http", "ws", 1), Token: strings.Repeat("x", client.LeastToken)}})
 	require.NoError(t, err)
 	b.took.began(farSessionID)
@@ -141,7 +141,7 @@ func TestProcessesThatHaveEnded(t *testing.T) {
 	s.answered([]byte(`{"method":"process/exited","params":{"processId":"one","seq":2,"exitCode":0}}`), true)
 	want := []takenSession{{ID: "s2", Processes: []string{"two"}}}
 	assert.Equal(t, want, b.took.all())
-	assert.Equal(t, want, newTaken("build", b.Dir, b.Logger).all(), "in the file, too")
+	assert.Equal(t, want, newTaken(b.Dir, b.Logger).all(), "in the file, too")
 }
 
 // A process whose message is too long to be parsed is in the record, too.

@@ -96,7 +96,7 @@ func noWatch(context.Context, Client, []byte) error {
 }
 
 // errSilent means that the exec-server is stopped or blocked.
-var errSilent = errors.New("the hands of the remote do not answer in time: codex-proxy remotes stop ends them, and " +
+var errSilent = errors.New("the hands do not answer in time: codex-proxy remotes stop ends those of a remote, and " +
 	"the next attach starts them again")
 
 // decode reads parameters.

@@ -20,8 +20,10 @@ const Directory = "/workspace"
 
 // Options configures Hands.
 type Options struct {
-	Remote string         // its name
+	Mark   string         // distinguishes the sessions from others of the same user
 	Client *client.Client // of codex-runner
+	// Idle is how long the session stays open while no exec-server runs, as far as codex-runner allows it.
+	Idle time.Duration
 	// Elsewhere has the hands on another host, and neither a session of codex-runner nor its settings; nil: they are
 	// here.
 	Elsewhere *Elsewhere
@@ -71,7 +73,7 @@ func New(o Options) (*Hands, error) {
 	}
 	var err error
 	if o.Elsewhere != nil {
-		h.took = newTaken(o.Remote, o.Dir, o.Logger)
+		h.took = newTaken(o.Dir, o.Logger)
 		return h, nil
 	}
 	h.record, err = ownRecord(o.Dir, o.Logger)
@@ -97,7 +99,7 @@ func (h *Hands) Open(ctx context.Context) error {
 	gone := ""
 	for {
 		if err := (lifecycle{h}).start(ctx, gone); err != nil {
-			return fmt.Errorf("the hands of the remote: %w", explained(err))
+			return fmt.Errorf("the hands: %w", explained(err))
 		}
 		h.Status("Starting: the hands: the session is made ready")
 		ended, err := h.await(ctx)
@@ -109,7 +111,7 @@ func (h *Hands) Open(ctx context.Context) error {
 			return nil
 		}
 		if gone = h.lacksWorkspace(ended); gone == "" {
-			return fmt.Errorf("the hands of the remote do not start: %s (codex-runner logs %s)", ended.Text,
+			return fmt.Errorf("the hands do not start: %s (codex-runner logs %s)", ended.Text,
 				h.Session())
 		}
 	}
@@ -128,7 +130,7 @@ func (h *Hands) await(ctx context.Context) (*outcome.Outcome, error) {
 		}
 		s, err := h.Client.Session(ctx, id)
 		if err != nil {
-			return nil, fmt.Errorf("the hands of the remote: %w", explained(err))
+			return nil, fmt.Errorf("the hands: %w", explained(err))
 		}
 		for _, c := range s.Commands {
 			if c.Number == number && c.Outcome != nil {
@@ -186,8 +188,7 @@ func (h *Hands) Run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		h.Logger.Warn("the hands of a remote have ended, and start again", "remote", h.Remote, "session", id,
-			"reason", words)
+		h.Logger.Warn("hands have ended, and start again", "session", id, "reason", words)
 		if time.Since(began) > lasting {
 			pause = firstPause
 		}
@@ -198,7 +199,7 @@ func (h *Hands) Run(ctx context.Context) {
 			if err == nil || ctx.Err() != nil {
 				break
 			}
-			h.Logger.Error("the hands of a remote do not start", "remote", h.Remote, "session", id, "error", err)
+			h.Logger.Error("hands do not start", "session", id, "error", err)
 		}
 		memory{h}.renewed(ctx)
 	}
@@ -278,9 +279,9 @@ func (h probes) probe(ctx context.Context, id string, number int) {
 		if silent, pause = silent+1, h.pace.again; silent < mostSilent {
 			continue
 		}
-		h.Logger.Warn("the hands of a remote hang, and are ended", "remote", h.Remote, "session", id, "error", err)
+		h.Logger.Warn("hands hang, and are ended", "session", id, "error", err)
 		if _, err := h.Client.Cancel(ctx, id, number); err != nil && ctx.Err() == nil {
-			h.Logger.Warn("the hands of a remote do not end with it", "remote", h.Remote, "session", id, "error", err)
+			h.Logger.Warn("hands do not end", "session", id, "error", err)
 		}
 		silent, pause = 0, h.pace.every
 	}

@@ -43,7 +43,7 @@ func TestSettle(t *testing.T) {
 // The journal has the commands that codex starts, in bounds, and nothing of other messages.
 func TestObserve(t *testing.T) {
 	var log bytes.Buffer
-	h := &Hands{Options: Options{Remote: "build", Logger: slog.New(slog.NewJSONHandler(&log, nil))}}
+	h := &Hands{Options: Options{Mark: "codex-remote@build", Logger: slog.New(slog.NewJSONHandler(&log, nil))}}
 	message := func(argv ...string) []byte {
 		text, err := json.Marshal(map[string]any{"id": 7, "method": "process/start", "params": map[string]any{
 			"processId": "p", "metadata": map[string]any{"threadId": "t1", "toolCallId": "c1"}, "argv": argv,

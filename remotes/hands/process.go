@@ -54,7 +54,7 @@ type output struct {
 }
 
 // errEnded means that the exec-server has ended with the process.
-var errEnded = errors.New("the hands of the remote have ended with the command, and start again")
+var errEnded = errors.New("the hands have ended with the command, and start again")
 
 // Execute runs a process to its end. The end of ctx ends it.
 func (h *Hands) Execute(ctx context.Context, p Process) (Ended, error) {

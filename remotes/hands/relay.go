@@ -45,7 +45,7 @@ func (r *Relay) Serve(ctx context.Context, l net.Listener) error {
 			select {
 			case slots <- struct{}{}:
 				defer func() { <-slots }()
-				r.serve(ctx, w, req)
+				r.Connect(ctx, w, req)
 			default:
 				http.Error(w, "too many connections", http.StatusServiceUnavailable)
 			}
@@ -57,15 +57,15 @@ func (r *Relay) Serve(ctx context.Context, l net.Listener) error {
 	return nil
 }
 
-// serve waits for the exec-server before it accepts the WebSocket, so that codex sees no hands without one.
-func (r *Relay) serve(ctx context.Context, w http.ResponseWriter, req *http.Request) {
-	if subtle.ConstantTimeCompare([]byte(req.Header.Get("Authorization")), []byte("Bearer "+r.Token)) != 1 {
+// Connect waits for the exec-server before it accepts the WebSocket, so that codex sees no hands without one.
+func (r *Relay) Connect(ctx context.Context, w http.ResponseWriter, req *http.Request) {
+	if !HasToken(req, r.Token) {
 		http.Error(w, "the token is wrong", http.StatusUnauthorized)
 		return
 	}
 	server, err := r.Hands.Dial(ctx)
 	if err != nil {
-		r.Hands.Logger.Warn("the hands of a remote do not answer", "remote", r.Hands.Remote, "error", err)
+		r.Hands.Logger.Warn("hands do not answer", "error", err)
 		http.Error(w, err.Error(), http.StatusBadGateway)
 		return
 	}
@@ -96,6 +96,11 @@ func (r *Relay) serve(ctx context.Context, w http.ResponseWriter, req *http.Requ
 	_ = there.pass(ctx)
 	end()
 	work.Wait()
+}
+
+// HasToken reports whether a request has the token.
+func HasToken(req *http.Request, token string) bool {
+	return subtle.ConstantTimeCompare([]byte(req.Header.Get("Authorization")), []byte("Bearer "+token)) == 1
 }
 
 // direction is one of the two directions of a connection.

@@ -129,7 +129,7 @@ func (h memory) update(change func(*record)) {
 	defer h.mu.Unlock()
 	change(&h.record)
 	if err := h.record.write(h.Dir); err != nil {
-		h.Logger.Error("the record of the hands is not written", "remote", h.Remote, "error", err)
+		h.Logger.Error("the record of the hands is not written", "error", err)
 	}
 }
 
@@ -154,7 +154,7 @@ func (h memory) announce(ctx context.Context, thread, history string,
 	ctx, cancel := context.WithTimeout(ctx, injectBound)
 	defer cancel()
 	if err := inject(ctx, thread, []any{item(list)}); err != nil {
-		h.Logger.Warn("the model does not learn of the new checkout", "remote", h.Remote, "thread_id", thread, "error",
+		h.Logger.Warn("the model does not learn of the new checkout", "thread_id", thread, "error",
 			err)
 		return
 	}

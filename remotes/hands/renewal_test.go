@@ -43,7 +43,7 @@ func (p *person) Notify(method string, params any) error {
 // newHands has a record in a directory of its own.
 func newHands(t *testing.T) *Hands {
 	t.Helper()
-	h, err := New(Options{Remote: "build", Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler)})
+	h, err := New(Options{Mark: "codex-remote@build", Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	return h
 }
@@ -75,7 +75,7 @@ func TestRenewal(t *testing.T) {
 		assert.Contains(t, told[0], part)
 	}
 
-	h, err := New(Options{Remote: "build", Dir: h.Dir, Logger: h.Logger})
+	h, err := New(Options{Mark: "codex-remote@build", Dir: h.Dir, Logger: h.Logger})
 	require.NoError(t, err)
 	g := &Gate{Hands: h, Inject: inject}
 	one := &person{name: "1", gone: true}
@@ -173,7 +173,7 @@ func TestLacksWorkspace(t *testing.T) {
 }
 
 func TestIsMarked(t *testing.T) {
-	h := &Hands{Options: Options{Remote: "build", Program: "/opt/codex"}}
+	h := &Hands{Options: Options{Mark: "codex-remote@build", Program: "/opt/codex"}}
 	args := h.command("token").Args
 	assert.True(t, isMarked(args, "codex-remote@build"))
 	assert.False(t, isMarked(args, "codex-remote@other"))

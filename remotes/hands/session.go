@@ -14,22 +14,16 @@ import (
 )
 
 const (
-	// idleTime is how long the session stays open while the remote does not run, as far as the settings of codex-runner
-	// allow it.
-	idleTime = 30 * 24 * time.Hour
 	// diffBound bounds the wait for the changes of a session that is closed because its source has changed.
 	diffBound = time.Minute
 	// mostOpen bounds the open sessions among which those without a record are searched.
 	mostOpen = 1000
 )
 
-// mark is among the arguments of each exec-server of a remote, and distinguishes it from others of the same user.
-func (h *Hands) mark() string { return "codex-remote@" + h.Remote }
-
-// command is an exec-server with the token.
+// command is an exec-server with the token. The mark is among its arguments.
 func (h *Hands) command(token string) wire.NewCommand {
 	c := client.ExecServer(h.Program, token)
-	c.Args = append([]string{"/bin/sh", "-c", `exec "$@"`, h.mark()}, c.Args...)
+	c.Args = append([]string{"/bin/sh", "-c", `exec "$@"`, h.Mark}, c.Args...)
 	c.Limits = h.Limits
 	return c
 }
@@ -61,7 +55,7 @@ func (h lifecycle) next(
 	switch {
 	case made.Session == "":
 	case made.Source != h.Source:
-		gone = fmt.Sprintf("repo, ref or setup of the remote's file have changed, from %.100s %.100s", made.Source.Repo,
+		gone = fmt.Sprintf("repo, ref or setup of [hands] have changed, from %.100s %.100s", made.Source.Repo,
 			made.Source.Ref)
 		if err := h.retire(ctx, made.Session); err != nil {
 			return made, 0, err
@@ -78,7 +72,7 @@ func (h lifecycle) next(
 		gone = "the session was closed, as its workspace had not been used or another session needed it"
 	}
 	if made.Session != "" {
-		h.Logger.Warn("the session of the hands is closed, and a new one begins", "remote", h.Remote, "session",
+		h.Logger.Warn("the session of the hands is closed, and a new one begins", "session",
 			made.Session, "reason", gone, "error", err)
 	}
 	id, err := h.create(ctx, command)
@@ -141,8 +135,7 @@ func (h lifecycle) retire(ctx context.Context, id string) error {
 		return context.Cause(ctx)
 	}
 	if err != nil && !refusedAs(err, wire.NotFound, wire.Conflict) {
-		h.Logger.Warn("codex-runner does not keep the last changes of a remote", "remote", h.Remote, "session", id,
-			"error", err)
+		h.Logger.Warn("codex-runner does not keep the last changes of hands", "session", id, "error", err)
 	}
 	return h.close(ctx, id)
 }
@@ -164,7 +157,7 @@ func (h lifecycle) create(ctx context.Context, command wire.NewCommand) (id stri
 		return "", err
 	}
 	n := wire.NewSession{Repository: h.Source.Repo, Ref: h.Source.Ref, SetUp: h.Source.SetUp,
-		IdleTimeout: wire.Duration(idleTime), Commands: []wire.NewCommand{command}}
+		IdleTimeout: wire.Duration(h.Idle), Commands: []wire.NewCommand{command}}
 	if isDirectory(h.Source.Repo) {
 		if n.Repository, n.Ref, err = h.Send(ctx, h.Source.Repo, h.Source.Ref); err != nil {
 			return "", err
@@ -174,7 +167,7 @@ func (h lifecycle) create(ctx context.Context, command wire.NewCommand) (id stri
 	return made.ID, err
 }
 
-// sweep closes the sessions of the remote that its record does not name: a main process was killed before it recorded
+// sweep closes the sessions with the mark that the record does not name: a main process was killed before it recorded
 // one, or the record is lost. Each would have a workspace for its whole idle time.
 func (h lifecycle) sweep(ctx context.Context) error {
 	for _, state := range []wire.SessionState{wire.SessionActive, wire.SessionIdle} {
@@ -185,7 +178,7 @@ func (h lifecycle) sweep(ctx context.Context) error {
 		for _, s := range open {
 			ours, err := h.isOurs(ctx, s)
 			if err == nil && ours {
-				h.Logger.Warn("a session of the hands without a record is closed", "remote", h.Remote, "session", s.ID)
+				h.Logger.Warn("a session of the hands without a record is closed", "session", s.ID)
 				err = h.retire(ctx, s.ID)
 			}
 			if err != nil && !refusedAs(err, wire.NotFound) {
@@ -196,7 +189,7 @@ func (h lifecycle) sweep(ctx context.Context) error {
 	return nil
 }
 
-// isOurs reports whether a session, of which a list has the last command, is another one of the remote.
+// isOurs reports whether a session, of which a list has the last command, is another one with the mark.
 func (h lifecycle) isOurs(ctx context.Context, s wire.Session) (is bool, err error) {
 	n := len(s.Commands)
 	if n == 0 || s.ID == h.Session() {
@@ -207,7 +200,7 @@ func (h lifecycle) isOurs(ctx context.Context, s wire.Session) (is bool, err err
 			return false, err
 		}
 	}
-	return slices.ContainsFunc(s.Commands, func(c wire.Command) bool { return isMarked(c.Args, h.mark()) }), nil
+	return slices.ContainsFunc(s.Commands, func(c wire.Command) bool { return isMarked(c.Args, h.Mark) }), nil
 }
 
 // isMarked reports whether a command is an exec-server with the mark.

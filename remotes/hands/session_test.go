@@ -60,7 +60,7 @@ func newRunnerBed(t *testing.T, record string) *runnerBed {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, recordName), []byte(record), 0o600))
 	}
 	var err error
-	b.Hands, err = New(Options{Remote: "build", Client: client.New(b.front(d.Socket)), Dir: dir, Program: "/usr/bin/codex",
+	b.Hands, err = New(Options{Mark: "codex-remote@build", Client: client.New(b.front(d.Socket)), Dir: dir, Program: "/usr/bin/codex",
 		Source: Source{Repo: "https://example.org/app"}, Renewed: func() { b.renewed <- b.Session() },
 		Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
@@ -191,7 +191,7 @@ func TestSessionsWithoutARecord(t *testing.T) {
 		require.NoError(t, err)
 		return s
 	}
-	other, active, idle, ended := begin("codex-remote@other"), begin(b.mark()), end(begin(b.mark())), end(begin(b.mark()))
+	other, active, idle, ended := begin("codex-remote@other"), begin(b.Mark), end(begin(b.Mark)), end(begin(b.Mark))
 	_, err := b.Client.AddCommand(t.Context(), ended.ID, lifecycle{b.Hands}.diff(ended))
 	require.NoError(t, err)
 	opened := b.open()

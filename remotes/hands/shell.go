@@ -52,7 +52,7 @@ func (g *Gate) shellCommand(ctx context.Context, of Client, params []byte) error
 	turn.end(ended, text, errors.Is(err, errInterrupted))
 	if g.Inject != nil {
 		if err := g.Inject(context.WithoutCancel(ctx), p.Thread, []any{note(p.Command, ended, text)}); err != nil {
-			g.Hands.Logger.Warn("the model does not read the output of a person's command", "remote", g.Hands.Remote,
+			g.Hands.Logger.Warn("the model does not read the output of a person's command",
 				"thread_id", p.Thread, "error", err)
 		}
 	}

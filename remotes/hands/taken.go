@@ -29,15 +29,14 @@ type takenSession struct {
 // what still runs.
 type taken struct {
 	file   string
-	remote string
 	logger *slog.Logger
 
 	mu       sync.Mutex
 	sessions []takenSession
 }
 
-func newTaken(remote, dir string, logger *slog.Logger) *taken {
-	t := &taken{file: filepath.Join(dir, takenName), remote: remote, logger: logger}
+func newTaken(dir string, logger *slog.Logger) *taken {
+	t := &taken{file: filepath.Join(dir, takenName), logger: logger}
 	if text, err := readOwnFile(dir, takenName); err == nil {
 		_ = json.Unmarshal(text, &t.sessions) // of no use else: the exec-server ends them within 80 s
 	}
@@ -117,7 +116,7 @@ func (t *taken) write() {
 		err = os.Rename(t.file+".new", t.file)
 	}
 	if err != nil {
-		t.logger.Error("the record of the hands is not written", "remote", t.remote, "error", err)
+		t.logger.Error("the record of the hands is not written", "error", err)
 	}
 }
 

@@ -175,7 +175,7 @@ func (s *Settings) checkProvider() error {
 	if p.CAFile == "" {
 		return nil
 	}
-	return checkVisible("provider.ca_file", p.CAFile)
+	return settingsfile.CheckVisible("provider.ca_file", p.CAFile)
 }
 
 func onThisMachine(host string) bool {
@@ -190,7 +190,7 @@ func (s *Settings) checkNotify() error {
 	if len(s.Notify) > maxItems {
 		return settingsfile.Wrong("notify.command", "has more than %d words: put them into a script", maxItems)
 	}
-	return checkVisible("notify.command", s.Notify[0])
+	return settingsfile.CheckVisible("notify.command", s.Notify[0])
 }
 
 // fixed are the settings of codex that the other keys of the file make, each with the key.

@@ -3,6 +3,8 @@ package remoteconfig
 import (
 	"cmp"
 
+	"codex-proxy/internal/handstable"
+	"codex-proxy/internal/settingsfile"
 	"codex-proxy/internal/unitfile"
 	"codex-proxy/units"
 )
@@ -29,7 +31,7 @@ func (s *Settings) ServiceDropIn() []byte {
 	b.Add("\n[Service]")
 	b.Add("Environment=%s=%s", HashVariable, s.Hash)
 	s.owner(&b)
-	s.Hands.dropIn(&b, TokenIsInput(s))
+	handsDropIn(s.Hands, &b, TokenIsInput(s))
 	input(s, &b)
 	s.directories(&b)
 	if s.Network == Loopback {
@@ -122,9 +124,9 @@ func (s *Settings) owner(b *unitfile.Lines) {
 	b.Add("RemoveIPC=no")
 }
 
-// dropIn has the unit ask codex-runner for a session, and shows codex an empty workspace. The main process reads the
+// handsDropIn has the unit ask codex-runner for a session, and shows codex an empty workspace. The main process reads the
 // repository for codex-runner; codex itself sees neither that nor the socket.
-func (h *Hands) dropIn(b *unitfile.Lines, tokenIsInput bool) {
+func handsDropIn(h *Hands, b *unitfile.Lines, tokenIsInput bool) {
 	if h == nil {
 		return
 	}
@@ -136,10 +138,10 @@ func (h *Hands) dropIn(b *unitfile.Lines, tokenIsInput bool) {
 		}
 		return
 	}
-	b.Add("SupplementaryGroups=%s", HandsGroup)
+	b.Add("SupplementaryGroups=%s", handstable.Group)
 	b.Add("# The set-up of the repository runs before the remote is ready.")
 	b.Add("TimeoutStartSec=1h")
-	if dir := h.RepoDirectory(); InHome(dir) {
+	if dir := h.RepoDirectory(); settingsfile.InHome(dir) {
 		b.Add("BindReadOnlyPaths=%s", unitfile.Path("-"+dir))
 	}
 }
@@ -149,9 +151,9 @@ func (s *Settings) directories(b *unitfile.Lines) {
 	for _, dir := range s.Directories() {
 		path := unitfile.Path("-" + dir)
 		switch writes := s.Sandbox == WorkspaceWrite; {
-		case InHome(dir) && writes:
+		case settingsfile.InHome(dir) && writes:
 			b.Add("BindPaths=%s", path)
-		case InHome(dir):
+		case settingsfile.InHome(dir):
 			b.Add("BindReadOnlyPaths=%s", path)
 		case writes:
 			b.Add("ReadWritePaths=%s", path)

@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"time"
 
+	"codex-proxy/internal/handstable"
 	"codex-proxy/internal/settingsfile"
 	"codex-proxy/internal/strict"
 	"codex-proxy/units"
@@ -135,7 +136,7 @@ type raw struct {
 	Accounts      []string              `toml:"accounts"`
 	Provider      *rawProvider          `toml:"provider"`
 	Notify        rawNotify             `toml:"notify"`
-	Hands         *rawHands             `toml:"hands"`
+	Hands         *handstable.Raw       `toml:"hands"`
 	Codex         map[string]any        `toml:"codex"`
 }
 
@@ -203,7 +204,7 @@ func (r raw) settings(name string) *Settings {
 		Group: r.Group, Network: r.network(), Sandbox: r.sandbox(), Writable: r.Writable,
 		Limits: Limits{r.Memory, r.CPU, r.Tasks}, UnknownMethods: UnknownMethods(r.Unknown), IdleStop: r.IdleStop.Duration, Continue: Continue(r.Continue),
 		ContinueLimit: r.ContinueLimit, Model: r.Model, CodexPath: r.CodexPath, Provider: (*Provider)(r.Provider),
-		Accounts: r.Accounts, Notify: r.Notify.Command, Push: r.Notify.Push, Hands: r.Hands.hands(), Codex: r.Codex,
+		Accounts: r.Accounts, Notify: r.Notify.Command, Push: r.Notify.Push, Hands: r.Hands.Hands(), Codex: r.Codex,
 	}
 }
 

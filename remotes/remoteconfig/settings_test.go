@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"codex-proxy/internal/handstable"
 	"codex-proxy/internal/strict"
 )
 
@@ -122,7 +123,7 @@ func TestTemplate(t *testing.T) {
 
 	hands, err := Parse("template.toml", []byte("[hands]\n"+strings.ReplaceAll(strings.ReplaceAll("\n"+table, "\n#", "\n"), "\n ", "\n# ")))
 	require.NoError(t, err)
-	assert.Equal(t, &Hands{Repo: "/srv/app", Timeout: HandsTimeout}, hands.Hands)
+	assert.Equal(t, &Hands{Repo: "/srv/app", Timeout: handstable.Timeout}, hands.Hands)
 	assert.Equal(t, NoNetwork, hands.Network)
 	assert.Empty(t, hands.Directories())
 }
@@ -149,7 +150,7 @@ func TestHandsElsewhere(t *testing.T) {
 	const url, token = "url = \"wss://h/x\"\n", "token_file = \"/etc/t\"\n"
 	s, err := parse(url + token + "ca_file = \"/etc/ca.pem\"")
 	require.NoError(t, err)
-	assert.Equal(t, &Hands{URL: "wss://h/x", TokenFile: "/etc/t", CAFile: "/etc/ca.pem", Timeout: HandsTimeout}, s.Hands)
+	assert.Equal(t, &Hands{URL: "wss://h/x", TokenFile: "/etc/t", CAFile: "/etc/ca.pem", Timeout: handstable.Timeout}, s.Hands)
 	text := string(s.ServiceDropIn())
 	assert.Contains(t, text, "\nStandardInput=file:/etc/t\n", "no other process of the user can read it")
 	assert.NotContains(t, text, "LoadCredential=")

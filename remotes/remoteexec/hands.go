@@ -3,9 +3,7 @@ package remoteexec
 import (
 	"context"
 	"fmt"
-	"io"
 	"net"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -25,10 +23,11 @@ const (
 	// handsBound bounds the start of the hands, with the set-up of the repository: below TimeoutStartSec= of the
 	// drop-in.
 	handsBound = 55 * time.Minute
+	// handsIdle is how long the session stays open while the remote does not run, as far as the settings of
+	// codex-runner allow it.
+	handsIdle = 30 * 24 * time.Hour
 	// handsClose bounds the request that ends the hands.
 	handsClose = 2 * time.Second
-	// maxSetUp bounds the file of a set-up, in bytes.
-	maxSetUp = 64 << 10
 )
 
 // environments is the text of codex's environments.toml: the hands are the only place where a command can run.
@@ -51,13 +50,9 @@ func (u *Unit) hands(s *remoteconfig.Settings) (*hands.Hands, error) {
 	if s.Hands.URL != "" {
 		return u.handsElsewhere(s)
 	}
-	source := hands.Source{Repo: s.Hands.Repo, Ref: s.Hands.Ref}
-	if s.Hands.SetUp != "" {
-		text, err := readSetUp(s.Hands.SetUp)
-		if err != nil {
-			return nil, cli.Exit(cli.Config, s.Fault("hands.setup", "%v", err))
-		}
-		source.SetUp = text
+	setUp, err := s.Hands.ReadSetUp()
+	if err != nil {
+		return nil, cli.Exit(cli.Config, s.Fault("hands.setup", "%v", err))
 	}
 	program, err := filepath.EvalSymlinks(filepath.Join(u.Runtime, "codex"))
 	if err != nil {
@@ -65,15 +60,15 @@ func (u *Unit) hands(s *remoteconfig.Settings) (*hands.Hands, error) {
 	}
 	of := runnerclient.New(u.Runner)
 	return hands.New(hands.Options{
-		Remote: u.Name, Client: of, Dir: filepath.Join(u.Home, managerDir), Program: program,
-		Source: source,
+		Mark: "codex-remote@" + u.Name, Idle: handsIdle, Client: of, Dir: filepath.Join(u.Home, managerDir), Program: program,
+		Source: hands.Source{Repo: s.Hands.Repo, Ref: s.Hands.Ref, SetUp: setUp},
 		Limits: wire.Limits{Timeout: wire.Duration(s.Hands.Timeout), CPUs: s.Hands.CPUs, Memory: s.Hands.Memory,
 			Tasks: s.Hands.Tasks, FileSize: s.Hands.FileSize, Disk: s.Hands.Disk},
 		Send: func(ctx context.Context, dir, ref string) (repository, commit string, err error) {
 			found, err := sessions.Source{Client: of, Name: "hands.repo", Where: dir, Ref: ref}.Send(ctx)
 			return found.Repository, found.Ref, err
 		},
-		Logger: u.logger,
+		Logger: u.logger.With("remote", u.Name),
 	})
 }
 
@@ -90,20 +85,8 @@ func (u *Unit) handsElsewhere(s *remoteconfig.Settings) (*hands.Hands, error) {
 	if err != nil {
 		return nil, cli.Exit(cli.Config, s.Fault("hands.url", "%v", err))
 	}
-	return hands.New(hands.Options{Remote: u.Name, Elsewhere: at, Dir: filepath.Join(u.Home, managerDir), Logger: u.logger})
-}
-
-func readSetUp(path string) (string, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer file.Close()
-	text, err := io.ReadAll(io.LimitReader(file, maxSetUp+1))
-	if err == nil && len(text) > maxSetUp {
-		err = fmt.Errorf("%s has more than %d bytes", path, maxSetUp)
-	}
-	return string(text), err
+	return hands.New(hands.Options{Elsewhere: at, Dir: filepath.Join(u.Home, managerDir),
+		Logger: u.logger.With("remote", u.Name)})
 }
 
 // openHands waits until the hands serve, before codex starts: no command of an earlier codex goes on then.
@@ -128,8 +111,7 @@ func (u *Unit) closeHands(ctx context.Context, of *hands.Hands) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), handsClose)
 	defer cancel()
 	if err := of.Close(ctx); err != nil {
-		u.logger.Warn("the hands of a remote do not end with it", "remote", u.Name, "session", of.Session(),
-			"error", err)
+		u.logger.Warn("hands do not end", "remote", u.Name, "session", of.Session(), "error", err)
 	}
 }
 

@@ -56,30 +56,18 @@ func Faults(s *remoteconfig.Settings) (faults []string) {
 
 // handsFaults are the missing conditions for hands.
 func handsFaults(s *remoteconfig.Settings, as reach.Account, known bool) map[string]error {
-	faults := map[string]error{}
 	if s.Hands.URL != "" {
+		faults := map[string]error{}
 		faults["hands.token_file"] = fileFault(s.Hands.TokenFile)
 		if s.Hands.CAFile != "" {
 			faults["hands.ca_file"] = fileFault(s.Hands.CAFile)
 		}
 		return faults
 	}
-	if _, err := user.LookupGroup(remoteconfig.HandsGroup); err != nil {
-		faults["hands.runner"] = fmt.Errorf("there is no group %q: install codex-runner on this machine",
-			remoteconfig.HandsGroup)
+	if !known {
+		return s.Hands.Faults(nil, "")
 	}
-	dir := s.Hands.RepoDirectory()
-	if dir == "" || !known {
-		return faults
-	}
-	const reads = 4
-	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
-		faults["hands.repo"] = fmt.Errorf("there is no directory %s: make it, or name another one", dir)
-	} else if err := reach.Check(as, dir, reads); err != nil {
-		faults["hands.repo"] = fmt.Errorf("%w: the user is %s; give it the permission to read, or name another user",
-			err, UserOf(s))
-	}
-	return faults
+	return s.Hands.Faults(&as, "the user is "+UserOf(s)+"; give it the permission to read, or name another user")
 }
 
 // GroupFault is the fault of the group of those who may attach.

@@ -34,7 +34,7 @@ func (r *Remotes) Commands(name string, options ...string) error {
 // adds the unit.
 func journalOf(name string) []string {
 	return []string{"journalctl", "_SYSTEMD_UNIT=" + units.Remote(name), "CODEX_REMOTE=" + name,
-		"CODEX_EVENT=remote-command"}
+		"CODEX_EVENT=hands-command"}
 }
 
 // hasHands is the error of a remote without hands.

@@ -16,7 +16,7 @@ import (
 
 // The checks of `codex-proxy doctor`, in order.
 const doctorChecks = "systemd units users permissions bus polkit codex sandbox login config databases homes sockets " +
-	"service models accounts database brokers dependencies remotes here watchdog ports console cgroup clock"
+	"service models accounts database hands brokers dependencies remotes here watchdog ports console cgroup clock"
 
 // ofTheHost are the checks whose results depend on the host of the tests.
 var ofTheHost = map[string]bool{"cgroup": true, "clock": true}

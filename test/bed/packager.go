@@ -72,7 +72,8 @@ func RpmCommand() Packager {
 		"/var/lib/codex-worker", "/var/lib/private/codex-worker", "/var/lib/codex-dependency",
 		"/var/lib/private/codex-dependency", "/var/lib/codex-remote", "/var/lib/private/codex-remote",
 		"/run/codex-proxy", "/run/codex-worker", "/run/codex-dependency", "/run/codex-remote",
-		"/run/codex-logins", "/var/lib/codex-login", "/var/lib/private/codex-login", "/run/codex-login", "/run/codex-login-own")
+		"/run/codex-logins", "/var/lib/codex-login", "/var/lib/private/codex-login", "/run/codex-login", "/run/codex-login-own",
+		"/run/codex-hands", "/run/codex-hands-own", "/var/lib/codex-hands", "/var/lib/private/codex-hands")
 }
 
 // RpmOf is RpmCommand for the package with that name in that file, which leaves data there.

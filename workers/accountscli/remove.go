@@ -95,7 +95,8 @@ func removeHome(ctx context.Context, name string) error {
 	}
 	// Without systemd, or before the first start, the home is no link but the directory. A
 	// login that was killed has left its own home.
-	for _, path := range []string{filepath.Join(paths.PrivateHomes, name), workerHomeOf(name), loginHomeOf(name)} {
+	for _, path := range []string{filepath.Join(paths.PrivateHomes, name), workerHomeOf(name), loginHomeOf(name),
+		filepath.Join(paths.PrivateHandsStates, name), filepath.Join(paths.HandsStates, name)} {
 		if err := os.RemoveAll(path); err != nil {
 			return err
 		}

@@ -80,7 +80,10 @@ func (w *Worker) base(catalogue, keyFile string) settings {
 	if w.Mode == Plain || w.Mode == keeper {
 		merge(c, bare())
 	}
-	if w.sandbox == nil {
+	switch {
+	case w.Hands != nil:
+		c["sandbox_mode"] = "danger-full-access" // no command runs here, and a session is the sandbox of the others
+	case w.sandbox == nil:
 		c["sandbox_mode"] = "read-only" // a profile takes its place where there are tools
 	}
 	if w.Model != "" {

@@ -95,6 +95,9 @@ func (h *Home) prepare(ctx context.Context) (program, workspace string, err erro
 	if err = h.noTools(w); err != nil {
 		return "", "", err
 	}
+	if err = h.environments(w); err != nil {
+		return "", "", err
+	}
 	p := preparation{h, w, codex{path: program, home: h.Dir, dir: workspace}}
 	if inputs := h.inputs(doc, program, workspace); !h.fresh(inputs) {
 		err = p.renew(ctx, inputs)
@@ -167,7 +170,7 @@ func (h *Home) noTools(w *Worker) error {
 // workspace is codex's working directory: an empty one, except in mode native.
 func (h *Home) workspace(w *Worker) (string, error) {
 	dir := filepath.Join(h.Runtime, "empty")
-	if w.Mode == Native {
+	if w.Mode == Native && w.Hands == nil {
 		dir = filepath.Join(h.Dir, "workspace")
 	}
 	if w.Workspace != "" {

@@ -24,7 +24,7 @@ func (p *preparation) renew(ctx context.Context, inputs string) error {
 		return err
 	}
 	from := versions.Oldest
-	if p.worker.remote != nil {
+	if p.worker.remote != nil || p.worker.Hands != nil {
 		from = versions.OldestForRemotes
 	}
 	version, err := p.codex.version(ctx, from)

@@ -66,7 +66,7 @@ func (h *Home) PrepareRemote(ctx context.Context, r Remote) error {
 // writeEnvironments writes the file that names where codex executes commands into its home, or removes the one of an
 // earlier start.
 func writeEnvironments(dir, text string) error {
-	path := filepath.Join(dir, "environments.toml")
+	path := filepath.Join(dir, environmentsName)
 	if err := os.RemoveAll(path); err != nil {
 		return fmt.Errorf("cannot remove the environments of an earlier start: %w", err)
 	}

@@ -42,7 +42,7 @@ func (s *sandbox) writable(workspace string) []string {
 
 // setSandbox reads sandboxKeys, for a worker with tools. A native one has some that are no commands.
 func (w *Worker) setSandbox() error {
-	if w.Mode != Native && !w.RunsCommands() {
+	if w.Hands != nil || w.Mode != Native && !w.RunsCommands() { // a session is the sandbox of hands
 		return nil
 	}
 	w.sandbox = &sandbox{}

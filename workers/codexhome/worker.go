@@ -45,6 +45,7 @@ type Worker struct {
 	broker      string         // HOST:PORT of the broker, for a worker without a provider; empty: codex has the login
 	Extra       map[string]any // the [codex] table
 	Requires    requires.Settings
+	Hands       *Hands   // native only; nil: codex executes its commands itself
 	sandbox     *sandbox // of the tools; nil: codex runs none
 	remote      *Remote  // Attended only
 	lines       strict.Lines
@@ -68,6 +69,7 @@ type rawWorker struct {
 	Network   string         `toml:"network"`
 	Bound     int            `toml:"connections"`
 	Provider  *rawProvider   `toml:"provider"`
+	Hands     *rawHands      `toml:"hands"`
 	Extra     map[string]any `toml:"codex"`
 	requires.Settings
 }
@@ -126,6 +128,9 @@ func parse(file string, doc []byte) (*Worker, error) {
 		return nil, err
 	}
 	if err := setConnections(w, raw.Bound); err != nil {
+		return nil, err
+	}
+	if err := setHands(w, raw.Hands); err != nil {
 		return nil, err
 	}
 	return w, w.setSandbox()

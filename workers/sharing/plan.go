@@ -50,7 +50,7 @@ func alike(dir string, names []string) map[string][]string {
 	for _, name := range names {
 		file := filepath.Join(dir, name+".toml")
 		w, err := codexhome.Load(file)
-		if err != nil || !w.LoginApart() {
+		if err != nil || !w.LoginApart() || w.Hands != nil { // the sessions of hands are of one account
 			continue
 		}
 		if text, err := canonical(file); err == nil {

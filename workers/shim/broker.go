@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"sync"
 
 	"codex-proxy/internal/paths"
 	"codex-proxy/notify"
@@ -17,6 +18,14 @@ const BrokerVariable = "CODEX_MODEL_BROKER"
 
 // brokerConnections bounds the requests of codex in flight.
 const brokerConnections = 1024
+
+// HandsVariable has the path of the socket of the worker's hands, in the same way.
+const HandsVariable = "CODEX_HANDS"
+
+// ways are the addresses at which codex finds what lies behind a socket, by the variable of the unit with that.
+var ways = []struct{ variable, address string }{
+	{BrokerVariable, paths.BrokerAddress}, {HandsVariable, paths.HandsAddress},
+}
 
 // alone is the error of a unit that others share the network with: they would use the provider's key.
 func alone(interfaces []net.Interface, err error) error {
@@ -32,26 +41,35 @@ func alone(interfaces []net.Interface, err error) error {
 	return nil
 }
 
-// leadToBroker relays connections of codex to its broker until the returned function is called; nothing without a
-// broker.
-func leadToBroker(ctx context.Context, logger *slog.Logger) (end func(), err error) {
-	socket := os.Getenv(BrokerVariable)
-	if socket == "" {
-		return func() {}, nil
+// leadOut relays connections of codex to its broker and its hands until the returned function is called; nothing without
+// these.
+func leadOut(ctx context.Context, logger *slog.Logger) (end func(), err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	var relaying sync.WaitGroup
+	end = func() { cancel(); relaying.Wait() }
+	for _, way := range ways {
+		socket := os.Getenv(way.variable)
+		if socket == "" {
+			continue
+		}
+		relay, err := relayTo(ctx, way.address, socket)
+		if err != nil {
+			end()
+			return nil, err
+		}
+		relaying.Go(func() { relay.Run(ctx, logger) })
 	}
+	return end, nil
+}
+
+// relayTo listens at an address of the unit's own network.
+func relayTo(ctx context.Context, address, socket string) (*notify.Relay, error) {
 	if err := alone(net.Interfaces()); err != nil {
 		return nil, err
 	}
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", paths.BrokerAddress)
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {
-		return nil, fmt.Errorf("cannot lead codex to its broker: %w", err)
+		return nil, fmt.Errorf("cannot lead codex to %s: %w", socket, err)
 	}
-	relay := &notify.Relay{Listeners: []net.Listener{l}, Target: socket, Limit: brokerConnections}
-	ctx, cancel := context.WithCancel(ctx)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		relay.Run(ctx, logger)
-	}()
-	return func() { cancel(); <-done }, nil
+	return &notify.Relay{Listeners: []net.Listener{l}, Target: socket, Limit: brokerConnections}, nil
 }

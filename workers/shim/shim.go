@@ -119,7 +119,7 @@ func (s *Shim) Run(ctx context.Context, stderr io.Writer) error {
 	}
 	s.Command.MemoryEvents = notify.MemoryEvents()
 	s.Command.Stopped = beingStopped
-	end, err := leadToBroker(ctx, logger)
+	end, err := leadOut(ctx, logger)
 	if err != nil {
 		notifier.Status("Not started: " + err.Error())
 		return cli.Exit(notify.ExitExec, err)

@@ -97,6 +97,7 @@ func New(f *survey.Facts, h Host, all []Worker, control, directory string) surve
 			{Name: "codex", Stage: checkup.Programs, Run: r.codex},
 			{Name: "sandbox", Stage: checkup.Programs, Run: r.sandbox},
 			{Name: "login", Stage: checkup.Programs, Run: r.login},
+			{Name: "hands", Stage: checkup.Features, Run: r.hands},
 			{Name: "sockets", Stage: checkup.Service, Run: r.sockets},
 			{Name: "service", Stage: checkup.Service, Run: r.service},
 			{Name: "models", Stage: checkup.Service, Run: r.models},
@@ -108,6 +109,9 @@ func New(f *survey.Facts, h Host, all []Worker, control, directory string) surve
 		if w.Host == "" {
 			out.Units = append(out.Units, survey.Unit{Name: w.socket(), Needed: true},
 				survey.Unit{Name: w.Unit(), Needed: true, User: units.WorkerUser(w.Name), Watched: true})
+		}
+		if w.file != nil && w.file.Hands != nil {
+			out.Units = append(out.Units, survey.Unit{Name: units.Hands(w.Name)})
 		}
 		out.Homes = append(out.Homes,
 			survey.Home{Subject: w.Subject(), Path: home, Unit: w.Unit(), TraceLog: codexhome.IsTraceLog})

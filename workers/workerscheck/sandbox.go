@@ -13,6 +13,9 @@ import (
 // sandbox (bubblewrap), and that the sandbox hides the login.
 func (r *room) sandbox(ctx context.Context) []checkup.Finding {
 	return r.eachCodex("sandbox", func(w Worker, c Codex) checkup.Finding {
+		if w.file.Hands != nil {
+			return checkup.Passed(w.Subject(), "not needed, its commands are executed in [hands]")
+		}
 		if !w.file.RunsCommands() {
 			return checkup.Passed(w.Subject(), fmt.Sprintf("not needed, mode %q runs no commands", w.file.Mode))
 		}

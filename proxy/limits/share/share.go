@@ -202,7 +202,8 @@ func (s *Share) Away(hosts int, now time.Time) {
 		free = s.limit.Most
 	}
 	s.balance += math.Floor(min(s.limit.Most, max(0, free)) * s.part)
-	if s.limit.Refill > 0 && s.limit.Most*s.part >= leastPart { // the first request needs not wait for the refill
+	// The first request needs not wait for the refill.
+	if s.limit.Refill > 0 && (s.hosts == 1 || s.limit.Most*s.part >= leastPart) {
 		s.balance = max(s.balance, min(1, s.balance+1))
 	}
 }

@@ -25,7 +25,7 @@ func testFilesAreWhose(t *testing.T, suite string) {
 		owner := strings.ReplaceAll(row[1], "cw-default", bed.UID(b, bed.WorkerUnit))
 		assert.Equal(t, row[2]+" "+owner, bed.Owner(b, row[0]), row[0])
 	}
-	assert.Equal(t, 15, files)
+	assert.Equal(t, 16, files)
 	for socket, want := range map[string]string{
 		"/run/codex-proxy/default.sock":   "root:codex-proxy 660\n",
 		"/run/codex-proxy/fetch.socket":   "root:codex-proxy 660\n",
