@@ -54,8 +54,8 @@ func openResponses(d *Daemon, registry prometheus.Registerer) (stored.Store, err
 		return nil, err
 	}
 	return shared.New(shared.Settings{
-		File: file, Server: server, Host: host.Name, Bound: time.Second, Steady: d.fleet.Steady, Foreign: d.fleet.Foreign,
-		Spread: d.fleet.Spread, Registry: registry, Logger: d.logger,
+		File: file, Server: server, Host: host.Name, Bound: time.Second,
+		Steady: d.fleet.Steady, Foreign: d.fleet.Foreign, Spread: d.fleet.Spread, Registry: registry, Logger: d.logger,
 	}), nil
 }
 

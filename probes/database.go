@@ -22,7 +22,7 @@ func (d *Database) Sentence() string {
 		d.Since.UTC().Format(time.RFC3339), d.Reason)
 }
 
-// forAnyone is what programs on the network get.
+// forAnyone is the part that programs on the network get.
 func (d *Database) forAnyone() *Database {
 	if d == nil {
 		return nil

@@ -18,7 +18,7 @@ const accountHeader = "X-Codex-Account"
 // names. While the API is open, every program may choose. The error is an *openai.Error.
 func (s *Server) choose(r *http.Request, x *Exchange) (err error) {
 	own := x.Key.Limits.Accounts
-	if x.Accounts, err = s.accountsOf(own); err != nil {
+	if x.Accounts, err = accountsOf(own, s.Accounts); err != nil {
 		return err
 	}
 	x.choosing = x.Key.Limits.ChooseAccount || s.Keys.Open()
@@ -43,13 +43,13 @@ func (s *Server) choose(r *http.Request, x *Exchange) (err error) {
 	return s.chooseSession(r, x)
 }
 
-// accountsOf are the accounts of a key that exist; nil if it may use all.
-func (s *Server) accountsOf(own []string) ([]string, error) {
+// accountsOf are the accounts of a key that exist, of all accounts; nil if it may use all.
+func accountsOf(own, all []string) ([]string, error) {
 	if len(own) == 0 {
 		return nil, nil
 	}
 	var there []string
-	for _, name := range s.Accounts {
+	for _, name := range all {
 		if slices.Contains(own, name) {
 			there = append(there, name)
 		}

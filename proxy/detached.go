@@ -66,15 +66,15 @@ func (s *Server) Detach(x *Exchange, response string, run func(ctx context.Conte
 		defer s.detached.add(-1)
 		defer ended()
 		defer s.endDetached(own)
-		defer s.recoverDetached(own)
+		defer recoverDetached(own, s.Logger)
 		run(s.base, own, ended)
 	}()
 }
 
 // recoverDetached keeps a panic within its exchange.
-func (s *Server) recoverDetached(x *Exchange) {
+func recoverDetached(x *Exchange, logger *slog.Logger) {
 	if p := recover(); p != nil {
-		s.Logger.Error("panic in a request", "request_id", x.ID, "panic", p, "stack", string(debug.Stack()))
+		logger.Error("panic in a request", "request_id", x.ID, "panic", p, "stack", string(debug.Stack()))
 		x.Outcome = "internal_error"
 	}
 }

@@ -15,7 +15,7 @@ import (
 // an answer the session of the turn. Another API key with the same name has another session.
 const sessionHeader = "X-Codex-Session"
 
-// newSessionHeader is in the first answer of a session, whose workspace is a new checkout.
+// newSessionHeader is in the first answer of a session: its workspace is a new checkout.
 const newSessionHeader = "X-Codex-Session-New"
 
 // sessionName matches the names of sessions, such as a UUID.
@@ -28,8 +28,8 @@ func (s *Server) chooseSession(r *http.Request, x *Exchange) error {
 		return nil
 	}
 	if len(values) != 1 || !sessionName.MatchString(values[0]) {
-		return openai.Invalid("invalid_session", sessionHeader, "a session has one name of 1 to 128 letters, digits, ., _ or -, "+
-			"a letter or digit first")
+		return openai.Invalid("invalid_session", sessionHeader, "a session has one name of 1 to 128 letters, "+
+			"digits, ., _ or -, a letter or digit first")
 	}
 	worker, err := s.HomeOf(x, values[0])
 	if err != nil {
@@ -42,16 +42,16 @@ func (s *Server) chooseSession(r *http.Request, x *Exchange) error {
 // HomeOf is the worker that has a session of the key of an exchange, whether it has begun or not. The error is an
 // *openai.Error.
 func (s *Server) HomeOf(x *Exchange, session string) (worker string, err error) {
-	workers := s.withHands(x.Accounts)
+	workers := withHands(x.Accounts, s.Settings)
 	if len(workers) == 0 {
-		return "", openai.Invalid("no_hands", sessionHeader, "no worker for this request has hands, which a session needs: "+
-			"leave "+sessionHeader+" out, or have the operator add [hands] to a worker's file")
+		return "", openai.Invalid("no_hands", sessionHeader, "no worker for this request has hands, which a session "+
+			"needs: leave "+sessionHeader+" out, or have the operator add [hands] to a worker's file")
 	}
 	return homeOf(x.Key.Name, session, workers), nil
 }
 
-// withHands are the workers with hands among those that may serve; nil: all may.
-func (s *Server) withHands(accounts []string) (workers []string) {
+// withHands are the workers with hands among the accounts that may serve; nil: all may.
+func withHands(accounts []string, s Settings) (workers []string) {
 	if accounts == nil {
 		accounts = s.Accounts
 	}
@@ -63,8 +63,8 @@ func (s *Server) withHands(accounts []string) (workers []string) {
 	return workers
 }
 
-// homeOf is the worker of a session: always the same one of the same workers (rendezvous hashing), so that no process has
-// to remember it.
+// homeOf is the worker of a session: always the same one of the same workers (rendezvous hashing), so that no process
+// has to remember it.
 func homeOf(key, session string, workers []string) string {
 	weight := func(worker string) string {
 		sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q", key, session, worker))

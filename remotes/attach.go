@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Client is somebody who is attached.
+// Client is an attached user.
 type Client struct {
 	User   string `json:"user"`
 	Viewer bool   `json:"viewer,omitempty"` // may not answer approvals

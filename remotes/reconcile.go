@@ -230,7 +230,8 @@ func (l recovery) perform(
 		l.record(func(s *state) { s.ensure(thread, r.Since).Asked = true })
 		if !r.Asked && !r.Quota { // it had been asked
 			l.emitKind(cut, Asked)
-			l.show(ctx, thread, "This turn was cut by a restart. `codex-proxy remotes continue "+l.opts.Name+"` continues it.")
+			l.show(ctx, thread, "This turn was cut by a restart. `codex-proxy remotes continue "+
+				l.opts.Name+"` continues it.")
 		}
 	default:
 		o.ended++
@@ -241,7 +242,8 @@ func (l recovery) perform(
 			s.drop(thread, time.Now())
 			s.other(thread, kinds["thread/shellCommand"], time.Now()) // show is one
 		})
-		kind, text := Left, "This turn was cut by a restart and does not go on, because of continue = \"never\" in the remote's file."
+		kind, text := Left, "This turn was cut by a restart and does not go on, because of continue = \"never\" in "+
+			"the remote's file."
 		if v.action == giveUp {
 			kind, text = LimitReached, fmt.Sprintf("This turn was cut by a restart again, after it went on %s, "+
 				"as often as continue_limit in %s allows.",

@@ -27,8 +27,8 @@ var kinds = map[string]string{
 	"review/start":         "review",
 }
 
-// RecordRequest records a request of a client before it goes to codex, whose reading of it is exact: a name in other
-// letters is another one. It never refuses a request: one that does not parse is codex's to refuse. The request has a
+// RecordRequest records a request of a client before it goes to codex. codex reads names exactly: one in other letters
+// is another one. It never refuses a request: one that does not parse is codex's to refuse. The request has a
 // name of its own, for RecordRefusal.
 func (m *Manager) RecordRequest(request, method string, params json.RawMessage) {
 	var p struct {

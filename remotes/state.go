@@ -108,7 +108,7 @@ func (s *state) written(thread string) {
 	}
 }
 
-// ensure returns the record of a thread, a new one if there is none.
+// ensure returns the record of a thread, and makes a missing one.
 func (s *records) ensure(thread string, now time.Time) *turnjournal.Record {
 	r := s.journal.Threads[thread]
 	if r == nil {

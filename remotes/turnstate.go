@@ -153,12 +153,12 @@ func (s *records) ended(thread, turnID string, now time.Time) {
 	*r = turnjournal.Record{Since: now, After: turnID, Inputs: r.Inputs, Config: r.Config}
 }
 
-// settle is how long a record may say that a thread runs while codex says that it does not: a request may be under way,
-// or codex has refused it.
+// settle is how long a thread may run by its record while codex reports that it does not run: a request may be under
+// way, or codex has refused it.
 const settle = 5 * time.Second
 
 // stale are the threads with records that nothing will end: codex has refused the request, or did not report the end. A
-// record that the manager itself is starting a turn of is none, however old it is.
+// record is never stale while the manager itself starts its turn.
 func (s *records) stale(now time.Time) (threads []string) {
 	for id, r := range s.journal.Threads {
 		t := s.threads[id]

@@ -21,7 +21,8 @@ func (m *Manager) Unknown(method string, viewer bool) (codex string) {
 	}
 	m.update(func(s *state) {
 		codex = s.version
-		if isNew = requestName.MatchString(method) && len(s.unknown) < limit && !slices.Contains(s.unknown, method); isNew {
+		isNew = requestName.MatchString(method) && len(s.unknown) < limit && !slices.Contains(s.unknown, method)
+		if isNew {
 			s.unknown = append(s.unknown, method)
 		}
 	})

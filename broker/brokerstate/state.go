@@ -88,7 +88,7 @@ func (h *Histogram) Add(d time.Duration) {
 	}
 }
 
-// file is the name in the directory of a broker. longest bounds the file, in bytes: that of a broker has the limits of 32
+// file is the name in the directory of a broker. longest bounds the file, in bytes: a broker writes the limits of 32
 // accounts and MostHidden uses at most.
 const (
 	file    = "state.json"

@@ -9,9 +9,9 @@ import (
 // leastMemory is the memory limit of a broker with few requests, in bytes.
 const leastMemory = 24 << 20
 
-// limitMemory sets the memory limit of Go to an eighth more than what is in use, after each collection: many answers in
-// flight are much memory for a long time, and without a limit Go holds as much again. GOMEMLIMIT in the environment is
-// the upper bound.
+// limitMemory sets the memory limit of Go to an eighth more than the used memory, after each collection: many answers
+// in flight are much memory for a long time, and without a limit Go holds as much again. GOMEMLIMIT in the environment
+// is the upper bound.
 func limitMemory() {
 	most := debug.SetMemoryLimit(-1)
 	use := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/memory/classes/heap/stacks:bytes"}}

@@ -13,6 +13,11 @@ import (
 	"codex-proxy/workers/accountscli"
 )
 
+// accountsJSON is the text of --json, which two commands have.
+const accountsJSON = `JSON. Of list one object, with the email of each account;
+of login one with the address ("url") and the code ("code"),
+and another one after the login`
+
 func accountsCommand() *cobra.Command {
 	a := accountscli.Accounts{Systemd: units.NewManager(), Workers: configuredWorkers, Policy: configuredPolicy,
 		Stdin: os.Stdin}
@@ -58,7 +63,7 @@ Run it as root.`,
 		}
 	}
 	list := &cobra.Command{Use: "list", Short: "list the workers, with what they are logged in with", RunE: do(a.List)}
-	list.Flags().BoolVar(&a.JSON, "json", false, `one JSON object, with the email of each account`)
+	list.Flags().BoolVar(&a.JSON, "json", false, accountsJSON)
 	list.Flags().BoolVar(&a.Watch, "watch", false, "again after every change, until Ctrl-C")
 	login := &cobra.Command{
 		Use: "login [NAME]", Short: "log a worker in, and start it", ValidArgsFunction: completeWorkerFiles,
@@ -66,8 +71,7 @@ Run it as root.`,
 	}
 	login.Flags().BoolVar(&a.APIKey, "with-api-key", false, `log in with an API key from standard input.
 Without this codex shows an address and a code for a browser`)
-	login.Flags().BoolVar(&a.JSON, "json", false, `one JSON object with the address ("url") and the code ("code"),
-and another one after the login`)
+	login.Flags().BoolVar(&a.JSON, "json", false, accountsJSON)
 	add := &cobra.Command{Use: "add NAME", Short: "make a worker", RunE: do(a.Add)}
 	remove := &cobra.Command{
 		Use: "remove NAME", Short: "stop a worker, and remove it", ValidArgsFunction: completeWorkerFiles,

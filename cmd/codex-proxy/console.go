@@ -72,7 +72,7 @@ func examined(ctx context.Context) (any, error) {
 	return doctor.Examine(ctx, thishost.New(versionString())), nil
 }
 
-// keyOrders are the orders of the page for API keys: those of codex-proxy keys.
+// keyOrders are the orders of the page for API keys, as codex-proxy keys has them.
 type keyOrders struct{ socket string }
 
 // carryOut carries one out. With --socket the page shows the keys of a service, and does not know its key file.

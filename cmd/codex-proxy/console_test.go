@@ -6,6 +6,8 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -19,7 +21,9 @@ import (
 
 	"codex-proxy/codex/appservertest"
 	"codex-proxy/console/launch"
+	"codex-proxy/console/push"
 	"codex-proxy/daemon/operators"
+	"codex-proxy/workers/control"
 )
 
 // browser talks to a console as its page does.
@@ -179,4 +183,45 @@ func TestConsoleThatOnlyShows(t *testing.T) {
 	assert.True(t, strings.HasPrefix(try(t, "status", "--socket", socket).stdout, "ready"))
 	assert.Equal(t, exitUsage, try(t, "console", "--port=many").status)
 	assert.Equal(t, exitFailure, try(t, "console-serve").status)
+}
+
+// A fault of the files of notifications leaves the rest of the page, and people and the journal are told.
+func TestConsoleWithoutNotifications(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "push.json"), []byte("{"), 0o600))
+	var log strings.Builder
+	p := newPusher(nil, dir, &configFlags{path: filepath.Join(dir, "config.toml")}, slog.New(slog.NewTextHandler(&log, nil)))
+	assert.Contains(t, log.String(), "push.json is not a file")
+	for name, verb := range p.Verbs(control.ConsoleKey{}) {
+		_, err := verb.Run(t.Context(), nil, nil)
+		require.ErrorIs(t, err, errNoPushes, name)
+	}
+	require.ErrorIs(t, p.Answer(t.Context(), "token", "accept"), errNoPushes)
+	p.Notice(t.Context(), push.Notice{Remote: "build", Event: "turn-ended"})
+}
+
+// The sender of a notice is asked for until a daemon that restarts is there.
+func TestSenderWhileTheDaemonRestarts(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "socket")
+	l, err := net.Listen("unix", socket)
+	require.NoError(t, err)
+	answers := []int{http.StatusServiceUnavailable, http.StatusOK, http.StatusForbidden}
+	server := http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(answers[0])
+		answers = answers[1:]
+		_, _ = io.WriteString(w, `{"remote":"build","error":"not now"}`)
+	})}
+	go func() {
+		if conn, err := l.Accept(); err == nil { // of the daemon before
+			_ = conn.Close()
+		}
+		_ = server.Serve(l)
+	}()
+	defer server.Close()
+	name, err := senderOf(t.Context(), control.NewClient(socket), 1)
+	require.NoError(t, err)
+	assert.Equal(t, "build", name)
+	_, err = senderOf(t.Context(), control.NewClient(socket), 1)
+	assert.ErrorIs(t, err, control.ErrNoRemote)
+	assert.Empty(t, answers)
 }

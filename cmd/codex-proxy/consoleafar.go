@@ -2,25 +2,31 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
 	"net"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"codex-proxy/cmd/internal/socketservice"
+	"codex-proxy/console/deliver"
 	"codex-proxy/console/keyed"
 	"codex-proxy/console/page"
 	"codex-proxy/console/proxyorders"
 	"codex-proxy/console/push"
 	"codex-proxy/console/server"
 	"codex-proxy/console/verbs"
+	"codex-proxy/console/webpush"
+	"codex-proxy/daemon/config"
 	"codex-proxy/internal/cli"
 	"codex-proxy/internal/paths"
 	"codex-proxy/proxy/auth"
+	"codex-proxy/remotes/remotenotify"
 	"codex-proxy/remotes/transcript"
 	"codex-proxy/units"
 	"codex-proxy/workers/control"
@@ -87,17 +93,27 @@ codex-console-push.socket start.`,
 					return nil, "", fmt.Errorf("cannot read the secret of sessions: %w", err)
 				}
 				client := control.NewClient(controlSocket(from.path))
-				pusher, err := newPusher(client, filepath.Dir(secret), &from, logger)
-				if err != nil {
-					return nil, "", err
-				}
+				pusher := newPusher(client, filepath.Dir(secret), &from, logger)
 				orders := &keyed.Orders{Secret: key, Ask: client.ConsoleKey, Verbs: ordersOf(client, pusher),
 					Logger: logger, Origins: from.consoleOrigins, Answer: pusher.Answer}
-				return &keyed.Server{Orders: orders, Unused: idle, Notice: noticesFor(client, pusher, logger)}, "Ready", nil
+				return ordersServer{&keyed.Server{Orders: orders, Unused: idle, Notice: noticesFor(client, pusher, logger)},
+					pusher}, "Ready", nil
 			},
 		}.Run(c.Context(), c.ErrOrStderr())
 	}
 	return c
+}
+
+// ordersServer ends after the messages of its pusher.
+type ordersServer struct {
+	*keyed.Server
+	pusher *push.Pusher
+}
+
+// Run implements socketservice.Server.
+func (s ordersServer) Run(ctx context.Context, l net.Listener) error {
+	defer s.pusher.Wait()
+	return s.Server.Run(ctx, l)
 }
 
 // rootOrders need root, and are for the console of this machine.
@@ -150,3 +166,120 @@ func (watched) Approve(context.Context, string, string, string) error { return e
 
 // Interrupt implements proxyorders.Remote.
 func (watched) Interrupt(context.Context, string) error { return errWatched }
+
+// errNoPushes is for people with an API key: it names no path of this machine.
+var errNoPushes = errors.New("there are no notifications: the operator sees why in the journal of " +
+	"codex-console-orders.service")
+
+// newPusher has its files in dir, with the secret of sessions. A fault of them is no fault of the rest of the page.
+func newPusher(client *control.Client, dir string, from *configFlags, logger *slog.Logger) *push.Pusher {
+	var store *push.Store
+	key, err := webpush.LoadKey(filepath.Join(dir, "push-key"))
+	if err == nil {
+		store, err = push.OpenStore(filepath.Join(dir, "push.json"), key.Public())
+	}
+	if err != nil {
+		logger.Error("there are no notifications of the console", "error", err)
+		return push.New(push.Settings{None: errNoPushes})
+	}
+	origins, _ := from.consoleOrigins() // a page without an address has no browsers
+	return push.New(push.Settings{Store: store, Key: key, Contact: contact(origins), Ask: client.ConsoleKey,
+		Remote: pushRemote, Deliver: deliver.NewClient(paths.FetchSocket).Deliver,
+		Count: func(ctx context.Context, outcome string) {
+			_ = client.CountPush(ctx, outcome) // a daemon that starts counts from 0
+		}, Logger: logger})
+}
+
+// consoleOrigins are the addresses of the page.
+func (c *configFlags) consoleOrigins() ([]string, error) {
+	console, err := config.LoadConsole(c.path, c.set)
+	if err != nil {
+		return nil, err
+	}
+	return console.Origins, nil
+}
+
+// contact is the address that push services see.
+func contact(origins []string) string {
+	for _, origin := range origins {
+		if strings.HasPrefix(origin, "https://") {
+			return origin
+		}
+	}
+	return ""
+}
+
+// noticesFor takes the notices of remotes, each on a connection of its own, from the main process of that remote alone. It
+// is finished also after the end of its context: the sender does not wait, and nobody sends the notice again.
+func noticesFor(client *control.Client, pusher *push.Pusher, logger *slog.Logger) func(context.Context, net.Conn) {
+	return func(ctx context.Context, conn net.Conn) {
+		ctx = context.WithoutCancel(ctx)
+		n, err := remotenotify.Receive(conn)
+		var pid int32
+		if err == nil {
+			pid, err = remotenotify.Sender(conn)
+		}
+		if err != nil {
+			logger.Warn("a notice for browsers is refused", "error", err)
+			return
+		}
+		sender, err := senderOf(ctx, client, pid)
+		switch {
+		case errors.Is(err, control.ErrNoRemote):
+			logger.Warn("a notice for browsers is refused", "error", err)
+		case err != nil:
+			logger.Warn("nobody knows whose notice for browsers this is", "error", err)
+		case sender != n.Remote:
+			logger.Warn("a notice for browsers is refused", "error", "it is of another remote, "+sender)
+		default:
+			pusher.Notice(ctx, push.Notice{Remote: n.Remote, Event: n.Event, Thread: n.Thread, Status: n.Status, Text: n.Text})
+		}
+	}
+}
+
+const (
+	// restartBound is how long a daemon that restarts may be away.
+	restartBound = 30 * time.Second
+	restartPause = 200 * time.Millisecond
+)
+
+// senderOf is the remote with that main process. It asks again while the daemon does not answer.
+func senderOf(ctx context.Context, client *control.Client, pid int32) (name string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, restartBound)
+	defer cancel()
+	for {
+		name, err = client.RemoteOf(ctx, pid)
+		if err == nil || errors.Is(err, control.ErrNoRemote) {
+			return name, err
+		}
+		select {
+		case <-time.After(restartPause):
+		case <-ctx.Done():
+			return "", err
+		}
+	}
+}
+
+// pushRemote is a remote for a person with a key: nil if the person only watches.
+func pushRemote(key control.ConsoleKey, name string) (push.Remote, error) {
+	of, err := keyedRemote(key)(name)
+	if err != nil {
+		return nil, err
+	}
+	if owner, is := of.(person); is && key.Right == auth.Operate {
+		return asked{owner}, nil
+	}
+	return nil, nil
+}
+
+// asked is a push.Remote.
+type asked struct{ person }
+
+// Asked implements push.Remote.
+func (a asked) Asked(ctx context.Context, thread string) (all []push.Question, err error) {
+	questions, err := a.Remote.Asked(ctx, thread)
+	for _, q := range questions {
+		all = append(all, push.Question{ID: q.ID, Kind: q.Kind, Text: q.Text, Directory: q.Directory, Decisions: q.Decisions})
+	}
+	return all, err
+}

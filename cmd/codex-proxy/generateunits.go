@@ -39,7 +39,8 @@ units whose settings require dependencies. systemd runs it at boot and at daemon
 fault, which changes nothing for the others, on stderr and, if systemd runs it, in
 the kernel's log. The exit status is 0 all the same: the unit of the file fails.`,
 		RunE: func(c *cobra.Command, args []string) error {
-			hosts, err := sharing.Configured(paths.Config, paths.WorkerSettings, sharing.In(paths.WorkerRuntimeDirs, paths.BrokerStates))
+			hosts, err := sharing.Configured(paths.Config, paths.WorkerSettings,
+				sharing.In(paths.WorkerRuntimeDirs, paths.BrokerStates))
 			logFaults(c.ErrOrStderr(), errors.Join(err, dependencyconfig.Generate(paths.DependencySettings, args[0]),
 				remoteconfig.Generate(paths.RemoteSettings, args[0]), requires.Generate(paths.Settings, args[0]),
 				brokerunit.Generate(paths.WorkerSettings, hosts, operatorUnits, args[0]),

@@ -91,7 +91,8 @@ func hereAccounts(
 	h *herecli.Here, do func(bool, func(context.Context, string) error) func(*cobra.Command, []string) error,
 ) *cobra.Command {
 	c := &cobra.Command{
-		Use: "accounts [NAME]", Short: "have accounts of codex-proxy serve a user's own codex", RunE: do(true, h.Accounts),
+		Use: "accounts [NAME]", Short: "have accounts of codex-proxy serve a user's own codex",
+		RunE: do(true, h.Accounts),
 		Long: `
 Shows whose login serves the codex of a user. With --lend it is accounts of codex-proxy,
 in place of the user's login, which stays in its file: a turn whose account has no quota
@@ -99,7 +100,8 @@ any more goes on with the next one, and waits if none has. With --own it is the 
 the user again. The unit takes a change as soon as no turn runs. Lend accounts to users
 that may use them: docs/security.md has what they can reach.`,
 	}
-	c.Flags().Var(cli.Text(&h.Lend, "LIST"), "lend", "the accounts, by the names of their workers, with a comma\nbetween them; all: each of them")
+	c.Flags().Var(cli.Text(&h.Lend, "LIST"), "lend",
+		"the accounts, by the names of their workers, with a comma\nbetween them; all: each of them")
 	c.Flags().BoolVar(&h.Own, "own", false, "the user's own login serves again")
 	return c
 }
@@ -150,7 +152,8 @@ the settings.`,
 			}
 			u := &hereexec.Unit{
 				Name: args[0], Version: versionString(), Home: os.Getenv("HOME"), State: os.Getenv("STATE_DIRECTORY"),
-				Runtime: os.Getenv("RUNTIME_DIRECTORY"), Records: paths.HereRecords, Cgroup: authz.Cgroup(), Stderr: c.ErrOrStderr(),
+				Runtime: os.Getenv("RUNTIME_DIRECTORY"), Records: paths.HereRecords, Cgroup: authz.Cgroup(),
+				Stderr: c.ErrOrStderr(),
 				Machine: filepath.Join(cmp.Or(os.Getenv("CONFIGURATION_DIRECTORY"), paths.Settings),
 					filepath.Base(paths.HereSettings)),
 			}

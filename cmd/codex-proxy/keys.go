@@ -102,7 +102,8 @@ One * in a name stands for any characters`},
 To attach to NAME is to have a shell of the remote's user within its unit.
 Without it, a key reaches no remote`},
 		{auth.ChooseAccount, "yes|no", "whether requests may name one of the accounts in X-Codex-Account"},
-		{auth.UnknownParameters, "refuse|ignore", `whether requests with unknown parameters are refused, or answered without them;
+		{auth.UnknownParameters, "refuse|ignore",
+			`whether requests with unknown parameters are refused, or answered without them;
 none takes the setting unknown_parameters of config.toml`},
 		{auth.Console, "read|operate", `the right to the console from other machines (codex-console.service):
 read shows the service, operate gives orders, too; both
@@ -132,11 +133,12 @@ them as root.
 init prints the SQL that makes the database with two roles, the owner and the one of the
 services, and makes the password. migrate, on one host, makes the tables, and gives the
 second role its rights; an upgrade may ask for it again. join, on each host, adds its
-keys, and the host. Then systemctl restart codex-proxy, on each host.
+keys, and the host; a second join of a host adds no key. Then systemctl restart
+codex-proxy, on each host.
 
 leave writes the keys of the database into the file of this host, removes the host, and
 empties the files of the passwords; leave HOST removes one that is gone. check asks the
-database over the network, and the running service for its state.`,
+database over the network, by both roles, and the running service for its state.`,
 	}
 	do := func(run func(ctx context.Context, name string) error) func(*cobra.Command, []string) error {
 		return func(c *cobra.Command, args []string) error {
@@ -191,7 +193,8 @@ const leastRelay = 4 * time.Second
 
 func databaseRelayCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "database-relay ADDRESS:PORT...", Short: "carry connections to the database (codex-proxy-database.service)",
+		Use:   "database-relay ADDRESS:PORT...",
+		Short: "carry connections to the database (codex-proxy-database.service)",
 		Long: `
 Carries connections of codex-proxy-database.socket to the first address that
 answers. It ends when there is no connection any more, or when no address answers:

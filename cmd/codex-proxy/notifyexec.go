@@ -89,7 +89,8 @@ Then it is killed. The default is the time that systemd allows`)
 ended. The unit should have KillSignal=SIGINT, which goes on to COMMAND at once`)
 	flags.Var(cli.Text(&s.BlockSIGTERM, "PATH"), "block-sigterm", `if PATH is there, start COMMAND with SIGTERM blocked:
 `+"`systemctl kill`"+` sends it to all processes of a unit. What COMMAND starts inherits that`)
-	flags.Var(cli.Parsed("FORMAT", "", s.SetStderr), "stderr", `the format of COMMAND's standard error: plain or tracing.
+	flags.Var(cli.Parsed("FORMAT", "", s.SetStderr), "stderr",
+		`the format of COMMAND's standard error: plain or tracing.
 plain, the default, is shared as it is. tracing is Rust's format, which codex writes:
 in the journal, levels become priorities; with --relay the lines name the proxy's requests`)
 	ownerFlags(flags, &s.Owner)
@@ -104,11 +105,13 @@ once COMMAND is ready`)
 
 // ownerFlags are options of notify-exec and lock-exec.
 func ownerFlags(flags *pflag.FlagSet, o *shim.Owner) {
-	flags.Var(cli.Parsed("HOLDER:PATH", "", o.SetLock), "lock", `hold a lock (flock(2)) as long as COMMAND, which inherits it, runs:
+	flags.Var(cli.Parsed("HOLDER:PATH", "", o.SetLock), "lock",
+		`hold a lock (flock(2)) as long as COMMAND, which inherits it, runs:
 that of the directory PATH (its file `+homelock.FileName+`), or the file PATH, which is
 made if it does not exist. While another process holds it, COMMAND does not start; if
 PATH is a directory, the errors of other processes name HOLDER`)
-	flags.Var(cli.Text(&o.Refused, "PATH"), "refused", `do not start COMMAND if dependency-prepare has refused this start:
+	flags.Var(cli.Text(&o.Refused, "PATH"), "refused",
+		`do not start COMMAND if dependency-prepare has refused this start:
 it leaves the reason in the file PATH. The exit status is 75 then. A COMMAND that itself
 exits with 75 or 78, after which the unit of a dependency does not restart, ends with 1`)
 }

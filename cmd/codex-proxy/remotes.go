@@ -128,7 +128,8 @@ func addFlags(add *cobra.Command, with *remotescli.Answers) {
 	flags.Var(cli.Text(&with.Hands.By, "runner"), "hands", `have codex-runner execute the commands, in a checkout
 of --repo: codex itself has no file of the project then. Or a URL, wss://HOST/PATH:
 codex exec-server on another host does`)
-	flags.Var(cli.Text(&with.Hands.TokenFile, "FILE"), "token-file", "the file with the token of the exec-server at --hands URL")
+	flags.Var(cli.Text(&with.Hands.TokenFile, "FILE"), "token-file",
+		"the file with the token of the exec-server at --hands URL")
 	flags.Var(cli.Text(&with.Hands.CAFile, "FILE"), "ca-file",
 		"the file with its certificate authority; without it those of the system")
 	flags.Var(cli.Text(&with.Hands.Repo, "DIR"), "repo", "the repository of the hands: a directory or a URL")

@@ -16,6 +16,9 @@ import (
 
 	"codex-proxy/codex/appservertest"
 	"codex-proxy/internal/cli"
+	"codex-proxy/remotes/workerhands"
+	runnerpaths "codex-proxy/runner/paths"
+	"codex-proxy/units"
 	"codex-proxy/workers/prepare"
 )
 
@@ -36,7 +39,8 @@ CONFIGURATION_DIRECTORY.`,
 
 func workerWaitCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "worker-wait NAME", Short: "wait for a worker's restart delay, and choose its codex (codex-worker@.service)",
+		Use:   "worker-wait NAME",
+		Short: "wait for a worker's restart delay, and choose its codex (codex-worker@.service)",
 		Long: `
 Waits, where systemd has no growing restart delays (before 254), for what is left of
 the delay that RestartSteps= and RestartMaxDelaySec= ask for. Then it chooses the copy
@@ -105,4 +109,30 @@ func serveDemo(ctx context.Context, path string) error {
 		return fmt.Errorf("cannot listen on %s: %w", path, err)
 	}
 	return (&appservertest.Server{}).Serve(ctx, l)
+}
+
+func workerHandsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "worker-hands NAME", Short: "keep the sessions of a worker's hands (codex-hands@.service)",
+		Long: `
+Keeps the sessions of codex-runner in which the codex of the worker NAME executes the
+commands of conversations, as [hands] of /etc/codex-proxy/workers/NAME.toml says, and
+relays between the two. It is the main process of codex-hands@NAME.service, and serves
+the daemon and codex on the two sockets of codex-hands@NAME.socket. If the file has a
+fault, or no [hands], it refuses every request with the reason.`,
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := units.ValidName(args[0]); err != nil {
+				return cli.Exit(cli.Usage, err)
+			}
+			u := workerhands.Unit{Worker: args[0], Dir: os.Getenv("STATE_DIRECTORY"), Runner: runnerpaths.Socket,
+				Search: os.Getenv("PATH"), Stderr: c.ErrOrStderr()}
+			if u.Dir == "" {
+				return errors.New("STATE_DIRECTORY is not set: this is a command of codex-hands@.service; " +
+					"`systemctl start codex-hands@" + args[0] + "`")
+			}
+			ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGTERM, syscall.SIGINT)
+			defer stop()
+			return u.Run(ctx)
+		},
+	}
 }

@@ -155,7 +155,8 @@ packages of environment.yml, read-only`)
 $CREDENTIALS_DIRECTORY/secrets_NAME: the content of FILE,
 or the variable NAME of the environment. Its value is hidden
 in the output. The option may be given several times`)
-	flags.Var(cli.Duration((*time.Duration)(&r.New.HoldOnFailure)), "hold-on-failure", `if COMMAND fails, keep its sandbox for so long,
+	flags.Var(cli.Duration((*time.Duration)(&r.New.HoldOnFailure)), "hold-on-failure",
+		`if COMMAND fails, keep its sandbox for so long,
 for shell ID; release ID ends that`)
 }
 
@@ -167,7 +168,8 @@ func setupFlag(flags *pflag.FlagSet, file *string) {
 // commandFlags are the options of one command.
 func commandFlags(flags *pflag.FlagSet, r *sessions.Run) {
 	flags.Var(cli.Text(&r.Command.Directory, "PATH"), "dir", "the working directory, relative to the workspace")
-	flags.Var(cli.Parsed("NAME[=VALUE]", "", addEnv(r)), "setenv", `set a variable of COMMAND's environment, which is small;
+	flags.Var(cli.Parsed("NAME[=VALUE]", "", addEnv(r)), "setenv",
+		`set a variable of COMMAND's environment, which is small;
 without VALUE to that of the own. The option may be given
 several times`)
 	flags.Var(cli.Text(&r.StdinFile, "FILE"), "stdin", `the standard input of COMMAND, read before it starts; - is

@@ -13,7 +13,7 @@ type Environment struct {
 	// ID is its name for codex. Another environment with the same ID takes its place for threads that start later:
 	// codex keeps each ID for good.
 	ID string
-	// URL is the address of a WebSocket on the loopback, as codex reaches it, and Token what codex sends there.
+	// URL is the address of a WebSocket on the loopback, as codex reaches it. codex sends Token there.
 	URL, Token string
 	// Dir is the working directory.
 	Dir string
@@ -25,7 +25,7 @@ type environments struct {
 	known map[string]string // the URL, by ID
 }
 
-// addEnvironment has codex know an environment; nil is none.
+// addEnvironment makes an environment known to codex, unless it is nil.
 func (c *Conn) addEnvironment(ctx context.Context, e *Environment) error {
 	if e == nil {
 		return nil

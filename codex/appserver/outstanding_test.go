@@ -69,6 +69,24 @@ func TestTurnEndsWhenItsThreadIsKept(t *testing.T) {
 	awaitEnded(t, ended)
 }
 
+// A turn in a kept thread with another environment ends at once, and the thread is closed.
+func TestTurnInAThreadOfAnotherEnvironment(t *testing.T) {
+	c := connect(t, &appservertest.Server{})
+	r, ended := ending()
+	turn, err := c.StartTurn(bound(t), r)
+	require.NoError(t, err)
+	drain(t, turn)
+	thread := turn.Keep()
+	awaitEnded(t, ended)
+	elsewhere := r
+	elsewhere.Environment = &appserver.Environment{ID: "x", Dir: "/"}
+	_, err = thread.StartTurn(bound(t), elsewhere)
+	require.ErrorIs(t, err, appserver.ErrEnvironment)
+	awaitEnded(t, ended)
+	_, err = thread.StartTurn(bound(t), r)
+	require.Error(t, err, "the thread was unsubscribed")
+}
+
 func TestRefusedTurnEndsAtOnce(t *testing.T) {
 	for _, method := range []string{"thread/start", "thread/inject_items", "turn/start"} {
 		c := connect(t, &appservertest.Server{

@@ -2,6 +2,7 @@ package appserver
 
 import (
 	"context"
+	"errors"
 
 	"codex-proxy/codex/rpc"
 	"codex-proxy/codex/wire"
@@ -16,6 +17,10 @@ type Thread struct {
 
 	environment *Environment // of its turns; nil: the one of codex's configuration
 }
+
+// ErrEnvironment is the error of a turn in a thread with another environment: its session has ended, and another one
+// has begun.
+var ErrEnvironment = errors.New("the thread executes commands in another environment")
 
 // Keep closes the turn, like Close, but keeps its thread. It returns nil if there is nothing to keep: the turn was
 // interrupted or closed, or still runs. A kept thread costs codex 0.169 about 2 MiB.
@@ -38,15 +43,20 @@ func (t *Turn) Keep() *Thread {
 
 // StartTurn starts another turn in the thread: r.Items are the items since its last turn. Everything else of r must
 // have the values that the thread was started with, because codex keeps those; r.Tools only has the names by which
-// Turn recognises calls. After an error the thread is closed.
+// Turn recognises calls. After an error the thread is closed. The error is ErrEnvironment if r has another environment
+// than the thread.
 func (th *Thread) StartTurn(ctx context.Context, r TurnRequest) (*Turn, error) {
 	s := starting{conn: th.conn, request: r, outstanding: newOutstanding(r.Ended)}
 	defer s.outstanding.done()
+	if !th.in(r.Environment) {
+		th.Close()
+		return nil, ErrEnvironment
+	}
 	return s.inThread(ctx, th.id, th.total)
 }
 
-// In reports whether the thread executes commands in the environment; nil: in the one of codex's configuration.
-func (th *Thread) In(e *Environment) bool {
+// in reports whether the thread executes commands in the environment; nil: in the one of codex's configuration.
+func (th *Thread) in(e *Environment) bool {
 	if th.environment == nil || e == nil {
 		return th.environment == e
 	}

@@ -27,7 +27,7 @@ type TurnRequest struct {
 	OutputSchema json.RawMessage
 	// Tools are the client's own: the turn ends with TurnCalledTools when the model has called some.
 	Tools []Tool
-	// Environment is where codex executes commands; nil: where its own configuration says.
+	// Environment is where codex executes commands; nil: in the environment of its own configuration.
 	Environment *Environment
 	// Starting is called with the id of each thread that the turn is tried on, before codex gets turn/start: codex
 	// works for it, and logs, before it answers that. May be nil.

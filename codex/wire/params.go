@@ -24,7 +24,7 @@ type ThreadStart struct {
 
 	Config       Config `json:"config,omitempty"`
 	DynamicTools []Tool `json:"dynamicTools,omitempty"`
-	// Environments are where commands are executed; none: where codex's own configuration says.
+	// Environments are where commands are executed; without any: in the environment of codex's configuration.
 	Environments []ThreadEnvironment `json:"environments,omitempty"`
 }
 

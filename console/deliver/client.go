@@ -42,8 +42,8 @@ func (c *Client) Deliver(ctx context.Context, m Message) error {
 	}
 	res, err := c.http.Do(r)
 	if err != nil {
-		return &Error{Unavailable, "codex-proxy-fetch.service does not answer; systemctl status codex-proxy-fetch.socket " +
-			"has the reason"}
+		return &Error{Unavailable, "codex-proxy-fetch.service does not answer; " +
+			"systemctl status codex-proxy-fetch.socket has the reason"}
 	}
 	defer res.Body.Close()
 	if res.StatusCode == http.StatusNoContent {

@@ -53,7 +53,7 @@ type Deliverer struct {
 	http  http.Client
 }
 
-// New returns a deliverer that reaches public addresses, and those of allow.
+// New returns a deliverer that reaches public addresses, and the networks in allow.
 func New(allow []netip.Prefix) *Deliverer {
 	dialer := net.Dialer{Timeout: stepBound,
 		// The address that the name has led to, right before the connection.
@@ -66,8 +66,10 @@ func New(allow []netip.Prefix) *Deliverer {
 		}}
 	return &Deliverer{slots: make(chan struct{}, parallel), http: http.Client{
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		Transport: &http.Transport{DialContext: dialer.DialContext, TLSHandshakeTimeout: stepBound, ForceAttemptHTTP2: true,
-			MaxResponseHeaderBytes: maxHeader, DisableKeepAlives: true, DisableCompression: true},
+		Transport: &http.Transport{
+			DialContext: dialer.DialContext, TLSHandshakeTimeout: stepBound, MaxResponseHeaderBytes: maxHeader,
+			ForceAttemptHTTP2: true, DisableKeepAlives: true, DisableCompression: true,
+		},
 	}}
 }
 

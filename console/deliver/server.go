@@ -18,7 +18,8 @@ const (
 
 // ServeHTTP serves Route.
 func (d *Deliverer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(Bound + margin)) // a writer without one needs none
+	// A writer that has no deadline needs none.
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(Bound + margin))
 	var m Message
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxRequest)).Decode(&m); err != nil {
 		refuse(w, &Error{Refused, "the message is too long, or no JSON"})

@@ -69,7 +69,9 @@ func TestNotices(t *testing.T) {
 		require.NoError(t, err)
 		return l
 	}
-	got, release := make(chan string, maxNotices+1), make(chan struct{})
+	notices := listen("notices")
+	kept := heldOpen(t, notices)
+	got, release := make(chan string, maxNotices+2), make(chan struct{})
 	s := &Server{Orders: &Orders{Logger: slog.New(slog.DiscardHandler)}, Unused: time.Hour,
 		Notice: func(_ context.Context, conn net.Conn) {
 			text, err := io.ReadAll(conn)
@@ -77,8 +79,9 @@ func TestNotices(t *testing.T) {
 			got <- string(text)
 			<-release
 		}}
-	s.SetSockets(map[string][]net.Listener{NoticesSocket: {listen("notices")}})
-	for range maxNotices + 1 {
+	s.SetSockets(map[string][]net.Listener{NoticesSocket: {notices}})
+	const more = maxNotices + 2
+	for range more {
 		conn, err := net.Dial("unix", filepath.Join(dir, "notices"))
 		require.NoError(t, err)
 		_, err = conn.Write([]byte("a notice"))
@@ -106,4 +109,24 @@ func TestNotices(t *testing.T) {
 	}
 	close(release)
 	require.NoError(t, <-ended)
+	require.Empty(t, got, "one more was not accepted")
+	conn, err := kept.Accept()
+	require.NoError(t, err, "it waits for the next process")
+	text, err := io.ReadAll(conn)
+	require.NoError(t, err)
+	assert.Equal(t, "a notice", string(text))
+	require.NoError(t, conn.Close())
+}
+
+// heldOpen is the same listener, as systemd holds it.
+func heldOpen(t *testing.T, l net.Listener) net.Listener {
+	t.Helper()
+	l.(*net.UnixListener).SetUnlinkOnClose(false)
+	file, err := l.(*net.UnixListener).File()
+	require.NoError(t, err)
+	kept, err := net.FileListener(file)
+	require.NoError(t, err)
+	require.NoError(t, file.Close())
+	t.Cleanup(func() { _ = kept.Close() })
+	return kept
 }

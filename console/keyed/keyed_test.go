@@ -36,11 +36,15 @@ func TestMain(m *testing.M) {
 type daemon struct {
 	mu   sync.Mutex
 	keys map[string]control.ConsoleKey
+	err  error // the answer to all; nil: there are answers
 }
 
 func (d *daemon) ask(_ context.Context, ask control.ConsoleAsk) (control.ConsoleKey, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.err != nil {
+		return control.ConsoleKey{}, d.err
+	}
 	if ask.Key != "" {
 		return d.keys[ask.Key], nil
 	}
@@ -380,6 +384,19 @@ func TestRevokedWhileNothingIsSent(t *testing.T) {
 	acts, _ := r.login(t, "sk-acts")
 	stream := r.watch(t, acts)
 	r.set("sk-acts", control.ConsoleKey{})
+	var value map[string]string
+	assert.ErrorIs(t, stream.Decode(&value), io.EOF, "the stream has ended")
+}
+
+// A person is not attached to a quiet remote either once the daemon cannot judge the key any more: its keys are too old.
+func TestOutdatedWhileNothingIsSent(t *testing.T) {
+	r := newRig(t)
+	r.orders.quiet = time.Millisecond
+	acts, _ := r.login(t, "sk-acts")
+	stream := r.watch(t, acts)
+	r.mu.Lock()
+	r.err = errors.New("the database does not answer")
+	r.mu.Unlock()
 	var value map[string]string
 	assert.ErrorIs(t, stream.Decode(&value), io.EOF, "the stream has ended")
 }

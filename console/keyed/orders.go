@@ -24,7 +24,7 @@ const (
 	login   = "login"   // exchanges a key for a session
 	session = "session" // asks whether a session is in force
 	origins = "origins" // asks for the addresses of the page
-	answer  = "answer"  // carries out a button of a notification, whose token is its right
+	answer  = "answer"  // carries out a button of a notification: the token of the button is the right to it
 )
 
 // operate is the right to give orders, and read the one to look (auth.Limits).
@@ -49,7 +49,7 @@ type Orders struct {
 	Origins func() ([]string, error)
 	// Verbs are the orders of a person with that key.
 	Verbs func(control.ConsoleKey) map[string]verbs.Verb
-	// Answer carries out a button of a notification; nil: there are none.
+	// Answer carries out a button of a notification; nil: there are no notifications.
 	Answer func(ctx context.Context, token, decision string) error
 	Logger *slog.Logger
 
@@ -140,7 +140,8 @@ func (o *Orders) judged(ctx context.Context, session string, key control.Console
 			case <-tick.C:
 			}
 			now, err := o.person(ctx, session)
-			if errors.Is(err, errOver) || err == nil && !reflect.DeepEqual(now, key) {
+			refused := err != nil && !errors.Is(err, errAway) && ctx.Err() == nil // also for keys that are too old
+			if refused || err == nil && !reflect.DeepEqual(now, key) {
 				cancel()
 			}
 		}

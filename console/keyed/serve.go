@@ -29,7 +29,7 @@ const settled = 2 * time.Second
 type Server struct {
 	Orders *Orders
 	Unused time.Duration
-	// Notice takes one notice of a remote from a connection; nil: none comes.
+	// Notice takes one notice of a remote from a connection, also after the end of its context; nil: none comes.
 	Notice func(context.Context, net.Conn)
 
 	notices net.Listener
@@ -92,6 +92,9 @@ func (d door) accept(ctx context.Context, idle *ondemand.Idle) error {
 	var serving sync.WaitGroup
 	defer serving.Wait()
 	for {
+		if d.wait && !d.await(ctx) {
+			return nil
+		}
 		conn, err := d.Accept()
 		if err != nil {
 			if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
@@ -99,7 +102,7 @@ func (d door) accept(ctx context.Context, idle *ondemand.Idle) error {
 			}
 			return err
 		}
-		if !d.enter() {
+		if !d.wait && !d.enter() {
 			_ = conn.Close()
 			continue
 		}
@@ -114,12 +117,19 @@ func (d door) accept(ctx context.Context, idle *ondemand.Idle) error {
 	}
 }
 
-// enter takes a place.
-func (d door) enter() bool {
-	if d.wait {
-		d.places <- struct{}{}
+// await takes a place as soon as there is one; false: ctx has ended. What is not accepted stays in the socket of systemd,
+// for the next process.
+func (d door) await(ctx context.Context) bool {
+	select {
+	case d.places <- struct{}{}:
 		return true
+	case <-ctx.Done():
+		return false
 	}
+}
+
+// enter takes a place; false: there is none.
+func (d door) enter() bool {
 	select {
 	case d.places <- struct{}{}:
 		return true

@@ -3,6 +3,7 @@ package page
 import (
 	"bytes"
 	"compress/gzip"
+	"encoding/json"
 	"io/fs"
 	"os"
 	"slices"
@@ -46,7 +47,7 @@ func TestCockpitHasThePage(t *testing.T) {
 	require.NoError(t, err)
 	for _, name := range names(t) {
 		installed := strings.Contains(string(list), "{src: console/page/static/"+name+", dst: /usr/share/cockpit/codex-proxy/")
-		own := slices.Contains([]string{"http.js", "index.html", "push.js", "sw.js"}, name)
+		own := slices.Contains([]string{"app.webmanifest", "http.js", "index.html", "push.js", "sw.js"}, name)
 		assert.NotEqual(t, own, installed, "a line of packaging/nfpm.yaml for %s", name)
 	}
 }
@@ -64,5 +65,23 @@ func TestPageIsSelfContained(t *testing.T) {
 		if strings.HasSuffix(name, ".html") {
 			assert.Equal(t, strings.Count(text, "<script"), strings.Count(text, "<script src=")+strings.Count(text, `<script type="module" src=`), name)
 		}
+	}
+}
+
+// An iPhone has notifications for a page of the Home Screen alone that is an app by its manifest.
+func TestManifest(t *testing.T) {
+	index, err := fs.ReadFile(Files(), "index.html")
+	require.NoError(t, err)
+	assert.Contains(t, string(index), `<link rel="manifest" href="app.webmanifest">`)
+	text, err := fs.ReadFile(Files(), "app.webmanifest")
+	require.NoError(t, err)
+	var manifest struct {
+		Display string
+		Icons   []struct{ Src string }
+	}
+	require.NoError(t, json.Unmarshal(text, &manifest))
+	assert.Equal(t, "standalone", manifest.Display)
+	for _, icon := range manifest.Icons {
+		assert.Contains(t, names(t), icon.Src)
 	}
 }

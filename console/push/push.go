@@ -1,4 +1,4 @@
-// Package push calls people who are away: it sends the notices of remotes to the browsers that have subscribed with an
+// Package push notifies absent people: it sends the notices of remotes to the browsers that have subscribed with an
 // API key, by Web Push, and takes the answers that a notification has buttons for. It runs in
 // codex-console-orders.service, which alone has the key of the sender and the subscriptions. A message is encrypted for
 // its browser, and goes out through a process with a network.
@@ -7,12 +7,9 @@ package push
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
-	"errors"
 	"log/slog"
+	"sync"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"codex-proxy/console/deliver"
 	"codex-proxy/console/webpush"
@@ -24,8 +21,9 @@ const (
 	answerLife = time.Hour
 	// otherLife is how long a push service keeps another message for a browser that is away.
 	otherLife = 4 * time.Hour
-	// parallel bounds the messages on their way.
+	// parallel and ofKey bound the messages on their way, of all keys and of one: its push service may be slow.
 	parallel = 8
+	ofKey    = 2
 	// maxQuestions bounds the questions of a turn that are sent; the page has all.
 	maxQuestions = 4
 	// noticeBound bounds the work for one notice.
@@ -53,7 +51,7 @@ const (
 	Failed = "failed"
 )
 
-// Notice is an event of a remote for a person who is away.
+// Notice is an event of a remote for an absent person.
 type Notice struct {
 	Remote, Event, Thread, Status, Text string
 }
@@ -73,6 +71,8 @@ type Remote interface {
 
 // Settings configure a Pusher.
 type Settings struct {
+	// None is why there are no notifications, for people: every order gets it; nil: there are.
+	None  error
 	Store *Store
 	Key   webpush.Key
 	// Contact is a URL by which push services reach the operator; it may be empty.
@@ -91,11 +91,20 @@ type Settings struct {
 // Pusher sends notices. Its methods are safe for concurrent use.
 type Pusher struct {
 	Settings
-	pause time.Duration
+	pause  time.Duration
+	places chan struct{}  // has one entry for each message of a notice
+	later  sync.WaitGroup // see further
+
+	mu      sync.Mutex               // guards the rest
+	own     map[string]chan struct{} // by key: the same for its messages
+	turning map[string]bool          // by key: a browser is being turned on
 }
 
 // New returns a pusher.
-func New(s Settings) *Pusher { return &Pusher{s, pause} }
+func New(s Settings) *Pusher {
+	return &Pusher{Settings: s, pause: pause, places: make(chan struct{}, parallel), own: map[string]chan struct{}{},
+		turning: map[string]bool{}}
+}
 
 // subscriber is a browser with its key.
 type subscriber struct {
@@ -109,33 +118,63 @@ type recipient struct {
 	remote Remote // nil: its person only watches
 }
 
-// Notice sends a notice to all who may know of the remote. It is finished also after the end of ctx.
+// Notice sends a notice to the recipients for its remote. It finishes also after the end of ctx.
 func (p *Pusher) Notice(ctx context.Context, n Notice) {
+	switch {
+	case p.None != nil:
+	case titles[n.Event] == "":
+		p.Logger.Warn("a notice for browsers is refused", "error", "there is no event "+n.Event, "remote", n.Remote)
+	default:
+		p.notice(ctx, n, func(_ recipient, questions []Question) ([]Question, bool) { return questions, true })
+	}
+}
+
+// further sends the questions that a turn still waits for after the answer to one: their event has come, for the first.
+func (p *Pusher) further(ctx context.Context, n Notice) {
+	p.notice(ctx, n, func(r recipient, questions []Question) ([]Question, bool) {
+		if r.remote == nil {
+			return nil, false
+		}
+		left := p.Store.unasked(r.Endpoint, n, questions)
+		return left, len(left) > 0
+	})
+}
+
+// Wait returns when the messages after the answers have been sent.
+func (p *Pusher) Wait() { p.later.Wait() }
+
+// notice sends a notice to the recipients that choose tells, each with the questions that it tells.
+func (p *Pusher) notice(ctx context.Context, n Notice, choose func(recipient, []Question) ([]Question, bool)) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), noticeBound)
 	defer cancel()
-	if titles[n.Event] == "" {
-		p.Logger.Warn("a notice for browsers is refused", "error", "there is no event "+n.Event, "remote", n.Remote)
-		return
-	}
 	all := p.recipients(ctx, n.Remote)
 	questions, over := p.asked(ctx, n, all)
 	if over {
 		return
 	}
-	var group errgroup.Group
-	group.SetLimit(parallel)
-	for _, r := range all {
-		for _, m := range p.messages(n, r, questions) {
-			group.Go(func() error {
-				p.send(ctx, r.browser, m, n)
-				return nil
-			})
+	now := time.Now()
+	var answers []answer
+	out := make([][]message, len(all))
+	for i, r := range all {
+		if chosen, is := choose(r, questions); is {
+			var fresh []answer
+			out[i], fresh = messages(n, r, chosen, now)
+			answers = append(answers, fresh...)
 		}
 	}
-	_ = group.Wait() // none fails
+	p.sign(answers, out, now)
+	var group sync.WaitGroup
+	for i, r := range all {
+		group.Go(func() {
+			for _, m := range out[i] {
+				p.send(ctx, r.browser, m, r.remote != nil && len(questions) > 0, n)
+			}
+		})
+	}
+	group.Wait()
 }
 
-// recipients are the browsers whose keys may attach to a remote now.
+// recipients are the browsers with keys that may attach to a remote now.
 func (p *Pusher) recipients(ctx context.Context, remote string) (all []recipient) {
 	for _, c := range p.current(ctx) {
 		r, err := p.Remote(c.key, remote)
@@ -150,7 +189,8 @@ func (p *Pusher) recipients(ctx context.Context, remote string) (all []recipient
 	return all
 }
 
-// current are the browsers with their keys as these are now. It forgets those of keys that are no more.
+// current are the browsers with their keys as these are now. It forgets browsers with a key that does not exist any
+// more.
 func (p *Pusher) current(ctx context.Context) (all []subscriber) {
 	keys := map[string]control.ConsoleKey{}
 	for _, b := range p.Store.all() {
@@ -196,97 +236,33 @@ func (p *Pusher) asked(ctx context.Context, n Notice, all []recipient) (question
 	return nil, false
 }
 
-// outgoing is a message for one browser, and what its buttons may do.
-type outgoing struct {
-	message
-	question  string
-	decisions []string
-}
-
-func (p *Pusher) messages(n Notice, r recipient, questions []Question) (all []outgoing) {
+// messages are those for one recipient, and what their buttons may do.
+func messages(n Notice, r recipient, questions []Question, now time.Time) (all []message, answers []answer) {
 	if r.remote == nil || len(questions) == 0 {
-		return []outgoing{{message: plain(n)}}
+		return []message{plain(n)}, nil
 	}
 	for _, q := range questions {
 		m, decisions := asking(n, q)
-		all = append(all, outgoing{m, q.ID, decisions})
+		if len(decisions) > 0 {
+			m.Token = rand.Text()
+			answers = append(answers, answer{Token: sumOf(m.Token), Browser: sumOf(r.Endpoint), Remote: n.Remote,
+				Thread: n.Thread, Question: q.ID, Decisions: decisions, Until: now.Add(answerLife)})
+		}
+		all = append(all, m)
 	}
-	return all
+	return all, answers
 }
 
-// send sends one message, with a second try, and counts it.
-func (p *Pusher) send(ctx context.Context, b browser, m outgoing, n Notice) {
-	err := p.sign(b, &m, n)
+// sign gives the buttons of all messages their right, at once. Without it they have none.
+func (p *Pusher) sign(answers []answer, all [][]message, now time.Time) {
+	err := p.Store.open(answers, now)
 	if err == nil {
-		err = p.deliver(ctx, b.Subscription, m.message, m.question != "")
-	}
-	if err != nil && p.final(b, err) {
-		p.Count(ctx, Gone)
 		return
 	}
-	if err != nil {
-		p.Logger.Warn("a push has failed", "error", err, "api_key_name", b.Key, "remote", n.Remote, "event", n.Event)
-		p.Count(ctx, Failed)
-		return
-	}
-	p.Count(ctx, Sent)
-}
-
-// sign gives the buttons of a message their right.
-func (p *Pusher) sign(b browser, m *outgoing, n Notice) error {
-	if len(m.decisions) == 0 {
-		return nil
-	}
-	m.Token = rand.Text()
-	now := time.Now()
-	return p.Store.open(answer{Token: sumOf(m.Token), Endpoint: b.Endpoint, Remote: n.Remote, Thread: n.Thread,
-		Question: m.question, Decisions: m.decisions, Until: now.Add(answerLife)}, now)
-}
-
-// final forgets a browser that no message reaches any more.
-func (p *Pusher) final(b browser, err error) bool {
-	var known *deliver.Error
-	if !errors.As(err, &known) || known.Code != deliver.Gone && known.Code != deliver.Address {
-		return false
-	}
-	p.forget(b, known.Message)
-	return true
-}
-
-func (p *Pusher) forget(b browser, why string) {
-	if err := p.Store.remove(b.Endpoint); err != nil {
-		p.Logger.Warn("a push has failed", "error", err, "api_key_name", b.Key)
-		return
-	}
-	p.Logger.Info("a browser gets no pushes any more", "api_key_name", b.Key, "reason", why)
-}
-
-func (p *Pusher) deliver(ctx context.Context, to webpush.Subscription, m message, urgent bool) error {
-	text, err := json.Marshal(m)
-	if err != nil {
-		return err
-	}
-	body, err := to.Encrypt(text)
-	if err != nil {
-		return err
-	}
-	authorization, err := p.Key.Authorization(to, p.Contact, time.Now())
-	if err != nil {
-		return err
-	}
-	out := deliver.Message{Endpoint: to.Endpoint, Authorization: authorization, Urgency: "normal",
-		TTL: int(otherLife.Seconds()), Body: body}
-	if urgent {
-		out.Urgency, out.TTL = "high", int(answerLife.Seconds())
-	}
-	err = p.Deliver(ctx, out)
-	var known *deliver.Error
-	if errors.As(err, &known) && known.Passing() {
-		select {
-		case <-time.After(p.pause):
-			err = p.Deliver(ctx, out)
-		case <-ctx.Done():
+	p.Logger.Warn("a push has failed", "error", err)
+	for _, list := range all {
+		for i := range list {
+			list[i].Token, list[i].Actions = "", nil
 		}
 	}
-	return err
 }

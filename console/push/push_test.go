@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -36,6 +37,8 @@ type rig struct {
 	keys     map[string]control.ConsoleKey
 	browsers map[string]*webpushtest.Browser // by their endpoints
 	fails    map[string][]error              // the answers of the push service; without one it takes the message
+	slow     map[string]chan error           // those that come when somebody sends them
+	waits    chan string                     // the endpoints of these
 	got      map[string][]message
 	sent     []deliver.Message
 	asked    []Question
@@ -45,17 +48,21 @@ type rig struct {
 	log      strings.Builder
 }
 
+func question(id string) Question {
+	return Question{ID: id, Kind: "command", Text: "touch /srv/x", Directory: "/srv", Decisions: []string{accept, "acceptForSession", decline}}
+}
+
 func newRig(t *testing.T) *rig {
 	t.Helper()
 	r := &rig{t: t, file: filepath.Join(t.TempDir(), "push.json"), browsers: map[string]*webpushtest.Browser{},
-		fails: map[string][]error{}, got: map[string][]message{}, counted: map[string]int{},
+		fails: map[string][]error{}, slow: map[string]chan error{}, waits: make(chan string, 100), got: map[string][]message{}, counted: map[string]int{},
 		keys: map[string]control.ConsoleKey{
 			"phone":   {Name: "phone", ID: "phone 1", Right: operate, Remotes: []string{"build"}},
 			"alice":   {Name: "alice", ID: "alice 1", Right: read, Remotes: []string{"build"}},
 			"watcher": {Name: "watcher", ID: "watcher 1", Right: operate, Remotes: []string{"build:viewer"}},
 			"other":   {Name: "other", ID: "other 1", Right: operate, Remotes: []string{"other"}},
 		},
-		asked: []Question{{ID: "q1", Kind: "command", Text: "touch /srv/x", Directory: "/srv", Decisions: []string{accept, "acceptForSession", decline}}},
+		asked: []Question{question("q1")},
 	}
 	key, err := webpush.LoadKey(filepath.Join(t.TempDir(), "key"))
 	require.NoError(t, err)
@@ -66,7 +73,7 @@ func newRig(t *testing.T) *rig {
 // open begins anew, as another process.
 func (r *rig) open(key webpush.Key) {
 	r.t.Helper()
-	store, err := OpenStore(r.file)
+	store, err := OpenStore(r.file, key.Public())
 	require.NoError(r.t, err)
 	r.Pusher = New(Settings{Store: store, Key: key, Contact: "https://codex.example.com", Ask: r.ask, Remote: r.remote,
 		Deliver: r.take, Count: func(_ context.Context, outcome string) {
@@ -107,18 +114,33 @@ type owner struct {
 	key, name string
 }
 
-func (o owner) Asked(context.Context, string) ([]Question, error) { return o.asked, o.askedErr }
+func (o owner) Asked(context.Context, string) ([]Question, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.Clone(o.asked), o.askedErr
+}
 
 func (o owner) Approve(_ context.Context, thread, question, decision string) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.asked = slices.DeleteFunc(o.asked, func(q Question) bool { return q.ID == question })
 	o.approved = append(o.approved, fmt.Sprint(o.key, " ", o.name, " ", thread, " ", question, " ", decision))
 	return nil
 }
 
 // take is the push service with its browsers.
-func (r *rig) take(_ context.Context, m deliver.Message) error {
+func (r *rig) take(ctx context.Context, m deliver.Message) error {
 	r.mu.Lock()
+	if slow := r.slow[m.Endpoint]; slow != nil {
+		r.mu.Unlock()
+		r.waits <- m.Endpoint
+		select {
+		case err := <-slow:
+			return err
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 	defer r.mu.Unlock()
 	if list := r.fails[m.Endpoint]; len(list) > 0 {
 		r.fails[m.Endpoint] = list[1:]
@@ -219,6 +241,8 @@ func TestAnswer(t *testing.T) {
 	r := newRig(t)
 	phone := r.subscribed("phone", "p")
 	token := func() string {
+		r.Wait()
+		r.asked = []Question{question("q1")}
 		r.Notice(t.Context(), asks)
 		return r.last(phone).Token
 	}
@@ -229,6 +253,7 @@ func TestAnswer(t *testing.T) {
 	require.ErrorIs(t, r.Answer(t.Context(), sumOf(first), accept), errUsed, "what the file has opens nothing")
 	r.open(r.Key)
 	require.NoError(t, r.Answer(t.Context(), first, accept))
+	r.Wait()
 	assert.Equal(t, []string{"phone build t1 q1 accept"}, r.approved)
 	require.ErrorIs(t, r.Answer(t.Context(), first, accept), errUsed, "again")
 	r.open(r.Key)
@@ -267,35 +292,59 @@ func TestAnswer(t *testing.T) {
 		}
 	}
 	assert.Equal(t, 1, worked, "at the same time")
-	off := token()
+	off, file := token(), r.Store.file
+	r.Store.file = filepath.Join(t.TempDir(), "missing", "push.json")
+	r.Notice(t.Context(), asks)
+	assert.Empty(t, r.last(phone).Token, "what cannot be kept has no button")
+	assert.Empty(t, r.last(phone).Actions)
+	r.Store.file = file
 	_, err := r.order("phone", "unsubscribe", verbs.Words{"endpoint": phone})
 	require.NoError(t, err)
 	require.ErrorIs(t, r.Answer(t.Context(), off, accept), errUsed, "the browser has turned them off")
 }
 
-// A token is good for an hour, and the oldest of too many are forgotten.
-func TestTokensEnd(t *testing.T) {
-	s, err := OpenStore(filepath.Join(t.TempDir(), "push.json"))
+// After the loss of the key, a page offers to turn notifications on again.
+func TestAnotherKey(t *testing.T) {
+	r := newRig(t)
+	endpoint := r.subscribed("phone", "p")
+	key, err := webpush.LoadKey(filepath.Join(t.TempDir(), "key"))
 	require.NoError(t, err)
-	now := time.Now()
-	require.NoError(t, s.add(browser{Subscription: webpush.Subscription{Endpoint: "e"}, Key: "k", KeyID: "k 1"}))
-	require.NoError(t, s.open(answer{Token: sumOf("a"), Endpoint: "e", Until: now.Add(answerLife)}, now))
-	_, _, is := s.find("a", now.Add(answerLife-1))
-	assert.True(t, is)
-	_, _, is = s.find("a", now.Add(answerLife))
-	assert.False(t, is)
-	is, err = s.take("a", now.Add(answerLife))
+	r.open(key)
+	got, err := r.order("phone", "push", verbs.Words{"endpoint": endpoint})
 	require.NoError(t, err)
-	assert.False(t, is)
-	for i := range maxAnswers {
-		s.kept.Answers = append(s.kept.Answers, answer{Token: sumOf(fmt.Sprint(i)), Endpoint: "e", Until: now.Add(time.Hour)})
+	assert.Equal(t, known{key.Public(), false}, got)
+	sent := len(r.sent)
+	r.Notice(t.Context(), asks)
+	assert.Len(t, r.sent, sent)
+	r.subscribed("phone", "p")
+	r.Notice(t.Context(), asks)
+	assert.NotEmpty(t, r.last(endpoint).Token)
+}
+
+// An answer has the questions sent that the turn still waits for, once, to those who may answer: their event comes for
+// the first one alone.
+func TestFurtherQuestions(t *testing.T) {
+	r := newRig(t)
+	phone, alice := r.subscribed("phone", "p"), r.subscribed("alice", "a")
+	answers := func(m message) message {
+		require.NoError(t, r.Answer(t.Context(), m.Token, accept))
+		r.Wait()
+		return r.last(phone)
 	}
-	require.NoError(t, s.open(answer{Token: sumOf("b"), Endpoint: "e", Until: now.Add(time.Hour)}, now))
-	assert.Len(t, s.kept.Answers, maxAnswers)
-	_, _, is = s.find("a", now)
-	assert.False(t, is)
-	_, _, is = s.find("b", now)
-	assert.True(t, is)
+	r.Notice(t.Context(), asks)
+	r.asked = append(r.asked, question("q2"))
+	second := answers(r.last(phone))
+	assert.Equal(t, "build q2", second.Tag)
+	assert.Len(t, r.got[alice], 2, "the first one, and that a turn waits")
+	r.asked = append(r.asked, question("q3"), question("q4"))
+	third := answers(second)
+	assert.Equal(t, "build q4", third.Tag)
+	assert.Len(t, r.got[phone], 5)
+	answers(third)
+	assert.Len(t, r.got[phone], 5, "q3 has a notification")
+	r.asked = nil
+	answers(r.got[phone][3])
+	assert.Len(t, r.got[phone], 5, "the turn waits no more")
 }
 
 // A browser that takes no more is forgotten, and so is one of a key that is no more; others get their messages.
@@ -310,17 +359,78 @@ func TestBrowsersThatAreForgotten(t *testing.T) {
 	r.Notice(t.Context(), asks)
 	assert.Equal(t, "build asks: run this command?", r.last(well).Title)
 	assert.Len(t, r.got[late], 2, "the second try")
-	assert.Equal(t, map[string]int{Sent: 7, Gone: 2, Failed: 1}, r.counted)
+	assert.Equal(t, map[string]int{Sent: 7, Gone: 1, Failed: 2}, r.counted)
 	var left []string
 	for _, b := range r.Store.all() {
 		left = append(left, b.Endpoint)
 	}
-	assert.Equal(t, []string{broken, well, late}, left)
+	assert.Equal(t, []string{private, broken, well, late}, left)
+	r.Notice(t.Context(), asks)
+	assert.Equal(t, "build asks: run this command?", r.last(private).Title, "its name led nowhere for a while")
 	r.set(control.ConsoleKey{Name: "alice", ID: "alice 2", Right: operate, Remotes: []string{"build"}})
 	r.set(control.ConsoleKey{Name: "phone", ID: "phone 1"})
 	r.Notice(t.Context(), asks)
 	assert.Empty(t, r.Store.all())
 	assert.Contains(t, r.log.String(), "the key was revoked")
+}
+
+// A push service that does not answer holds few places, and no others of the orders.
+func TestSlowPushServices(t *testing.T) {
+	r := newRig(t)
+	b, answers := webpushtest.NewBrowser(t), make(chan error)
+	results := make(chan error)
+	begin := func(key, endpoint string) {
+		r.mu.Lock()
+		r.slow[endpoint] = answers
+		r.mu.Unlock()
+		go func() {
+			_, err := r.order(key, "subscribe", verbs.Words{"endpoint": endpoint, "p256dh": b.P256dh(), "auth": b.Auth()})
+			results <- err
+		}()
+	}
+	begin("alice", "https://push.example.com/s1")
+	<-r.waits
+	begin("alice", "https://push.example.com/s2")
+	require.ErrorIs(t, <-results, errOthers, "one with each key")
+	begin("phone", "https://push.example.com/s3")
+	<-r.waits
+	begin("other", "https://push.example.com/s4")
+	require.ErrorIs(t, <-results, errOthers, "two in all")
+	for range maxNew {
+		answers <- &deliver.Error{Code: deliver.Unavailable, Message: "late"}
+		require.ErrorContains(t, <-results, "late", "there is no second try")
+	}
+	assert.Empty(t, r.waits)
+
+	for i := range maxOfKey {
+		endpoint := r.subscribed("alice", fmt.Sprint("tarpit", i))
+		r.slow[endpoint] = answers
+	}
+	phone := r.subscribed("phone", "p")
+	first := r.last(phone)
+	done := make(chan struct{})
+	go func() {
+		r.Notice(t.Context(), asks)
+		close(done)
+	}()
+	for range ofKey {
+		<-r.waits
+	}
+	assert.Eventually(t, func() bool { return r.last(phone).Tag != first.Tag }, time.Minute, time.Millisecond)
+	assert.Empty(t, r.waits, "others of the same key wait")
+	for range maxOfKey {
+		answers <- nil
+	}
+	<-done
+	ctx, cancel := context.WithCancel(t.Context())
+	for i := range parallel {
+		_, err := r.place(ctx, fmt.Sprint("key", i))
+		require.NoError(t, err)
+	}
+	cancel()
+	_, err := r.place(ctx, "late")
+	require.ErrorIs(t, err, errSlow)
+	assert.Empty(t, r.own["late"], "it holds none of the places of its key")
 }
 
 func TestSubscribe(t *testing.T) {
@@ -375,7 +485,7 @@ func TestSubscribe(t *testing.T) {
 	assert.Len(t, r.Store.all(), 2, "those of the earlier key are gone")
 
 	require.NoError(t, os.WriteFile(r.file, []byte("{"), 0o600))
-	_, err = OpenStore(r.file)
+	_, err = OpenStore(r.file, "")
 	require.ErrorContains(t, err, "remove it")
 }
 

@@ -19,10 +19,10 @@ const (
 	// maxOfKey and maxBrowsers bound the browsers with one key, and all.
 	maxOfKey    = 16
 	maxBrowsers = 256
-	// maxAnswers bounds the questions that wait for an answer.
-	maxAnswers = 512
+	// maxOpen bounds the questions that one browser may answer.
+	maxOpen = 16
 	// maxFile bounds the file, in bytes.
-	maxFile = 4 << 20
+	maxFile = 16 << 20
 )
 
 // browser is one that gets pushes, and the key with which it was subscribed.
@@ -33,10 +33,10 @@ type browser struct {
 	Since time.Time `json:"since"`
 }
 
-// answer is what one push lets its reader do, once.
+// answer is the right of the reader of one push to answer once.
 type answer struct {
-	Token     string    `json:"token"` // its SHA-256: the file opens nothing
-	Endpoint  string    `json:"endpoint"`
+	Token     string    `json:"token"`   // its SHA-256: the file opens nothing
+	Browser   string    `json:"browser"` // the SHA-256 of its endpoint
 	Remote    string    `json:"remote"`
 	Thread    string    `json:"thread"`
 	Question  string    `json:"question"`
@@ -44,7 +44,7 @@ type answer struct {
 	Until     time.Time `json:"until"`
 }
 
-// Store keeps the browsers that get pushes, and what the open ones may answer, in a file. Its methods are safe for
+// Store keeps the browsers that get pushes, and the answers that open pushes allow, in a file. Its methods are safe for
 // concurrent use.
 type Store struct {
 	file string
@@ -54,19 +54,23 @@ type Store struct {
 }
 
 type kept struct {
-	Browsers []browser `json:"browsers"`
-	Answers  []answer  `json:"answers"` // oldest first
+	PublicKey string    `json:"public_key"` // with which the browsers were subscribed
+	Browsers  []browser `json:"browsers"`
+	Answers   []answer  `json:"answers"` // newest first
 }
 
-// OpenStore reads the file; there may be none.
-func OpenStore(file string) (*Store, error) {
-	s := &Store{file: file}
+// OpenStore reads the file; there may be none. It forgets the browsers that were subscribed with another public key:
+// their push services take no message of this one.
+func OpenStore(file, publicKey string) (*Store, error) {
+	s := &Store{file: file, kept: kept{PublicKey: publicKey}}
 	err := statefile.Read(file, "push subscriptions", maxFile, &s.kept)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return s, nil
 	case err != nil:
 		return nil, fmt.Errorf("%w; remove it: each person turns notifications on again then", err)
+	case s.kept.PublicKey != publicKey:
+		s.kept = kept{PublicKey: publicKey}
 	}
 	return s, nil
 }
@@ -135,22 +139,38 @@ func (s *Store) remove(endpoint string) error {
 
 func (k *kept) remove(endpoint string) {
 	k.Browsers = slices.DeleteFunc(k.Browsers, func(b browser) bool { return b.Endpoint == endpoint })
-	k.Answers = slices.DeleteFunc(k.Answers, func(a answer) bool { return a.Endpoint == endpoint })
+	of := sumOf(endpoint)
+	k.Answers = slices.DeleteFunc(k.Answers, func(a answer) bool { return a.Browser == of })
 }
 
-// open lets the reader of a push answer, and forgets the oldest of too many.
-func (s *Store) open(a answer, now time.Time) error {
+// open lets the readers of a notice answer, and forgets the oldest of too many of a browser.
+func (s *Store) open(fresh []answer, now time.Time) error {
+	if len(fresh) == 0 {
+		return nil
+	}
 	return s.change(func(k *kept) error {
-		k.Answers = slices.DeleteFunc(k.Answers, func(a answer) bool { return !now.Before(a.Until) })
-		if most := maxAnswers - 1; len(k.Answers) > most {
-			k.Answers = slices.Delete(k.Answers, 0, len(k.Answers)-most)
-		}
-		k.Answers = append(k.Answers, a)
+		of := map[string]int{}
+		k.Answers = slices.DeleteFunc(slices.Concat(fresh, k.Answers), func(a answer) bool {
+			of[a.Browser]++
+			return of[a.Browser] > maxOpen || !now.Before(a.Until)
+		})
 		return nil
 	})
 }
 
-// find is what the reader with that token may answer, and its browser; false if there is none.
+// unasked are the questions that the browser may not answer yet.
+func (s *Store) unasked(endpoint string, n Notice, questions []Question) []Question {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	of := sumOf(endpoint)
+	return slices.DeleteFunc(slices.Clone(questions), func(q Question) bool {
+		return slices.ContainsFunc(s.kept.Answers, func(a answer) bool {
+			return a.Browser == of && a.Remote == n.Remote && a.Thread == n.Thread && a.Question == q.ID
+		})
+	})
+}
+
+// find returns the answer that a token allows, and its browser; false if no open push has the token.
 func (s *Store) find(token string, now time.Time) (answer, browser, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -159,7 +179,7 @@ func (s *Store) find(token string, now time.Time) (answer, browser, bool) {
 		return answer{}, browser{}, false
 	}
 	a := s.kept.Answers[at]
-	of := slices.IndexFunc(s.kept.Browsers, func(b browser) bool { return b.Endpoint == a.Endpoint })
+	of := slices.IndexFunc(s.kept.Browsers, func(b browser) bool { return sumOf(b.Endpoint) == a.Browser })
 	if of < 0 {
 		return answer{}, browser{}, false
 	}
@@ -184,16 +204,16 @@ func (s *Store) take(token string, now time.Time) (is bool, err error) {
 	return is && err == nil, err
 }
 
-func sumOf(token string) string {
-	sum := sha256.Sum256([]byte(token))
+func sumOf(text string) string {
+	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:])
 }
 
-// change changes what is kept, and writes it. What cannot be written has not happened.
+// change changes the content and writes it. If it cannot be written, nothing has changed.
 func (s *Store) change(f func(*kept) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	next := kept{slices.Clone(s.kept.Browsers), slices.Clone(s.kept.Answers)}
+	next := kept{s.kept.PublicKey, slices.Clone(s.kept.Browsers), slices.Clone(s.kept.Answers)}
 	if err := f(&next); err != nil {
 		return err
 	}

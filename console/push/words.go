@@ -22,7 +22,7 @@ const (
 	decline = "decline"
 )
 
-// message is what the service worker of the page shows (sw.js).
+// message is a notification, as the service worker of the page (sw.js) shows it.
 type message struct {
 	Title   string   `json:"title"`
 	Body    string   `json:"body"`
@@ -39,8 +39,11 @@ type action struct {
 
 // titles are the titles of the events of remotes, after the name.
 var titles = map[string]string{
-	waiting: "a turn waits for a person", "turn-ended": "the turn has ended", cutTurn: "a turn was cut, and waits for your word",
-	"turn-given-up": "a turn was cut again and again, and is given up", "turn-out-of-quota": "a turn waits for quota",
+	waiting:             "a turn waits for a person",
+	"turn-ended":        "the turn has ended",
+	cutTurn:             "a turn was cut, and waits for your word",
+	"turn-given-up":     "a turn was cut again and again, and is given up",
+	"turn-out-of-quota": "a turn waits for quota",
 }
 
 // plain is the message of an event without a question.
@@ -62,8 +65,8 @@ func plain(n Notice) message {
 	return message{Title: n.Remote + ": " + title, Body: body, Tag: n.Remote + " " + n.Event + " " + n.Thread}
 }
 
-// asking is the message of a question, with the decisions that its buttons have: what the notification does not show
-// whole can be declined only.
+// asking is the message of a question, with the decisions that its buttons have: a question that the notification
+// does not show whole can only be declined.
 func asking(n Notice, q Question) (m message, decisions []string) {
 	text, whole := shown(q)
 	m = message{Title: n.Remote + titleOf(q.Kind), Body: text, Tag: n.Remote + " " + q.ID}

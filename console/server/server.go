@@ -155,8 +155,8 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 }
 
 // policy lets a page load its own files, and call its own server.
-const policy = "default-src 'none'; script-src 'self'; worker-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; " +
-	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+const policy = "default-src 'none'; script-src 'self'; worker-src 'self'; style-src 'self'; " +
+	"connect-src 'self'; img-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -315,7 +315,7 @@ func (s *Server) file(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	kinds := map[string]string{"html": "text/html", "js": "text/javascript", "css": "text/css",
-		"svg": "image/svg+xml", "json": "application/json"}
+		"svg": "image/svg+xml", "json": "application/json", "webmanifest": "application/manifest+json"}
 	_, ending, _ := strings.Cut(name, ".")
 	w.Header().Set("Content-Type", kinds[ending]+"; charset=utf-8")
 	_, _ = w.Write(content) // the client has gone

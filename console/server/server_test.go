@@ -119,6 +119,7 @@ func TestPage(t *testing.T) {
 	assert.Equal(t, "<p>page</p>", string(body))
 	assert.Equal(t, policy, res.Header.Get("Content-Security-Policy"))
 	assert.NotContains(t, policy, "unsafe")
+	assert.Contains(t, policy, "manifest-src 'self'", "an app of the Home Screen has one")
 	assert.Equal(t, "no-store", res.Header.Get("Cache-Control"))
 	assert.Empty(t, res.Cookies())
 	own := r.session(t)

@@ -33,7 +33,8 @@ func (s Subscription) Check() error {
 	return err
 }
 
-// Origin is the push service of an endpoint, scheme and host. It refuses what is no endpoint.
+// Origin is the push service of an endpoint, scheme and host. An endpoint is an https URL without a user and a
+// fragment.
 func Origin(endpoint string) (string, error) {
 	u, err := url.Parse(endpoint)
 	switch {

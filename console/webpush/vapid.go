@@ -10,12 +10,16 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"time"
+
+	"codex-proxy/internal/statefile"
 )
 
 // tokenLife is how long a push service takes a signature; the RFC allows 24 hours.
 const tokenLife = 12 * time.Hour
+
+// maxFile bounds the file of the key, in bytes.
+const maxFile = 1 << 10
 
 // scalarSize is the size of a private key, and of each half of a signature, in bytes.
 const scalarSize = 32
@@ -24,18 +28,19 @@ const scalarSize = 32
 // with alone.
 type Key struct{ private *ecdsa.PrivateKey }
 
-// LoadKey reads the key from a file, and makes it first if there is none.
+// LoadKey reads the key from a file, and makes the file first if it is missing.
 func LoadKey(file string) (Key, error) {
-	text, err := os.ReadFile(file)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && len(text) == 0 { // as after a loss of power
+	var raw []byte
+	err := statefile.Read(file, "the key of notifications", maxFile, &raw)
+	if errors.Is(err, fs.ErrNotExist) {
 		return makeKey(file)
 	}
-	if err != nil {
-		return Key{}, err
+	var private *ecdsa.PrivateKey
+	if err == nil {
+		private, err = ecdsa.ParseRawPrivateKey(elliptic.P256(), raw)
 	}
-	private, err := ecdsa.ParseRawPrivateKey(elliptic.P256(), text)
 	if err != nil {
-		return Key{}, fmt.Errorf("%s is damaged: remove it; each person turns notifications on again then", file)
+		return Key{}, fmt.Errorf("%s is damaged (%w): remove it; each person turns notifications on again then", file, err)
 	}
 	return Key{private}, nil
 }
@@ -45,15 +50,11 @@ func makeKey(file string) (Key, error) {
 	if err != nil {
 		return Key{}, err
 	}
-	text, err := private.Bytes()
+	raw, err := private.Bytes()
 	if err != nil {
 		return Key{}, err
 	}
-	fresh := file + ".new"
-	if err := os.WriteFile(fresh, text, 0o600); err != nil {
-		return Key{}, err
-	}
-	return Key{private}, os.Rename(fresh, file)
+	return Key{private}, statefile.Write(file, raw)
 }
 
 // Public is the public key, as pages hand it to browsers.

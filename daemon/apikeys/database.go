@@ -30,6 +30,19 @@ func Database(ctx context.Context, settings config.Database, work func(context.C
 	if err != nil {
 		return err
 	}
+	return with(ctx, server, work)
+}
+
+// Service is Database by the role of the service: what that may do.
+func Service(ctx context.Context, settings config.Database, work func(context.Context, *pgx.Conn) error) error {
+	server, err := settings.Server("")
+	if err != nil {
+		return err
+	}
+	return with(ctx, server.Service(), work)
+}
+
+func with(ctx context.Context, server postgres.Server, work func(context.Context, *pgx.Conn) error) error {
 	session := postgres.NewSession(server, databaseBound)
 	defer session.Close()
 	return fleet.Explain(session.Do(ctx, work))
@@ -65,7 +78,7 @@ func (e *Editor) Read(ctx context.Context) (*auth.Keys, error) {
 	})
 }
 
-// use sets the use of keys to the use on all hosts. The refusals are those of this one.
+// use sets the use of keys to the use on all hosts. The refusals are counted on this host alone.
 func (d *database) use(ctx context.Context, keys *auth.Keys, rows []control.Key) error {
 	return Database(ctx, d.settings, func(ctx context.Context, conn *pgx.Conn) error {
 		uses, err := fleet.Uses(ctx, conn)

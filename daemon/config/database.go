@@ -15,11 +15,14 @@ import (
 	"codex-proxy/proxy/auth"
 )
 
-// passwordCredential is the name under which the unit passes the password of the database (LoadCredential= in
-// codex-proxy.service, systemd.exec(5)). Without the file it is "#none".
 const (
-	passwordCredential = "database-password"
-	noPassword         = "#none"
+	// serviceCredential is the name under which the unit passes the password of the database (LoadCredential= in
+	// codex-proxy.service, systemd.exec(5)). Without the file it is "#none".
+	serviceCredential = "database-service-password"
+	noPassword        = "#none"
+	// ownerCredential was the name in an earlier unit, for the password of the owner. systemd passes credentials at a
+	// start alone: after an upgrade by a reload the process has this one, until the service restarts.
+	ownerCredential = "database-password"
 )
 
 // Database is the table [database]: several hosts have the same API keys there.
@@ -72,7 +75,7 @@ func LoadDatabase(path string, set []string) (Database, error) {
 func (d Database) Server(relay string) (postgres.Server, error) {
 	file, address := paths.DatabasePassword, d.Address
 	if dir := os.Getenv("CREDENTIALS_DIRECTORY"); dir != "" && !address.IsZero() {
-		file, address = filepath.Join(dir, passwordCredential), address.As(postgres.ServiceRole(address.User()))
+		file, address = passwordOf(dir, address)
 	}
 	text, err := os.ReadFile(file)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -83,6 +86,17 @@ func (d Database) Server(relay string) (postgres.Server, error) {
 		password = ""
 	}
 	return postgres.Server{Address: address, CA: d.CA, Password: password, Relay: relay}, nil
+}
+
+// passwordOf returns the file of the password in the directory of the unit's credentials, and the role it belongs to.
+func passwordOf(dir string, address postgres.Address) (string, postgres.Address) {
+	service, owner := filepath.Join(dir, serviceCredential), filepath.Join(dir, ownerCredential)
+	if _, err := os.Stat(service); errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Stat(owner); err == nil {
+			return owner, address
+		}
+	}
+	return service, address.As(postgres.ServiceRole(address.User()))
 }
 
 // KeyCache is the file with the last known keys of the database.

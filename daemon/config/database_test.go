@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"codex-proxy/internal/postgres"
 )
 
 // With a database, the keys are those that it has had last, as old as the file.
@@ -60,6 +62,30 @@ func TestDatabase(t *testing.T) {
 		_, err := Load(path, append(set, text))
 		assert.ErrorContains(t, err, want, text)
 	}
+}
+
+// A service that has been upgraded by a reload still has the password of the owner, until it restarts.
+func TestDatabaseRole(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("CREDENTIALS_DIRECTORY", dir)
+	address, err := postgres.ParseAddress("postgres://codex@db/codex")
+	require.NoError(t, err)
+	reaches := func() (role, password string) {
+		server, err := Database{Address: address}.Server("relay")
+		require.NoError(t, err)
+		return server.Address.User(), server.Password
+	}
+	role, password := reaches()
+	assert.Equal(t, []string{"codex_service", ""}, []string{role, password})
+	require.NoError(t, os.WriteFile(filepath.Join(dir, ownerCredential), []byte("owner's\n"), 0o600))
+	role, password = reaches()
+	assert.Equal(t, []string{"codex", "owner's"}, []string{role, password})
+	require.NoError(t, os.WriteFile(filepath.Join(dir, serviceCredential), []byte(noPassword), 0o600))
+	role, password = reaches()
+	assert.Equal(t, []string{"codex_service", ""}, []string{role, password}, "restarted without a password")
+	require.NoError(t, os.WriteFile(filepath.Join(dir, serviceCredential), []byte("service's\n"), 0o600))
+	role, password = reaches()
+	assert.Equal(t, []string{"codex_service", "service's"}, []string{role, password})
 }
 
 const noHash = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"

@@ -92,23 +92,40 @@ func (d *Database) Join(ctx context.Context, _ string) error {
 	if err != nil {
 		return err
 	}
-	return d.do(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-		added, err := d.enter(ctx, conn, host)
-		if err == nil {
+	added := 0
+	err = d.do(ctx, func(ctx context.Context, conn *pgx.Conn) (err error) {
+		if added, err = d.enter(ctx, conn, host); err == nil {
 			err = d.keep(ctx, conn)
 		}
 		if err == nil {
 			err = d.pass()
 		}
-		if err == nil {
-			fmt.Fprintf(d.Stderr, "%s has joined; %d of its keys are new in the database.\n"+
-				"systemctl restart codex-proxy puts the keys of the database into force here.\n", host.Name, added)
-		}
 		return err
 	})
+	if err == nil {
+		err = d.serves(ctx, host)
+	}
+	if err == nil {
+		fmt.Fprintf(d.Stderr, "%s has joined; %d of its keys are new in the database.\n"+
+			"systemctl restart codex-proxy puts the keys of the database into force here.\n", host.Name, added)
+	}
+	return err
 }
 
-// enter adds the host and its keys, or, if one of the two is refused, neither.
+// serves is an error if the service of this host, which has joined, cannot use the database by its own role.
+func (d *Database) serves(ctx context.Context, host fleet.Host) error {
+	err := apikeys.Service(ctx, d.places.Database, func(ctx context.Context, conn *pgx.Conn) error {
+		return fleet.Check(ctx, conn, host)
+	})
+	if err != nil {
+		return fmt.Errorf("%s has joined, but its service cannot use %s: %w", host.Name,
+			d.places.Database.Address.Server(), err)
+	}
+	return nil
+}
+
+// enter adds the host and its keys, or, if one of the two is refused, neither. A host that is one already brings no key:
+// its file still has those that were revoked since.
 func (d *Database) enter(ctx context.Context, conn *pgx.Conn, host fleet.Host) (added int, err error) {
 	before, err := fleet.Hosts(ctx, conn)
 	if err != nil {
@@ -117,8 +134,11 @@ func (d *Database) enter(ctx context.Context, conn *pgx.Conn, host fleet.Host) (
 	if err := fleet.Join(ctx, conn, host); err != nil {
 		return 0, err
 	}
+	if slices.ContainsFunc(before, func(h fleet.Host) bool { return h.Name == host.Name }) {
+		return 0, nil
+	}
 	added, err = d.file().Import(ctx, conn)
-	if err != nil && !slices.ContainsFunc(before, func(h fleet.Host) bool { return h.Name == host.Name }) {
+	if err != nil {
 		err = errors.Join(err, fleet.Leave(ctx, conn, host.Name))
 	}
 	return added, err
@@ -169,8 +189,8 @@ func (d *Database) Leave(ctx context.Context, name string) error {
 		if err := forget(); err != nil {
 			return err
 		}
-		fmt.Fprintf(d.Stderr, "%s has the keys, and this host has the passwords of the database no more. Remove url from "+
-			"[database] in config.toml now, then systemctl restart codex-proxy.\n", d.file())
+		fmt.Fprintf(d.Stderr, "%s has the keys, and this host has the passwords of the database no more. Remove url "+
+			"from [database] in config.toml now, then systemctl restart codex-proxy.\n", d.file())
 		return nil
 	})
 }
@@ -209,6 +229,9 @@ func (d *Database) Check(ctx context.Context, _ string) error {
 		return err
 	}
 	err = d.do(ctx, func(ctx context.Context, conn *pgx.Conn) error { return fleet.Check(ctx, conn, host) })
+	if err == nil {
+		err = d.serves(ctx, host)
+	}
 	if err != nil {
 		return err
 	}

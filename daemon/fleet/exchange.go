@@ -33,7 +33,7 @@ const (
 	spread = 10 * time.Millisecond
 	// tolerated is the number of exchanges that may fail before the database counts as away.
 	tolerated = 1
-	// forgetEvery is one of how many looks for lost hosts removes what is old: every few minutes.
+	// forgetEvery is the number of looks for lost hosts after which one also removes old rows: every few minutes.
 	forgetEvery = 300
 )
 
@@ -135,7 +135,7 @@ func (e *Exchange) onDemand(ctx context.Context) {
 	case <-ctx.Done():
 		return
 	}
-	if e.first || e.failed > 0 { // the next exchange tells whether the database is back
+	if e.first || e.failed > 0 { // the next exchange shows whether the database is back
 		e.settings.Limits.Leave()
 		return
 	}
@@ -190,10 +190,10 @@ func (e *Exchange) once(ctx context.Context) {
 	q.Count = e.first || e.hosts == 0 || rand.IntN(e.hosts) < 2
 	q.Sweep = q.Count && e.Steady()
 	var got Answer
-	err := e.session.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (err error) {
+	err := Explain(e.session.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (err error) {
 		got, err = Ask(ctx, conn, q)
 		return err
-	})
+	}))
 	if ctx.Err() != nil {
 		return
 	}
@@ -218,7 +218,7 @@ func (e *Exchange) once(ctx context.Context) {
 	}
 }
 
-// forget removes what is old from the database. If it cannot, another host does it later.
+// forget removes old rows from the database. If it cannot, another host does it later.
 func (e *Exchange) forget(ctx context.Context) {
 	first := time.Now().UTC().AddDate(0, 0, 1-e.settings.UsageRetention).Format(time.DateOnly)
 	_ = e.session.Do(ctx, func(ctx context.Context, conn *pgx.Conn) error { return Forget(ctx, conn, first) })
@@ -237,7 +237,7 @@ func (e *Exchange) fail(err error) {
 	}
 }
 
-// keep keeps an answer for a restart, and logs what this host cannot use.
+// keep keeps an answer for a restart, and logs the keys that this host cannot use.
 func (e *Exchange) keep(got Answer, at time.Time) {
 	if len(got.Refused) > 0 {
 		e.settings.Logger.Warn("keys with limits that this version does not know are refused here",

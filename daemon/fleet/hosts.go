@@ -58,12 +58,13 @@ func Join(ctx context.Context, conn *pgx.Conn, h Host) error {
 func Leave(ctx context.Context, conn *pgx.Conn, name string) error {
 	gone := int64(0)
 	batch := &pgx.Batch{}
-	batch.Queue("SELECT codex.take_back($1, '')", name)
-	batch.Queue("DELETE FROM codex.shares WHERE host = $1", name)
+	// First, as in an exchange: it waits for one that runs, and none comes after it.
 	batch.Queue("DELETE FROM codex.hosts WHERE name = $1", name).Exec(func(tag pgconn.CommandTag) error {
 		gone = tag.RowsAffected()
 		return nil
 	})
+	batch.Queue("SELECT codex.take_back($1, '')", name)
+	batch.Queue("DELETE FROM codex.shares WHERE host = $1", name)
 	err := conn.SendBatch(ctx, batch).Close()
 	if err == nil && gone == 0 {
 		return fmt.Errorf("there is no host %q; codex-proxy database hosts shows what there is", name)

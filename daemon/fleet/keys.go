@@ -74,14 +74,18 @@ func linesOf(text string) map[string]string {
 	return lines
 }
 
+// unused has a key begin anew. The shares of hosts stay: they have from where on a host counts.
+const unused = `WITH locked AS (
+		SELECT key, kind FROM codex.limits WHERE key = $1 ORDER BY kind COLLATE "C" FOR UPDATE)
+	UPDATE codex.limits AS l SET used = 0 FROM locked WHERE l.key = locked.key AND l.kind = locked.kind`
+
 // write writes the differences, and a new revision for the other hosts.
 func write(ctx context.Context, tx pgx.Tx, before, after map[string]string) error {
 	batch := &pgx.Batch{}
 	for _, name := range slices.Sorted(maps.Keys(before)) { // in the order of codex.share
 		if _, stays := after[name]; !stays {
 			batch.Queue("DELETE FROM codex.keys WHERE name = $1", name)
-			batch.Queue("DELETE FROM codex.limits WHERE key = $1", name)
-			batch.Queue("DELETE FROM codex.shares WHERE key = $1", name)
+			batch.Queue(unused, name)
 		}
 	}
 	for name, line := range after {

@@ -16,12 +16,12 @@ type UsageSource interface {
 
 // outgoing brings the usage of this host to the database.
 type outgoing struct {
-	source  UsageSource // nil: there is none
+	source  UsageSource // nil: usage is not counted
 	logger  *slog.Logger
 	failing bool // and that was logged
 }
 
-// rows returns what the next exchange brings.
+// rows returns the usage for the next exchange.
 func (o *outgoing) rows(ctx context.Context) []usage.Row {
 	if o.source == nil {
 		return nil
@@ -31,7 +31,7 @@ func (o *outgoing) rows(ctx context.Context) []usage.Row {
 	return rows
 }
 
-// sent forgets what an exchange has brought. If it cannot, the next one brings the same rows again.
+// sent forgets the usage that an exchange has brought. If it cannot, the next one brings the same rows again.
 func (o *outgoing) sent(ctx context.Context, rows []usage.Row) {
 	if len(rows) > 0 {
 		o.failed(ctx, o.source.Sent(ctx, rows))

@@ -11,15 +11,20 @@ import (
 	"codex-proxy/proxy/limits/share"
 )
 
-// maxAsks bounds the asks of one exchange, for some hundred keys in use at the same time. The rest is asked in the next.
+// maxAsks bounds the asks of one exchange, for some hundred keys in use at the same time. The rest is asked in the
+// next.
 const maxAsks = 1024
+
+// maxSwept bounds the hosts of one sweep.
+const maxSwept = 20
 
 // Shares makes an exchange of shares alone, for requests that wait for it.
 func Shares(ctx context.Context, conn *pgx.Conn, q Question) (a Answer, err error) {
 	batch := &pgx.Batch{}
 	batch.Queue(notWaiting)
+	queueHost(batch, q.Host, present)
 	queueShares(batch, q, &a)
-	return a, Explain(conn.SendBatch(ctx, batch).Close())
+	return a, conn.SendBatch(ctx, batch).Close()
 }
 
 // queueShares queues the asks of a question. There are no answers but to all of them.
@@ -58,14 +63,24 @@ func columnsOf(asks []limits.Ask) []any {
 	return []any{keys, kinds, numbers[0], numbers[1], daily, numbers[2], numbers[3], numbers[4], numbers[5], numbers[6]}
 }
 
-// sweep takes back what lost hosts held. A host may call it only if it has had its exchanges without a gap for a lease:
-// else the database was away, and no host is lost.
+// sweep takes back the shares of lost hosts. A host may call it only if it has had its exchanges without a gap for a
+// lease: else the database was away, and no host is lost.
 func sweep(ctx context.Context, conn *pgx.Conn) error {
-	_, err := conn.Exec(ctx, "SELECT codex.take_back(name, '') FROM codex.hosts WHERE until < now()")
+	rows, err := conn.Query(ctx, "SELECT name FROM codex.hosts WHERE until < now() AND EXISTS (SELECT FROM codex.shares "+
+		"WHERE host = name AND (held <> 0 OR demand <> 0)) LIMIT $1", maxSwept)
+	if err != nil {
+		return err
+	}
+	lost, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	for _, host := range lost { // a transaction each, as each locks limits in their order
+		if err == nil {
+			_, err = conn.Exec(ctx, "SELECT codex.take_back($1, '')", host)
+		}
+	}
 	return err
 }
 
-// Forget removes what nobody has used for long, and the usage before a day.
+// Forget removes limits and shares that nobody has used for long, and the usage before a day.
 func Forget(ctx context.Context, conn *pgx.Conn, day string) error {
 	batch := &pgx.Batch{}
 	batch.Queue(notWaiting)
@@ -84,7 +99,8 @@ type Use struct {
 
 // Uses reads the use of all limits.
 func Uses(ctx context.Context, conn *pgx.Conn) ([]Use, error) {
-	rows, err := conn.Query(ctx, "SELECT key, kind, used, held, demand, extract(epoch FROM clock_timestamp() - at)::float8 "+
+	rows, err := conn.Query(ctx, "SELECT key, kind, used, held, demand, "+
+		"extract(epoch FROM clock_timestamp() - at)::float8 "+
 		"FROM codex.limits ORDER BY key, kind")
 	if err != nil {
 		return nil, err

@@ -1,11 +1,11 @@
 package fleet
 
-// sharesStep makes the limits of keys those of all hosts, and the usage one table.
+// sharesStep has all hosts share the limits of keys, and makes the usage one table.
 //
 // codex.share answers asks as share.Pool does, with the pool of each limit locked until the end of the transaction:
-// asks come in the order of keys and kinds, so that transactions wait for each other in one direction. The pool of a
-// limit is locked before the share of a host there, also by codex.take_back, which takes the shares of a host back:
-// those of another process than the one named. They are functions, as their plans stay in a connection.
+// asks come in the order of the bytes of keys and kinds, so that transactions wait for each other in one direction. The
+// pool of a limit is locked before the share of a host there, also by codex.take_back, which takes the shares of a host
+// back, unless the named process has them. They are functions, as their plans stay in a connection.
 const sharesStep = `
 CREATE TABLE codex.limits (
 	key text NOT NULL,
@@ -115,7 +115,8 @@ DECLARE
 	mine codex.shares;
 BEGIN
 	FOR found_ IN SELECT s.key, s.kind FROM codex.shares s
-		WHERE s.host = host_ AND s.process <> process_ AND (s.held <> 0 OR s.demand <> 0) ORDER BY s.key, s.kind
+		WHERE s.host = host_ AND s.process <> process_ AND (s.held <> 0 OR s.demand <> 0)
+		ORDER BY s.key COLLATE "C", s.kind COLLATE "C"
 	LOOP
 		PERFORM 1 FROM codex.limits l WHERE l.key = found_.key AND l.kind = found_.kind FOR UPDATE;
 		SELECT * INTO mine FROM codex.shares s

@@ -11,11 +11,11 @@ import (
 // lease is how long a host counts as alive after an exchange, as the statement of Ask has it.
 const lease = 5 * time.Second
 
-// steady has since when this host makes exchanges without a gap. Only then it may judge that another host is lost: after
-// a time in which the database answered nobody, all leases are over at first.
+// steady has since when this host makes exchanges without a gap. Only then it may judge that another host is lost:
+// after a time in which the database answered nobody, all leases are over at first.
 type steady struct {
 	mu          sync.Mutex
-	since, last time.Time // of an unbroken series; zero: there is none
+	since, last time.Time // of an unbroken series; zero: there is no series
 	hosts       int
 	foreign     bool // this host is not in the fleet, by the last answer
 }

@@ -39,8 +39,8 @@ func queueUsage(batch *pgx.Batch, q Question) {
 const (
 	usageByHour = `(SELECT period AS hour, substr(period, 1, 10) AS day, key, model, account, requests, input_tokens,
 		cached_tokens, output_tokens, reasoning_tokens FROM codex.usage WHERE length(period) = 13) AS by_hour`
-	usageByDay = `(SELECT '' AS hour, period AS day, key, model, account, requests, input_tokens, cached_tokens, output_tokens,
-		reasoning_tokens FROM codex.usage WHERE length(period) = 10) AS by_day`
+	usageByDay = `(SELECT '' AS hour, period AS day, key, model, account, requests, input_tokens,
+		cached_tokens, output_tokens, reasoning_tokens FROM codex.usage WHERE length(period) = 10) AS by_day`
 )
 
 // ReadUsage is usage.Read of all hosts.

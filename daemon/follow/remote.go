@@ -100,7 +100,7 @@ func sourceOf(unit string) int64 {
 	return -int64(h.Sum64()>>1) - 1
 }
 
-// next is what is seen by a report.
+// next is the state after a report.
 func (s seen) next(r probes.Remote) seen {
 	u := r.Use
 	switch {

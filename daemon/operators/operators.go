@@ -82,8 +82,8 @@ func New(s Settings) *Operators {
 		Logger: s.Logger,
 		Routes: map[string]http.HandlerFunc{
 			"GET /v1/watch":      stream.serve,
-			"GET /v1/history":    func(w http.ResponseWriter, _ *http.Request) { control.Answer(w, s.Recent.History()) },
-			"GET /v1/requests":   func(w http.ResponseWriter, _ *http.Request) { control.Answer(w, s.Recent.Requests()) },
+			"GET /v1/history":    answerWith(s.Recent.History),
+			"GET /v1/requests":   answerWith(s.Recent.Requests),
 			"GET /v1/usage":      usageOf(s.Usage),
 			"POST /v1/console":   consoleKeys(s.Keys),
 			"POST /v1/pushes":    countPushes(s.Registry),
@@ -91,6 +91,11 @@ func New(s Settings) *Operators {
 		},
 	})
 	return o
+}
+
+// answerWith answers with the current value.
+func answerWith[T any](current func() T) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { control.Answer(w, current()) }
 }
 
 // Serve answers operators. A failure ends nothing else.

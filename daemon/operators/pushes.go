@@ -26,7 +26,8 @@ const maxPushCount = 1 << 10
 func countPushes(registry prometheus.Registerer) http.HandlerFunc {
 	pushes := promauto.With(registry).NewCounterVec(prometheus.CounterOpts{
 		Name: "codex_pushes_total",
-		Help: "Notifications sent to browsers for remotes, by outcome: sent, gone (the browser takes no more), or failed.",
+		Help: "Notifications sent to browsers for remotes, by outcome: sent, gone (the browser takes no more), " +
+			"or failed.",
 	}, []string{"outcome"})
 	for _, outcome := range pushOutcomes {
 		pushes.WithLabelValues(outcome)
@@ -42,9 +43,6 @@ func countPushes(registry prometheus.Registerer) http.HandlerFunc {
 		control.Answer(w, struct{}{})
 	}
 }
-
-// errNoRemote is the answer for another process than the main one of a remote.
-var errNoRemote = errors.New("the process is not the main process of a remote")
 
 // remoteOf serves codex-console-orders.service, which has no way to systemd, with the remote of a process.
 func remoteOf(main func(context.Context, uint32) (units.MainProcess, error)) http.HandlerFunc {
@@ -62,7 +60,7 @@ func remoteOf(main func(context.Context, uint32) (units.MainProcess, error)) htt
 		}
 		name, isRemote := strings.CutPrefix(strings.TrimSuffix(process.Unit, ".service"), "codex-remote@")
 		if err != nil || !isRemote || units.ValidRemoteName(name) != nil {
-			control.Refuse(w, http.StatusForbidden, errNoRemote)
+			control.Refuse(w, http.StatusForbidden, control.ErrNoRemote)
 			return
 		}
 		control.Answer(w, control.ProcessRemote{Remote: name})

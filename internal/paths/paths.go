@@ -67,9 +67,9 @@ const (
 	BrokerAddress = "127.0.0.1:8790"
 	// BrokerStates is RuntimeDirectory= of codex-broker@.service: a directory for each broker, with its state.
 	BrokerStates = "/run/codex-broker-run"
-	// HandsSockets holds ListenStream= of codex-hands@.socket. The daemon alone enters it. OwnHandsSockets holds the other
-	// one, for the codex of the worker: root alone enters it. HandsAddress leads there, in the network namespace of a
-	// worker.
+	// HandsSockets holds ListenStream= of codex-hands@.socket. The daemon alone enters it. OwnHandsSockets holds the
+	// other one, for the codex of the worker: root alone enters it. HandsAddress leads there, in the network
+	// namespace of a worker.
 	HandsSockets    = "/run/codex-hands"
 	OwnHandsSockets = "/run/codex-hands-own"
 	HandsAddress    = "127.0.0.1:8792"

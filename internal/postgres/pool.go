@@ -14,11 +14,11 @@ import (
 // ErrAway means that the database does not answer, or cannot be used.
 var ErrAway = errors.New("the database does not answer")
 
-// connections bounds those of a Pool.
+// connections bounds the connections of a Pool.
 const connections = 4
 
-// Pool keeps up to four connections to a server. While the server does not answer, calls of Do fail at once, until one of
-// Probe does not.
+// Pool keeps up to four connections to a server. While the server does not answer, calls of Do fail at once, until
+// one of Probe does not.
 type Pool struct {
 	places chan struct{} // one for each connection
 
@@ -37,8 +37,8 @@ func NewPool(server Server) *Pool {
 }
 
 // Do calls work with a connection, within a bound, whatever happens to ctx: to give up a call costs its connection. It
-// may call work twice, see Session. Errors of the server that say that it cannot be used, and all that are no errors of
-// the server, are ErrAway. work must not return errors of its own.
+// may call work twice, see Session. An error is ErrAway if the server cannot be used: if it does not come from the
+// server, or is one of its errors for that. work must not return errors of its own.
 func (p *Pool) Do(ctx context.Context, bound time.Duration, work func(context.Context, *pgx.Conn) error) error {
 	return p.do(ctx, bound, false, work)
 }
@@ -119,8 +119,9 @@ func isAway(err error) bool {
 		return true
 	}
 	switch refused.Code[:2] {
-	case "22", "23", "54": // data, constraints, limits of the program
+	case "22", "23", "40", "54": // data, constraints, other transactions in the way, limits of the program
 		return false
 	}
-	return true
+	// A lock that another transaction has, and a statement that took too long.
+	return refused.Code != "55P03" && refused.Code != "57014"
 }

@@ -37,7 +37,8 @@ func Verifier(password string) (string, error) {
 		text(mac("Server Key"))), nil
 }
 
-// ServiceRole is the role by which the daemons connect. It belongs to a role that owns the tables, and has fewer rights.
+// ServiceRole is the role by which the daemons connect. It belongs to a role that owns the tables, and has fewer
+// rights.
 func ServiceRole(owner string) string { return owner + "_service" }
 
 // ServicePassword is the password of the service's role. It follows from the owner's, so that hosts have one file in
@@ -48,16 +49,22 @@ func ServicePassword(owner string) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
+// Service is the same server for the service's role. The server has the password of the owner.
+func (s Server) Service() Server {
+	s.Address, s.Password = s.Address.As(ServiceRole(s.Address.User())), ServicePassword(s.Password)
+	return s
+}
+
 // RolesSQL is the SQL, for psql of a superuser, that makes the roles and the database of an address, or gives the roles
 // that are there these passwords. The timeouts are settings of the roles, as poolers refuse them as parameters of a
 // connection.
 func RolesSQL(a Address, password string) (string, error) {
 	owner, service := a.User(), ServiceRole(a.User())
-	of, err := roleSQL(owner, password)
+	of, err := roleSQL(owner, password, "5s", "2s")
 	if err != nil {
 		return "", err
 	}
-	more, err := roleSQL(service, ServicePassword(password))
+	more, err := roleSQL(service, ServicePassword(password), serviceStatement, serviceLock)
 	if err != nil {
 		return "", err
 	}
@@ -70,8 +77,16 @@ GRANT CONNECT ON DATABASE %[3]s TO %[4]s;
 		service), nil
 }
 
-// roleSQL makes one role, or gives it a password. The text has the verifier alone.
-func roleSQL(role, password string) (string, error) {
+const (
+	// serviceStatement is longer than the longest bound of a call of the service, which large histories have.
+	serviceStatement = "60s"
+	// serviceLock is shorter than the shortest: the server says that a lock is taken before the service gives the server up.
+	serviceLock = "800ms"
+)
+
+// roleSQL makes one role, or gives it a password. The text has the verifier alone. The timeouts are of a statement, and
+// of a lock.
+func roleSQL(role, password, statement, lock string) (string, error) {
 	verifier, err := Verifier(password)
 	if err != nil {
 		return "", err
@@ -79,13 +94,13 @@ func roleSQL(role, password string) (string, error) {
 	return fmt.Sprintf(`SELECT format('CREATE ROLE %%I', %[1]s)
 	WHERE NOT EXISTS (SELECT FROM pg_roles WHERE rolname = %[1]s) \gexec
 ALTER ROLE %[2]s LOGIN PASSWORD '%[3]s';
-ALTER ROLE %[2]s SET statement_timeout = '5s';
-ALTER ROLE %[2]s SET lock_timeout = '2s';
+ALTER ROLE %[2]s SET statement_timeout = '%[4]s';
+ALTER ROLE %[2]s SET lock_timeout = '%[5]s';
 ALTER ROLE %[2]s SET idle_in_transaction_session_timeout = '5s';
 ALTER ROLE %[2]s SET tcp_keepalives_idle = 30;
 ALTER ROLE %[2]s SET tcp_keepalives_interval = 5;
 ALTER ROLE %[2]s SET tcp_keepalives_count = 3;
-`, literal(role), identifier(role), verifier), nil
+`, literal(role), identifier(role), verifier, statement, lock), nil
 }
 
 func identifier(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }

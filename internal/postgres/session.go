@@ -21,8 +21,10 @@ type Server struct {
 }
 
 // errNoPassword has the remedy: systemd reads credentials at a start of the unit (LoadCredential=, systemd.exec(5)).
-var errNoPassword = errors.New("there is no password of the database; put it into " +
-	"/etc/codex-proxy/database-password, mode 0600, then codex-proxy database join and systemctl restart codex-proxy")
+var errNoPassword = errors.New("there is no password of the database; put the one of the other hosts into " +
+	"/etc/codex-proxy/database-password, mode 0600; have the SQL of codex-proxy database init run on the server, also " +
+	"if it has run before, and codex_service in its pg_hba.conf; then codex-proxy database migrate, codex-proxy " +
+	"database join and systemctl restart codex-proxy")
 
 // config is pgx's configuration. A unix socket as the host of the URL would turn TLS off (pgconn.ParseConfig), so the
 // name stays, and the dialer alone knows of the socket.
@@ -40,7 +42,7 @@ func (s Server) config() (*pgx.ConnConfig, error) {
 		return nil, err
 	}
 	if s.CA == "" {
-		config.TLSConfig.RootCAs = nil // and not those of ~/.postgresql, or of a variable of the caller
+		config.TLSConfig.RootCAs = nil // a file in ~/.postgresql, or a variable of the caller, does not count
 	}
 	config.Password, config.Fallbacks = s.Password, nil
 	config.RuntimeParams["application_name"] = "codex-proxy"

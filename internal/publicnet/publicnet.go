@@ -1,4 +1,4 @@
-// Package publicnet tells the public network from the addresses that only this host, or its own network, can reach.
+// Package publicnet recognises public addresses: others can be reached only from this host or its own network.
 package publicnet
 
 import (

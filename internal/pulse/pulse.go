@@ -46,8 +46,9 @@ func (p *Pulse) Alive(ctx context.Context, conn Conn, bound time.Duration) bool 
 	return !errors.Is(err, context.DeadlineExceeded) || p.moved.Load() != before
 }
 
-// piece is the most that a read takes at once: a slow line would move too seldom by larger ones.
-const piece = 32 << 10
+// Piece is the most that a read takes at once, and that a write should: a slow line would move too seldom by larger
+// ones. The library gives a ping 5 s for its way past one that is being written.
+const Piece = 32 << 10
 
 // Reader returns a reader of a message that moves the pulse.
 func (p *Pulse) Reader(message io.Reader) io.Reader { return &reader{message, p} }
@@ -59,7 +60,7 @@ type reader struct {
 
 // Read implements io.Reader.
 func (r *reader) Read(p []byte) (int, error) {
-	n, err := r.Reader.Read(p[:min(len(p), piece)])
+	n, err := r.Reader.Read(p[:min(len(p), Piece)])
 	r.pulse.moved.Add(1)
 	return n, err
 }

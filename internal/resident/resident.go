@@ -13,8 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Trim gives back what only the start of the program has used: the heap's garbage, and the pages of the program that
-// nothing writes. The kernel keeps these in its cache, and maps one again when it is used, so nobody waits for a disk.
+// Trim gives back memory that only the start of the program has used: the heap's garbage, and the pages of the
+// program that nothing writes. The kernel keeps these in its cache, and maps one again when it is used, so nobody
+// waits for a disk.
 func Trim() error {
 	debug.FreeOSMemory()
 	segments, err := constant()

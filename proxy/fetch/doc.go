@@ -6,5 +6,6 @@
 //	200 with the bytes of a PNG, JPEG, GIF or WebP image, or
 //	400, 503 {"code":"image_type","message":"…"}
 //
-// The URL is not trusted, and must not reach an address that only this host can reach: see Limits and package publicnet.
+// The URL is not trusted, and must not reach an address that only this host can reach: see Limits and package
+// publicnet.
 package fetch

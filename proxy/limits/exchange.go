@@ -18,8 +18,8 @@ type Ask struct {
 // Wake has a token if the next exchange must not wait.
 func (s *Shares) Wake() <-chan struct{} { return s.wake }
 
-// Asks begins an exchange: it returns at most so many asks, in the order of keys and kinds, so that exchanges of several
-// hosts wait for each other in one direction. If there are more, the next exchange begins with these.
+// Asks begins an exchange: it returns at most so many asks, in the order of keys and kinds, so that exchanges of
+// several hosts wait for each other in one direction. If there are more, the next exchange begins with these.
 func (s *Shares) Asks(most int) (asks []Ask) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -56,7 +56,7 @@ func (g *Grant) Admit(turns int64) error {
 		}
 	}
 	if met, wait := g.limiter.begin(g.key.Name, g.key.Limits, turns-g.turns); met != "" {
-		return g.limiter.refusal(met, g.key.Limits, wait)
+		return g.refusal(met, wait)
 	}
 	g.turns = turns
 	return nil
@@ -90,12 +90,12 @@ func (g *Grant) Release() {
 }
 
 // refusal is the answer to a request that met a limit.
-func (l *Limiter) refusal(met string, limits auth.Limits, wait time.Duration) error {
+func (g *Grant) refusal(met string, wait time.Duration) error {
 	message := fmt.Sprintf("this API key has met its limit: %s=%s; send the request again later", met,
-		limits.Value(met))
+		g.key.Limits.Value(met))
 	switch met {
 	case auth.Concurrent:
-		return openai.TooMany(openai.TypeRateLimit, "concurrency_exceeded", message, l.nextPlace())
+		return openai.TooMany(openai.TypeRateLimit, "concurrency_exceeded", message, g.limiter.nextPlace())
 	case auth.TokensPerDay:
 		return openai.QuotaExceeded("insufficient_quota", message+", the day ends at midnight UTC", wholeSeconds(wait))
 	default:

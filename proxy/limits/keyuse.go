@@ -19,7 +19,7 @@ func (u KeyUse) Plus(o KeyUse) KeyUse {
 }
 
 // KeyLevel is how much of its limits per minute an API key has used up, in all processes
-// that knew of each other; of limits that several hosts hold, what their pool does not know of yet.
+// that knew of each other; of limits that several hosts hold, the part that their pool does not know of yet.
 type KeyLevel struct {
 	Requests float64 `json:"requests,omitempty"`
 	Tokens   float64 `json:"tokens,omitempty"`

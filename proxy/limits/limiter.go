@@ -90,20 +90,21 @@ func (b *bucket) until(limit int64, rest float64) time.Duration {
 // meter is called under the lock. It forgets the meters of keys that are gone.
 func (l *Limiter) meter(name string) *meter {
 	if l.meters[name] == nil {
-		l.forget()
+		forget(l.meters, l.keys.All())
 		l.meters[name] = &meter{refused: map[string]float64{}}
 	}
 	return l.meters[name]
 }
 
-func (l *Limiter) forget() {
+// forget deletes the meters of keys that are gone and not in use.
+func forget(meters map[string]*meter, keys []auth.Key) {
 	known := map[string]bool{}
-	for _, k := range l.keys.All() {
+	for _, k := range keys {
 		known[k.Name] = true
 	}
-	for name, m := range l.meters {
+	for name, m := range meters {
 		if !known[name] && m.use.Running == 0 && m.elsewhere == (KeyUse{}) {
-			delete(l.meters, name)
+			delete(meters, name)
 		}
 	}
 }

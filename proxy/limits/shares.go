@@ -12,7 +12,7 @@ import (
 const patience = 100 * time.Millisecond
 
 // Shares are this host's shares of the limits of API keys, which several hosts hold together. A request is admitted out
-// of the share. If there is none it waits for an exchange with the pool of all hosts, twice at most. It is safe for
+// of the share. If that is used up it waits for an exchange with the pool of all hosts, twice at most. It is safe for
 // concurrent use; one goroutine makes the exchanges.
 type Shares struct {
 	mu    sync.Mutex
@@ -26,7 +26,7 @@ type Shares struct {
 	wake            chan struct{} // holds a token if the next exchange must not wait
 }
 
-// NewShares returns no shares yet, of hosts whose pool has not answered yet.
+// NewShares returns no shares yet: the pool of the hosts has not answered.
 func NewShares() *Shares {
 	return &Shares{
 		keys: map[string]*keyShares{}, hosts: 1, ended: make(chan struct{}), wake: make(chan struct{}, 1),
@@ -125,7 +125,7 @@ func (s *Shares) take(name string, limits auth.Limits, turns int64) (met string,
 		if exchanges == most || !one.Due(now) {
 			return met, one.Until(need(met, turns), now)
 		}
-		k.wait(turns, (*share.Share).Wait) // for all of its limits: what it has must not be given back meanwhile
+		k.wait(turns, (*share.Share).Wait) // for all of its limits: its share must not be given back meanwhile
 		s.await()
 		k.wait(turns, (*share.Share).Go)
 		k, now = s.of(name, limits), time.Now()
@@ -200,7 +200,8 @@ func (s *Shares) spend(name string, tokens int64) {
 	}
 }
 
-// add counts the use by other processes of this host: what is new of it, and the turns that they have in flight.
+// add counts the use by other processes of this host: fresh is the new part of it, and running are the turns that
+// they have in flight.
 func (s *Shares) add(name string, limits auth.Limits, fresh KeyLevel, running int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -246,7 +247,7 @@ func (s *Shares) used(name string, limits auth.Limits, kind string, now time.Tim
 
 // beginShared is begin for limits that several hosts hold together.
 func (l *Limiter) beginShared(name string, limits auth.Limits, turns int64) (met string, wait time.Duration) {
-	// What this host alone has used today may be more than the pool knows of: it joined later.
+	// This host alone may have used more today than the pool knows of: it joined later.
 	if most := limits.TokensPerDay; most > 0 && l.usage.Today(name) >= most {
 		met, wait = auth.TokensPerDay, untilTomorrow(time.Now())
 	} else if met, wait = l.shares.take(name, limits, turns); met == auth.TokensPerDay {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// A file keeps responses for a database of several hosts while that does not answer, and has those of the time before
-// there was one. These methods are for the move into the database.
+// A file keeps responses for a database of several hosts while that does not answer, and has older responses, from
+// before there was a database. These methods are for the move into the database.
 
 // Tree is a response or a conversation that begins a tree of responses, with all of them.
 type Tree struct {
@@ -52,8 +52,8 @@ func (s *Conversations) Has(ctx context.Context, id string) (found bool) {
 	return err == nil && found
 }
 
-// Oldest is the tree that was used longest ago, after so many others; those of conversations are first. The error is
-// ErrNotFound if there is none.
+// Oldest is the tree that was used longest ago, after so many others; the trees of conversations are first. The
+// error is ErrNotFound if no tree is left.
 func (s *File) Oldest(ctx context.Context, skip int) (t Tree, err error) {
 	err = s.read(ctx, func(tx *sql.Tx) error {
 		var id string
@@ -175,19 +175,21 @@ func (s *Responses) Pass(ctx context.Context, t Tree) (gone []string, err error)
 func (s *Conversations) PassConversation(ctx context.Context, owner, id string) error {
 	return explainConversation("delete", s.write(ctx, func(tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, `DELETE FROM conversations WHERE id = ? AND owner = ?
-			AND NOT EXISTS (SELECT 1 FROM links WHERE previous = conversations.id AND owner = conversations.owner)`, id, owner)
+			AND NOT EXISTS (SELECT 1 FROM links WHERE previous = conversations.id
+			AND owner = conversations.owner)`, id, owner)
 		return err
 	}))
 }
 
 // PassBackground forgets a background response of this process that another store has now. Its log stays for a while,
-// for those who read it.
+// for its readers.
 func (s *File) PassBackground(ctx context.Context, id string) error {
 	return s.write(ctx, func(tx *sql.Tx) error {
-		if _, err := tx.ExecContext(ctx, `DELETE FROM inflight WHERE id = ? AND process = ?`, id, s.Events.Own()); err != nil {
+		_, err := tx.ExecContext(ctx, `DELETE FROM inflight WHERE id = ? AND process = ?`, id, s.Events.Own())
+		if err != nil {
 			return err
 		}
-		_, err := tx.ExecContext(ctx, `UPDATE logs SET gone = 1 WHERE id = ?`, id)
+		_, err = tx.ExecContext(ctx, `UPDATE logs SET gone = 1 WHERE id = ?`, id)
 		return err
 	})
 }

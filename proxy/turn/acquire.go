@@ -18,7 +18,7 @@ func (t *run) acquire(ctx context.Context) (err error) {
 	t.metrics.queueWait.Observe(waited.Seconds())
 	if err != nil {
 		t.metrics.queueRefused.WithLabelValues(refusal(err)).Inc()
-		return cause.Of(ctx, err)
+		return orUnserved(t, cause.Of(ctx, err))
 	}
 	t.Report.Worker = t.lease.Worker
 	t.Report.Attempts++

@@ -3,6 +3,8 @@ package turn
 import (
 	"cmp"
 	"context"
+	"errors"
+	"slices"
 	"time"
 
 	"codex-proxy/codex/appserver"
@@ -13,7 +15,7 @@ import (
 type Hands interface {
 	// Of reports whether the worker has hands.
 	Of(worker string) bool
-	// Enter waits until a session serves, and makes it if there is none. Its error is a *HandsError, unless ctx has
+	// Enter waits until a session serves, and makes it if it is missing. Its error is a *HandsError, unless ctx has
 	// ended.
 	Enter(ctx context.Context, worker string, of HandsSession) (*Stay, error)
 }
@@ -27,8 +29,10 @@ type HandsSession struct {
 // Stay is the use of a session by a turn, until Leave.
 type Stay struct {
 	Environment appserver.Environment
-	New         bool // the workspace is a new checkout
-	Leave       func()
+	New         bool // the workspace is a new checkout, of which no turn has told its client
+	// Told notes that the turn has told its client of the checkout; nil: nothing does.
+	Told  func()
+	Leave func()
 }
 
 // HandsError is the reason for which a turn gets no session.
@@ -82,9 +86,42 @@ func (t *run) enter(ctx context.Context) error {
 	if span.End(); err != nil {
 		return cause.Of(ctx, err)
 	}
-	t.stay, t.Report.Session, t.Report.NewSession = stay, t.Session, stay.New
+	t.stay, t.Report.Session = stay, t.Session
+	t.Report.NewSession = t.Report.NewSession || stay.New // an attempt before may have had it, and no client knows
 	t.Turn.Environment = &stay.Environment
 	return nil
+}
+
+// mayStayElsewhere reports whether a turn that gets no session may run on another worker, as its client has named none.
+// A worker that refuses at once has places at all times, and would take most turns.
+func mayStayElsewhere(t *run, err error) bool {
+	var refused *HandsError
+	return errors.As(err, &refused) && refused != errHandsLate && t.Session == "" && t.output.repeatable() &&
+		len(others(t)) > 0
+}
+
+// stayElsewhere has the turn run on another worker, once on each.
+func stayElsewhere(t *run, err error) {
+	t.Logger.Info("turn lost, it runs again",
+		"request_id", t.ID, "worker", t.Report.Worker, "reason", err.Error(), "attempt", t.Report.Attempts)
+	t.ask.Accounts, t.unserved = others(t), err
+}
+
+// orUnserved is why the turn gets no place: no other worker serves than those without a session for it.
+func orUnserved(t *run, err error) error {
+	if t.unserved != nil && slices.Contains([]string{"no_model", "not_ready", "exhausted"}, refusal(err)) {
+		return t.unserved
+	}
+	return err
+}
+
+// others are the workers that may run the turn, without that of the attempt.
+func others(t *run) []string {
+	all := t.ask.Accounts
+	if all == nil {
+		all = t.Pool.Names()
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(name string) bool { return name == t.lease.Worker })
 }
 
 // awaitStay enters the session on another goroutine, and breaks the silence of the sink meanwhile.
@@ -127,8 +164,19 @@ func (t *run) awaitStay(ctx context.Context) (*Stay, error) {
 	}
 }
 
+// tell notes that the client knows of a new checkout. A client sends the next request as soon as it has the answer.
+func tell(t *run) {
+	if t.stay != nil && t.stay.New && t.stay.Told != nil {
+		t.stay.Told()
+		t.stay.New = false
+	}
+}
+
 // leave ends the use of the session.
 func (t *run) leave() {
+	if t.output.committed {
+		tell(t)
+	}
 	if t.stay != nil {
 		t.stay.Leave()
 		t.stay, t.Turn.Environment = nil, nil

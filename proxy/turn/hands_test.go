@@ -1,6 +1,7 @@
 package turn_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -24,6 +25,9 @@ type fakeHands struct {
 	open    int            // stays
 	runs    map[string]int // of the exec-servers of a session
 	full    error
+	fails   map[string]error // by the worker
+	told    map[string]bool
+	forgets bool          // a session is new once
 	wait    chan struct{} // Enter waits until it is closed; nil: it does not
 }
 
@@ -39,11 +43,11 @@ func (h *fakeHands) Enter(ctx context.Context, worker string, of turn.HandsSessi
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.full != nil {
-		return nil, h.full
+	if err := cmp.Or(h.full, h.fails[worker]); err != nil {
+		return nil, err
 	}
 	id := fmt.Sprintf("%s/%s/%s", worker, of.Key, of.Name)
-	isNew := !slices.Contains(h.entered, id)
+	isNew := !h.told[id] && (!h.forgets || !slices.Contains(h.entered, id))
 	h.entered = append(h.entered, id)
 	h.open++
 	return &turn.Stay{New: isNew, Environment: appserver.Environment{ID: "hands-0", Dir: "/workspace", Token: "t",
@@ -51,6 +55,10 @@ func (h *fakeHands) Enter(ctx context.Context, worker string, of turn.HandsSessi
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		h.open--
+	}, Told: func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.told = map[string]bool{id: true}
 	}}, nil
 }
 
@@ -67,7 +75,8 @@ func handsRig(t *testing.T, h *fakeHands, handler appservertest.Handler, changes
 	for _, name := range []string{"a", "b", "c"} {
 		others[name] = &appservertest.Server{Handler: handler}
 	}
-	return apitest.NewRig(t, nil, append(changes, func(o *apitest.Options) { o.Others, o.Hands = others, h })...)
+	base := func(o *apitest.Options) { o.Others, o.Hands = others, h }
+	return apitest.NewRig(t, nil, append([]func(*apitest.Options){base}, changes...)...)
 }
 
 // where answers with the URL of the environment of the turn.
@@ -109,6 +118,20 @@ func TestSessionsOfHands(t *testing.T) {
 	}, apitest.Bound, time.Millisecond)
 }
 
+// A turn that is lost has told no client of a new checkout.
+func TestANewSessionOfALostTurn(t *testing.T) {
+	for _, forgets := range []bool{false, true} {
+		handler, _ := apitest.Once(apitest.Disconnect)
+		h := &fakeHands{forgets: forgets}
+		r := handsRig(t, h, handler, func(o *apitest.Options) { delete(o.Others, "b") })
+		res := r.Chatting(t, apitest.Hello(""), sessionHeader, "x")
+		assert.Equal(t, "2", res.Header.Get("X-Codex-Attempts"))
+		assert.Equal(t, "true", res.Header.Get("X-Codex-Session-New"), "forgets: %t", forgets)
+		res = r.Chatting(t, apitest.Hello(""), sessionHeader, "x")
+		assert.Empty(t, res.Header.Get("X-Codex-Session-New"))
+	}
+}
+
 // A request without a session has one for the turn, if its worker has hands.
 func TestTurnsWithoutASession(t *testing.T) {
 	h := &fakeHands{}
@@ -118,6 +141,38 @@ func TestTurnsWithoutASession(t *testing.T) {
 	assert.Empty(t, res.Header.Get(sessionHeader))
 	plain := apitest.NewRig(t, &appservertest.Server{Handler: where})
 	assert.Contains(t, apitest.Text(t, plain.Chatting(t, apitest.Hello(""))), "nowhere")
+}
+
+// A turn without a named session runs on another worker if one has none for it. A named session has one worker.
+func TestWorkersWithoutASession(t *testing.T) {
+	down := &turn.HandsError{Code: turn.HandsUnavailable, Words: "a is down", Retry: time.Minute}
+	h := &fakeHands{fails: map[string]error{"a": down}}
+	r := handsRig(t, h, where, func(o *apitest.Options) { delete(o.Others, "c") })
+	for range 4 {
+		res := r.Chatting(t, apitest.Hello(""))
+		assert.Equal(t, http.StatusOK, res.StatusCode)
+		assert.Contains(t, apitest.Text(t, res), "ws://127.0.0.1:1/b///0")
+	}
+	statuses := map[int]bool{}
+	for i := range 16 {
+		res := r.Chatting(t, apitest.Hello(""), sessionHeader, fmt.Sprintf("s%d", i))
+		statuses[res.StatusCode] = true
+	}
+	assert.Equal(t, map[int]bool{http.StatusOK: true, http.StatusServiceUnavailable: true}, statuses)
+	h.full = &turn.HandsError{Code: turn.HandsFull, Words: "full", Retry: time.Minute}
+	res := r.Chatting(t, apitest.Hello(""))
+	assert.Equal(t, http.StatusTooManyRequests, res.StatusCode)
+	assert.Equal(t, "sessions_full", apitest.Failure(t, apitest.Text(t, res)).Error.Code)
+	assert.Eventually(t, func() bool { return r.Pool.Inflight() == 0 }, apitest.Bound, time.Millisecond)
+
+	h.full = nil // the other worker lacks the model
+	r = handsRig(t, h, where, func(o *apitest.Options) {
+		delete(o.Others, "c")
+		o.Others["b"].Models = []appservertest.Model{{ID: "another"}}
+	})
+	res = r.Chatting(t, apitest.Hello(""))
+	assert.Equal(t, http.StatusServiceUnavailable, res.StatusCode)
+	assert.Equal(t, "hands_unavailable", apitest.Failure(t, apitest.Text(t, res)).Error.Code)
 }
 
 func TestRefusedSessions(t *testing.T) {

@@ -100,5 +100,6 @@ func (t *run) observe(ctx context.Context, err error, end ending) {
 		// Several requests may have one id of the client, and several turns are of one request.
 		t.Codexes.Ended(t.lease.Worker, t.Arrived.UnixNano(), codexFault(err), crash)
 	}
-	t.endSpan(outcome)
+	endSpan(t.span, t.Name, t.Report, outcome)
+	t.span = nil
 }

@@ -62,12 +62,12 @@ func (t *run) rotate(err error) {
 	}
 }
 
-// withRefusal is the reason why the turn gets no other account: the last one refused the model, unless another one is
+// withRefusal is the reason why a turn gets no other account: the last one refused the model, unless another one is
 // known to have quota again. The pool counts accounts that have refused the turn as exhausted.
-func (t *run) withRefusal(err error) error {
+func withRefusal(err, refused error) error {
 	var exhausted *dispatch.ExhaustedError
-	if t.refused != nil && errors.As(err, &exhausted) && exhausted.Until.IsZero() {
-		return t.refused
+	if refused != nil && errors.As(err, &exhausted) && exhausted.Until.IsZero() {
+		return refused
 	}
 	return err
 }
@@ -75,16 +75,16 @@ func (t *run) withRefusal(err error) error {
 // leaveBehind closes the threads that the conversation has on an account which it has left:
 // they would stay loaded until others need their room.
 func (t *run) leaveBehind() {
-	if t.rotates && t.before != "" && t.before != t.lease.Worker && t.left(t.before) {
+	if t.rotates && t.before != "" && t.before != t.lease.Worker && left(t.store, t.before) {
 		t.continuation.drop(t.before)
 	}
 }
 
 // left reports whether conversations leave an account, so that none returns soon.
-func (t *run) left(account string) bool {
-	v, known := t.store.View(account, time.Now())
+func left(store *accounts.Store, account string) bool {
+	v, known := store.View(account, time.Now())
 	serves := v.State == accounts.Available || v.State == accounts.Unknown
-	return known && (v.Paused || !serves || t.store.Policy().Rotation == accounts.Ordered && !v.InUse)
+	return known && (v.Paused || !serves || store.Policy().Rotation == accounts.Ordered && !v.InUse)
 }
 
 // rotations counts, with all accounts and reasons from the start.

@@ -39,6 +39,7 @@ type run struct {
 	refused      error                  // of the last account that refused the model; nil: none did
 	span         *traces.Span           // of the attempt
 	stay         *Stay                  // of the attempt; nil: its worker has no hands
+	unserved     error                  // of the last worker that had no session for the turn; nil: none lacked one
 }
 
 // Run runs a turn and delivers it to the sink. It runs the turn again, ahead of the queue, each time it is lost while
@@ -61,7 +62,7 @@ func (r *Runner) Run(ctx context.Context, request Request, sink Sink) error {
 func (t *run) attempts(ctx context.Context) error {
 	for {
 		if err := t.acquire(ctx); err != nil {
-			return t.withRefusal(err)
+			return withRefusal(err, t.refused)
 		}
 		err := t.attempt(ctx)
 		end := t.judge(err)
@@ -81,8 +82,9 @@ func (t *run) attempts(ctx context.Context) error {
 
 // ending is how an attempt ended.
 type ending struct {
-	lost  string // the reason of a loss; empty: not lost
-	again bool   // the turn runs again
+	lost     string // the reason of a loss; empty: not lost
+	again    bool   // the turn runs again
+	unserved bool   // the worker had no session for it
 }
 
 // judge decides whether an attempt was lost, and whether the turn runs again.
@@ -100,6 +102,10 @@ func (t *run) judge(err error) (end ending) {
 		return end
 	}
 	if end.again = t.fault.Rotates() && t.mayRotate(); end.again {
+		return end
+	}
+	if end.unserved = mayStayElsewhere(t, err); end.unserved {
+		end.again = true
 		return end
 	}
 	if t.onProbation() && codexFault(err) != "" {
@@ -136,9 +142,12 @@ func (r *Runner) newRun(request Request, sink Sink) *run {
 
 // reset prepares the next attempt.
 func (t *run) reset(end ending, err error) {
-	if end.lost != "" {
+	switch {
+	case end.lost != "":
 		t.lose(end.lost)
-	} else {
+	case end.unserved:
+		stayElsewhere(t, err)
+	default:
 		t.rotate(err)
 	}
 	t.ask.Lost = t.lease
@@ -191,5 +200,6 @@ func (t *run) attempt(ctx context.Context) (err error) {
 	}
 	// Without its last items a thread may not continue: its turn is closed.
 	kept = finish != Enough && !t.staysAlone() && t.continuation.keep(t.output.repeated(), turn, t.Report.Worker)
+	tell(t)
 	return t.sink.Finish(ctx, finish)
 }

@@ -16,7 +16,7 @@ const closeTimeout = 2 * time.Second
 // start starts the turn, in a kept thread or in a new one. After an error codex may still be
 // at work on it; the place on the worker is free when codex has ended that.
 func (t *run) start(ctx context.Context) (turn *appserver.Turn, err error) {
-	next, err := t.awaitStart(ctx)
+	next, err := awaitStart(ctx, t.Starts)
 	if err != nil {
 		return nil, err
 	}
@@ -28,10 +28,6 @@ func (t *run) start(ctx context.Context) (turn *appserver.Turn, err error) {
 	}
 	reuse := "hit"
 	known, thread := t.continuation.acquire(t.lease.Conn)
-	if thread != nil && !thread.In(t.Turn.Environment) { // its session has ended, and another one has begun
-		thread.Close()
-		thread = nil
-	}
 	if thread != nil {
 		turn, err = thread.StartTurn(ctx, t.from(known))
 	}
@@ -46,15 +42,15 @@ func (t *run) start(ctx context.Context) (turn *appserver.Turn, err error) {
 	return turn, err
 }
 
-// awaitStart waits until no other turn of the request starts. next lets the next one
+// awaitStart waits until no other turn of the request starts: starts has room for one. next lets the next one
 // start.
-func (t *run) awaitStart(ctx context.Context) (next func(), err error) {
-	if t.Starts == nil {
+func awaitStart(ctx context.Context, starts chan struct{}) (next func(), err error) {
+	if starts == nil {
 		return func() {}, nil
 	}
 	select {
-	case t.Starts <- struct{}{}:
-		return func() { <-t.Starts }, nil
+	case starts <- struct{}{}:
+		return func() { <-starts }, nil
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
@@ -71,11 +67,10 @@ func (t *run) from(known int) appserver.TurnRequest {
 	return rest
 }
 
-// refused reports whether codex refused a turn on a thread that it may start on
-// another one.
+// refused reports whether a turn was refused on a thread, and may start on another one.
 func refused(err error) bool {
 	var refusal *rpc.Error
-	return errors.As(err, &refusal) && lossReason(err) == ""
+	return errors.Is(err, appserver.ErrEnvironment) || errors.As(err, &refusal) && lossReason(err) == ""
 }
 
 // closeTurn interrupts the turn if it still runs, also after ctx has ended. A turn that failed

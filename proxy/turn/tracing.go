@@ -6,21 +6,20 @@ import "codex-proxy/proxy/traces"
 // call of a tool.
 const firstToken = "first_token"
 
-// endSpan ends the span of an attempt.
-func (t *run) endSpan(outcome string) {
-	if t.span == nil {
+// endSpan ends the span of an attempt with the model.
+func endSpan(span *traces.Span, model string, report *Report, outcome string) {
+	if span == nil {
 		return
 	}
-	t.span.Text("codex.worker", t.Report.Worker)
-	t.span.Text("codex.thread_id", t.Report.Thread)
-	t.span.Number("codex.attempt", int64(t.Report.Attempts))
-	t.span.Text("codex.outcome", outcome)
-	DescribeModel(t.span, Chat, t.Name, t.Report)
+	span.Text("codex.worker", report.Worker)
+	span.Text("codex.thread_id", report.Thread)
+	span.Number("codex.attempt", int64(report.Attempts))
+	span.Text("codex.outcome", outcome)
+	DescribeModel(span, Chat, model, report)
 	if outcome == "failed" || outcome == "lost" || outcome == "rotated" {
-		t.span.Fail(outcome)
+		span.Fail(outcome)
 	}
-	t.span.End()
-	t.span = nil
+	span.End()
 }
 
 // Chat is the operation of a turn, of any API.

@@ -22,8 +22,8 @@ type Row struct {
 	change int64 // of the row
 }
 
-// unsentSchema has what other hosts do not know of yet: the names of rows, with a number that grows with each change of
-// the row. A database that has no such table yet has sent nothing.
+// unsentSchema lists rows that other hosts do not know of yet: their names, with a number that grows with each change
+// of the row. A database that has no such table yet has sent nothing.
 const unsentSchema = `
 CREATE TABLE unsent (
 	period TEXT NOT NULL, key TEXT NOT NULL, model TEXT NOT NULL, account TEXT NOT NULL, change INTEGER NOT NULL,
@@ -36,7 +36,7 @@ INSERT INTO unsent SELECT day, key, model, account, 1 FROM ` + withAccounts
 // upsertUnsent records a change of a row.
 const upsertUnsent = `INSERT INTO unsent VALUES (?, ?, ?, ?, 1) ON CONFLICT DO UPDATE SET change = change + 1`
 
-// openUnsent makes the table of what is not sent.
+// openUnsent makes the table of rows that are not sent.
 func openUnsent(ctx context.Context, db *sql.DB) error {
 	has, err := hasTable(ctx, db, "unsent")
 	if err != nil || has {
@@ -93,7 +93,8 @@ func (o *Outbox) Unsent(ctx context.Context, most int) ([]Row, error) {
 }
 
 func (o *Outbox) names(ctx context.Context, most int) (rows []Row, err error) {
-	found, err := o.db.QueryContext(ctx, "SELECT period, key, model, account, change, id FROM unsent, source LIMIT ?", most)
+	found, err := o.db.QueryContext(ctx,
+		"SELECT period, key, model, account, change, id FROM unsent, source LIMIT ?", most)
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +146,8 @@ func (o *Outbox) Sent(ctx context.Context, rows []Row) error {
 	}
 	defer tx.Rollback() //nolint:errcheck // after a commit there is nothing to roll back
 	for _, r := range rows {
-		_, err := tx.ExecContext(ctx, "DELETE FROM unsent WHERE (period, key, model, account, change) = (?, ?, ?, ?, ?)",
+		_, err := tx.ExecContext(ctx,
+			"DELETE FROM unsent WHERE (period, key, model, account, change) = (?, ?, ?, ?, ?)",
 			r.Period, r.Key, r.Model, r.Account, r.change)
 		if err != nil {
 			return err

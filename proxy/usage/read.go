@@ -108,8 +108,8 @@ func hasTable(ctx context.Context, db *sql.DB, name string) (bool, error) {
 	return tables > 0, err
 }
 
-// Query has the columns of a Sum, from a source with the columns of by, and those of Counts, since the day that is the
-// parameter. by only selects among Groups, so no text of a user is in the query.
+// Query has the columns of a Sum, from a source with the columns of by and of Counts, since the day in the parameter.
+// by only selects among Groups, so no text of a user is in the query.
 func Query(by []string, source, parameter string) string {
 	var columns, groups []string
 	for _, name := range Groups {

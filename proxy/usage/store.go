@@ -54,7 +54,7 @@ type Settings struct {
 	Path string
 	// Retention is how many days are kept, today included.
 	Retention int
-	// Shared records for an Outbox what other hosts do not know of yet.
+	// Shared records for an Outbox the rows that other hosts do not know of yet.
 	Shared   bool
 	Registry prometheus.Registerer
 	Logger   *slog.Logger

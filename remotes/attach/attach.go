@@ -103,7 +103,8 @@ func (a *Attach) words(ctx context.Context, socket string, st remotes.Status) ([
 	case thread != "":
 		return append(append([]string{"resume", thread}, remote...), a.Args...), nil
 	case a.ReadOnly:
-		return nil, fmt.Errorf("there is nothing to watch yet: the remote %s has no thread: codex-proxy attach %[1]s begins one", a.Remote)
+		return nil, fmt.Errorf("there is nothing to watch yet: the remote %s has no thread: "+
+			"codex-proxy attach %[1]s begins one", a.Remote)
 	}
 	return append(remote, a.Args...), nil
 }

@@ -76,7 +76,8 @@ func (a *Attach) failed(ctx context.Context, err error) error {
 	}
 	if errors.Is(err, syscall.ECONNREFUSED) {
 		return fmt.Errorf("nothing listens for the remote %s, as after too many starts that failed (codex-proxy remotes "+
-			"check %s has the reason): systemctl reset-failed %s %s && systemctl start %s", a.Remote, a.Remote, unit, socket, socket)
+			"check %s has the reason): systemctl reset-failed %s %s && systemctl start %s",
+			a.Remote, a.Remote, unit, socket, socket)
 	}
 	reason, known := strings.CutPrefix(strings.TrimSpace(a.describe(ctx).StatusText), "Not started: ")
 	switch {

@@ -119,7 +119,7 @@ func (a *Attach) receive(ctx context.Context, ws *websocket.Conn) error {
 		if err != nil {
 			return err
 		}
-		// Between the tokens of JSON a line break is a space, and within them there is none.
+		// Between the tokens of JSON a line break is a space; a token has no line break.
 		b = bytes.ReplaceAll(bytes.ReplaceAll(b, []byte("\n"), []byte(" ")), []byte("\r"), []byte(" "))
 		if _, err := a.Stdout.Write(append(b, '\n')); err != nil {
 			return fmt.Errorf("cannot write a message: %w", err)

@@ -16,7 +16,7 @@ import (
 	"codex-proxy/remotes"
 )
 
-// oldest is the first codex whose TUI attaches: see versions.OldestForRemotes.
+// oldest is the first version of codex with a TUI that attaches: see versions.OldestForRemotes.
 var oldest = version{0, versions.OldestForRemotes, 0}
 
 const install = "npm install -g @openai/codex@latest"

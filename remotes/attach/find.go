@@ -70,8 +70,8 @@ func (a *Attach) reachable(socket string, names []string) error {
 	return Refused(a.Remote, socket)
 }
 
-// Refused is the error of a user who may not connect to the socket of a remote: who may, and how the user becomes one
-// of them.
+// Refused is the error of a user without a right to the socket of a remote. It names the users with the right, and how
+// to become one of them.
 func Refused(remote, socket string) error {
 	me := reach.UserName(uint32(os.Geteuid())) //nolint:gosec // an id of a user
 	var st unix.Stat_t

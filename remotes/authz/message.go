@@ -85,7 +85,7 @@ func identifies(id []byte) bool {
 	return len(digits) > 0 && len(digits) < 20 && len(bytes.Trim(digits, "0123456789")) == 0
 }
 
-// member is the value of a member of an object; nil if there is none. The last one of that name counts.
+// member is the value of a member of an object, nil for a missing one. The last one of that name counts.
 func member(object []byte, want string) (found []byte) {
 	members := jsonscan.Open(object)
 	for name, value, ok := members.Next(); ok; name, value, ok = members.Next() {
@@ -96,7 +96,7 @@ func member(object []byte, want string) (found []byte) {
 	return found
 }
 
-// textMember is the text of a member; empty if there is none, or another value.
+// textMember is the text of a member, empty for a missing member or another value.
 func textMember(object []byte, want string) string {
 	value := member(object, want)
 	if value == nil {

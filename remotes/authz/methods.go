@@ -48,7 +48,7 @@ var rules = func() map[string]rule {
 		"thread/unsubscribe",
 		"thread/list", "thread/loaded/list", "thread/read", "thread/turns/list", "thread/items/list",
 		"thread/items/read", "thread/timeline/list", "thread/goal/get",
-		"thread/search", "thread/search/stream", "thread/searchOccurrences", // the ends of those of this connection:
+		"thread/search", "thread/search/stream", "thread/searchOccurrences", // a client ends its own searches:
 		"thread/search/cancel", "thread/search/stream/cancel",
 		"thread/queue/list", "thread/attachment/list", "thread/attachmentOwner/list", "thread/backgroundTerminals/list",
 		"threadSection/list", "project/list", "project/read",
@@ -88,9 +88,9 @@ var rules = func() map[string]rule {
 		"accountSession/list", "accountSession/switch", "mcpServer/oauth/login")
 	add(refused, whyConfiguration,
 		"config/value/write", "config/batchWrite", "config/mcpServer/reload", "skills/config/write",
-		"skills/extraRoots/set", "modelProvider/config/write", "modelProvider/default/set", "experimentalFeature/enablement/set",
-		"externalAgentConfig/detect", "externalAgentConfig/import", "externalAgentConfig/import/recordHistory",
-		"externalAgentConfig/import/readHistories")
+		"skills/extraRoots/set", "modelProvider/config/write", "modelProvider/default/set",
+		"experimentalFeature/enablement/set", "externalAgentConfig/detect", "externalAgentConfig/import",
+		"externalAgentConfig/import/recordHistory", "externalAgentConfig/import/readHistories")
 	add(refused, whyPlugins,
 		"plugin/install", "plugin/uninstall", "plugin/reconcile", "plugin/share/save", "plugin/share/updateTargets",
 		"plugin/share/list", "plugin/share/checkout", "plugin/share/delete",

@@ -22,7 +22,7 @@ type outbound struct {
 	role      Role
 	questions *questions
 	all       bool   // no request of codex is withheld
-	greeted   []byte // the id of a request whose answer does not go on; nil: none
+	greeted   []byte // the id of a request; its answer does not go on; nil: no request
 	// at each answer of codex, with the id of a request that it refuses, if it can be read
 	answered func(failed []byte)
 

@@ -26,7 +26,7 @@ var settable = []string{
 	"show_raw_agent_reasoning", "skills", "tool_output_token_limit", "tools", "web_search",
 }
 
-// override is the first key of codex's configuration that the request sets and may not set; empty if there is none.
+// override is the first key of codex's configuration that the request sets and may not set; empty without such a key.
 func override(m message) string {
 	if !slices.Contains(configured, m.method) {
 		return ""

@@ -62,7 +62,7 @@ type Proxy struct {
 
 	// Open lets all requests and answers of clients pass, and all requests of codex: the proxy only follows.
 	Open bool
-	// Edit returns the parameters that go on in place of those of a request, or nil to leave them. It is called before
+	// Edit returns the parameters that replace the parameters of a request, or nil to leave them. It is called before
 	// Forwarding.
 	Edit func(Session, Request) []byte
 	// Starting, if not nil, reports that codex does not serve yet: with the result by which the proxy answers an
@@ -103,7 +103,7 @@ type Proxy struct {
 	owners, viewers int
 }
 
-// subject names that of which the clients are, for refusals.
+// subject names the owner of the clients, for refusals.
 func (p *Proxy) subject() string {
 	if p.Open {
 		return "the unit of " + p.Remote
@@ -360,7 +360,7 @@ func (p *Proxy) relay(
 }
 
 // stay returns when codex has answered all that a client has asked for before its end, and Leaving has returned: codex
-// drops unfinished requests when the connection closes, such as the message of a person whose terminal has just ended.
+// drops unfinished requests when the connection closes, such as a person's message just before the terminal has ended.
 // It returns early when codex ends, with which ctx does.
 func (s *clientConn) stay(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, answerBound)

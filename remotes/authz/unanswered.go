@@ -16,7 +16,7 @@ func (u *unanswered) add(n int) {
 	u.tell()
 }
 
-// wait returns a channel that closes when there are none. It is called once.
+// wait returns a channel that closes when all have an answer. It is called once.
 func (u *unanswered) wait() <-chan struct{} {
 	u.mu.Lock()
 	defer u.mu.Unlock()

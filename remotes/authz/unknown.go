@@ -60,19 +60,20 @@ func onlyReads(m message, reads map[string][]string) bool {
 	return true
 }
 
-// unknown reports a request that no rule is on, and returns the words of its refusal: who knows it, and the remedy.
+// unknown reports a request without a rule, and returns the text of its refusal: the versions that know it, the remedy.
 func (p *Proxy) unknown(s Session, method string) (words string) {
 	codex := ""
 	if p.Unknown != nil {
 		codex = p.Unknown(s, method)
 	}
-	words = fmt.Sprintf("%.200q is refused: codex-proxy %s knows the requests of codex 0.%d to 0.%d, and this is none of them",
-		method, p.Version, versions.OldestForRemotes, versions.Tested)
+	words = fmt.Sprintf("%.200q is refused: codex-proxy %s knows the requests of codex 0.%d to 0.%d, and this is none "+
+		"of them", method, p.Version, versions.OldestForRemotes, versions.Tested)
 	if versions.Standing(codex) == "" {
-		return words + "; a client that is newer than the codex of this remote may send it: use the remote's version " + codex
+		return words + "; a client that is newer than the codex of this remote may send it: use the remote's version " +
+			codex
 	}
-	words += fmt.Sprintf("; this remote runs codex %s: install a codex-proxy that was tested with it, or codex 0.%d", codex,
-		versions.Tested)
+	words += fmt.Sprintf("; this remote runs codex %s: install a codex-proxy that was tested with it, or codex 0.%d",
+		codex, versions.Tested)
 	switch {
 	case s.Role == Viewer:
 	case p.Reads == nil:

@@ -74,8 +74,8 @@ type Thread struct {
 	Status    Status `json:"status"`
 }
 
-// Hidden means that the thread belongs to none of the users: codex makes one for a title, and others for agents, whose
-// work is lost with the turn that started them.
+// Hidden means that the thread belongs to none of the users: codex makes one for a title, and others for agents, which
+// lose their work with the turn that started them.
 func (t Thread) Hidden() bool { return t.Ephemeral || t.Parent != "" }
 
 // Status is the state of a thread.

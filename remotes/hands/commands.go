@@ -39,7 +39,8 @@ func (h *Hands) Note(c Command) {
 	h.commands.started.Add(1)
 	h.Logger.Info("a command starts in hands", "session", h.Session(),
 		"thread_id", shown(c.Thread, shownWord), "tool_call", shown(c.Call, shownWord),
-		"user", shown(c.User, shownWord), "dir", shown(c.Dir, shownWord), "command", shown(strings.Join(c.Argv, " "), shownCommand))
+		"user", shown(c.User, shownWord), "dir", shown(c.Dir, shownWord),
+		"command", shown(strings.Join(c.Argv, " "), shownCommand))
 }
 
 // shown is a text as the journal has it.
@@ -51,11 +52,8 @@ func shown(text string, most int) string {
 }
 
 // observe notes the command of a message of codex that starts a process. whole is false if only the beginning of the
-// message is there.
-func (h *Hands) observe(beginning []byte, whole bool) { h.observed(beginning, whole, nil) }
-
-// observed is observe for a session elsewhere, which gets the process before it starts; nil: none.
-func (h *Hands) observed(beginning []byte, whole bool, of *farSession) {
+// message is there. A session elsewhere gets the process before it starts; of is nil if the hands are here.
+func (h *Hands) observe(beginning []byte, whole bool, of *farSession) {
 	if !bytes.Contains(beginning[:min(len(beginning), headOfMessage)], []byte(`"`+startMethod+`"`)) {
 		return
 	}

@@ -87,7 +87,7 @@ func (c *connection) call(ctx context.Context, method string, params any, each f
 			return m.Result, nil
 		}
 	}
-	if cause := context.Cause(ctx); errors.Is(cause, errSilent) {
+	if cause := context.Cause(ctx); errors.Is(cause, ErrSilent) {
 		err = cause
 	}
 	return nil, fmt.Errorf("the connection to the hands has ended: %w", err)

@@ -1,6 +1,7 @@
 package hands
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -24,7 +25,7 @@ import (
 type Elsewhere struct {
 	URL   string
 	Token string
-	Roots *x509.CertPool // nil: those of the system
+	Roots *x509.CertPool // nil: the system's
 }
 
 const (
@@ -93,15 +94,15 @@ func (h far) run(ctx context.Context) {
 	}
 }
 
-// end ends the processes of all sessions in the record, and forgets these.
-func (h far) end(ctx context.Context) error {
+// end ends the processes of all sessions in the record, and forgets these. After an error it goes on with the next one.
+func (h far) end(ctx context.Context) (err error) {
 	for _, s := range h.took.all() {
-		if err := h.endSession(ctx, s); err != nil {
-			return err
-		}
+		err = cmp.Or(err, h.endSession(ctx, s))
 	}
-	h.took.forget()
-	return nil
+	if err == nil {
+		h.took.forget()
+	}
+	return err
 }
 
 // endSession ends the processes of a session, if the exec-server still has that.
@@ -121,6 +122,7 @@ func (h far) endSession(ctx context.Context, s takenSession) error {
 	_, err = c.greet(ctx, &s.ID)
 	var refused *refusedError
 	if errors.As(err, &refused) && strings.HasPrefix(refused.words, unknownSession) { // with its processes
+		h.took.left(s.ID)
 		return nil
 	}
 	for left := s.Processes; err == nil && len(left) > 0; wait(ctx, endPause) {
@@ -129,6 +131,9 @@ func (h far) endSession(ctx context.Context, s takenSession) error {
 		ended, run, err = c.terminate(ctx, left[:n])
 		h.took.ended(s.ID, ended...) // also if the rest is left to the next try
 		left = append(left[n:], run...)
+	}
+	if err == nil {
+		h.took.left(s.ID)
 	}
 	return err
 }
@@ -179,7 +184,7 @@ func (m message) hasEnded() bool {
 	return json.Unmarshal(m.Result, &state) == nil && state.Exited
 }
 
-// Server is what an exec-server reports of itself.
+// Server is the report of an exec-server on itself.
 type Server struct {
 	Version string `json:"executorVersion"` // empty: it has none
 	Session string `json:"sessionId"`
@@ -237,7 +242,7 @@ func ping(ctx context.Context, of *pulse.Pulse, conn pulse.Conn, end func()) {
 	}
 }
 
-// maxToken bounds the file of a token, in bytes, and maxAuthorities that of the authorities.
+// maxToken bounds the file of a token, and maxAuthorities the file of the authorities, in bytes.
 const maxToken, maxAuthorities = 4 << 10, 4 << 20
 
 // ReadTokenFile is ReadToken for a file.

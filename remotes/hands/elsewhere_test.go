@@ -76,6 +76,8 @@ func (b *farBed) serve(ctx context.Context, ws *websocket.Conn) {
 		case m.Method == "initialize":
 			_ = wsjson.Write(ctx, ws, map[string]any{"id": m.ID, "result": map[string]any{"sessionId": farSessionID,
 				"executorVersion": "0.170.0", "capabilities": map[string]any{"a": 1, "b": map[string]bool{}}}})
+		case m.Method == startMethod:
+			_ = wsjson.Write(ctx, ws, map[string]any{"id": m.ID, "error": map[string]any{"code": -32603, "message": "no such program"}})
 		case m.Method == terminateMethod || m.Method == "process/read":
 			if m.Method == terminateMethod {
 				delete(b.runs, params.Process)
@@ -128,6 +130,31 @@ func TestASessionThatIsStillAttached(t *testing.T) {
 	assert.Empty(t, b.took.all())
 }
 
+// A session that cannot be ended keeps no other one in the record: the next try has less to do.
+func TestOneOfSeveralSessionsIsStillAttached(t *testing.T) {
+	b := newFarBed(t, 1)
+	for _, id := range []string{"s2", "s3"} {
+		b.took.began(id)
+		b.took.started(id, "p")
+	}
+	b.refuse = []string{unknownSession + " s1", "session s2 is already attached to another connection", unknownSession + " s3"}
+	require.ErrorContains(t, far{b.Hands}.end(t.Context()), "s2")
+	assert.Equal(t, []takenSession{{ID: "s2", Processes: []string{"p"}}}, b.took.all())
+}
+
+// Commands of a person that the exec-server refuses leave nothing in the record.
+func TestRefusedCommandsOfAPerson(t *testing.T) {
+	b := newFarBed(t, 0)
+	b.took.forget()
+	b.took.began("s2")
+	b.took.started("s2", "p")
+	for range 2 {
+		_, err := b.Execute(t.Context(), Process{Cap: 1, Command: Command{Argv: []string{"none"}}})
+		require.ErrorContains(t, err, "no such program")
+	}
+	assert.Equal(t, []takenSession{{ID: "s2", Processes: []string{"p"}}}, b.took.all())
+}
+
 // The record has the processes that run.
 func TestProcessesThatHaveEnded(t *testing.T) {
 	b := newFarBed(t, 0)
@@ -152,9 +179,9 @@ func TestALongStart(t *testing.T) {
 	s.answered([]byte(`{"id":1,"result":{"sessionId":"s2"}}`), true)
 	beginning := []byte(`{"id":2,"method":"process/start","params":{"arg0":"processId","metadata":{"processId":"x"},"processId":"long","argv":["sh","-c","` +
 		strings.Repeat("x", observed))[:observed]
-	b.observed(beginning, false, s)
+	b.observe(beginning, false, s)
 	assert.Equal(t, []takenSession{{ID: "s2", Processes: []string{"long"}}}, b.took.all())
-	b.observed([]byte(`{"id":2,"method":"process/start","params":{"argv":["`), false, s)
+	b.observe([]byte(`{"id":2,"method":"process/start","params":{"argv":["`), false, s)
 	assert.Len(t, b.took.all()[0].Processes, 1)
 }
 

@@ -71,7 +71,7 @@ func timed(ctx context.Context, method string) (context.Context, context.CancelF
 	if method == "command/exec" || method == "thread/shellCommand" {
 		return context.WithCancel(ctx)
 	}
-	return context.WithTimeoutCause(ctx, longestRequest, errSilent)
+	return context.WithTimeoutCause(ctx, longestRequest, ErrSilent)
 }
 
 // Left ends the processes that a client has started.
@@ -95,8 +95,8 @@ func noWatch(context.Context, Client, []byte) error {
 	return errors.New("files of the hands are not watched for clients: read them again")
 }
 
-// errSilent means that the exec-server is stopped or blocked.
-var errSilent = errors.New("the hands do not answer in time: codex-proxy remotes stop ends those of a remote, and " +
+// ErrSilent means that the exec-server is stopped or blocked.
+var ErrSilent = errors.New("the hands do not answer in time: codex-proxy remotes stop ends those of a remote, and " +
 	"the next attach starts them again")
 
 // decode reads parameters.
@@ -146,7 +146,9 @@ func (g *Gate) execute(ctx context.Context, of Client, params []byte) error {
 		defer g.keep(of.Name()+" "+p.ID, cancel)()
 	}
 	process := Process{
-		Command: Command{User: of.User(), Dir: place(p.Dir), Argv: p.Command}, Cap: limit(p.Cap), Env: map[string]string{},
+		Command: Command{User: of.User(), Dir: place(p.Dir), Argv: p.Command},
+		Cap:     limit(p.Cap),
+		Env:     map[string]string{},
 	}
 	for name, value := range p.Env {
 		if value != nil {

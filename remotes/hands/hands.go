@@ -110,7 +110,7 @@ func (h *Hands) Open(ctx context.Context) error {
 			memory{h}.served()
 			return nil
 		}
-		if gone = h.lacksWorkspace(ended); gone == "" {
+		if gone = (lifecycle{h}).lacksWorkspace(ended); gone == "" {
 			return fmt.Errorf("the hands do not start: %s (codex-runner logs %s)", ended.Text,
 				h.Session())
 		}
@@ -155,7 +155,7 @@ func (h memory) hasServed() bool {
 
 // lacksWorkspace is why the session has no workspace any more; empty: it has one, or the first command has failed. The
 // note of a set-up quotes files of the repository.
-func (h *Hands) lacksWorkspace(ended *outcome.Outcome) string {
+func (h lifecycle) lacksWorkspace(ended *outcome.Outcome) string {
 	if _, number := h.running(); number == 1 || ended == nil || ended.Word != outcome.WorkspaceFailed ||
 		!session.HasLostFiles(strings.TrimSuffix(ended.Text, ended.Note)) {
 		return ""
@@ -192,7 +192,7 @@ func (h *Hands) Run(ctx context.Context) {
 		if time.Since(began) > lasting {
 			pause = firstPause
 		}
-		for gone := h.lacksWorkspace(ended); ; {
+		for gone := (lifecycle{h}).lacksWorkspace(ended); ; {
 			wait(ctx, pause)
 			pause = min(2*pause, lastPause)
 			err := lifecycle{h}.start(ctx, gone)
@@ -289,7 +289,7 @@ func (h probes) probe(ctx context.Context, id string, number int) {
 
 // answers asks the exec-server for a handshake.
 func (h probes) answers(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, h.pace.bound, errSilent)
+	ctx, cancel := context.WithTimeoutCause(ctx, h.pace.bound, ErrSilent)
 	defer cancel()
 	c, err := h.connect(ctx)
 	if err == nil {

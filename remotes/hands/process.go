@@ -67,11 +67,12 @@ func (h *Hands) Execute(ctx context.Context, p Process) (Ended, error) {
 		h.Note(p.Command)
 	}
 	r := running{process: p, began: time.Now(), id: rand.Text()}
+	var refused *refusedError
 	if h.Elsewhere != nil && !p.Own && c.session != "" {
 		h.took.began(c.session)
 		h.took.started(c.session, r.id)
 		defer func() {
-			if r.exited {
+			if r.exited || refused != nil {
 				h.took.left(c.session)
 			}
 		}()
@@ -86,6 +87,7 @@ func (h *Hands) Execute(ctx context.Context, p Process) (Ended, error) {
 		cancel()
 	})()
 	if _, err := c.call(reading, startMethod, r.params(), r.take); err != nil {
+		refused, _ = errors.AsType[*refusedError](err)
 		return Ended{}, cmp.Or(context.Cause(ctx), err) // a start that is given up is refused
 	}
 	for !r.closed {

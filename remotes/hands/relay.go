@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -80,15 +81,17 @@ func (r *Relay) Connect(ctx context.Context, w http.ResponseWriter, req *http.Re
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	var alive pulse.Pulse
-	there := direction{to: server, from: codex, pulse: &alive, observe: r.Hands.observe}
+	var elsewhere *farSession
 	back := direction{to: codex, from: server, pulse: &alive, answers: true}
 	var work sync.WaitGroup
 	if r.Hands.Elsewhere != nil {
-		session := &farSession{taken: r.Hands.took}
-		there.observe = func(beginning []byte, whole bool) { r.Hands.observed(beginning, whole, session) }
-		back.observe = session.answered
+		elsewhere = &farSession{taken: r.Hands.took}
+		back.observe = elsewhere.answered
 		work.Go(func() { ping(ctx, &alive, server, end) })
 	}
+	there := direction{to: server, from: codex, pulse: &alive, observe: func(beginning []byte, whole bool) {
+		r.Hands.observe(beginning, whole, elsewhere)
+	}}
 	work.Go(func() {
 		defer end()
 		_ = back.pass(ctx)
@@ -108,7 +111,8 @@ type direction struct {
 	to, from *websocket.Conn
 	observe  func(beginning []byte, whole bool) // gets the beginning of each message; nil: nothing does
 	pulse    *pulse.Pulse                       // of the exec-server
-	answers  bool                               // of the exec-server: while codex takes none, the pong behind it is unread
+	// answers: the messages are the exec-server's. While codex takes none, the pong behind it is unread.
+	answers bool
 }
 
 // pass passes the messages on until it ends.
@@ -143,7 +147,7 @@ func (d direction) pass(ctx context.Context) error {
 // write writes a message after its beginning was read.
 func (d direction) write(ctx context.Context, kind websocket.MessageType, beginning []byte, whole bool,
 	rest io.Reader) error {
-	if whole {
+	if whole && (d.answers || len(beginning) <= pulse.Piece) {
 		if d.answers {
 			defer d.pulse.Hold()()
 		}
@@ -157,27 +161,35 @@ func (d direction) write(ctx context.Context, kind websocket.MessageType, beginn
 	if _, err := to.Write(beginning); err != nil {
 		return err
 	}
-	_, err = io.CopyBuffer(to, struct{ io.Reader }{rest}, beginning[:cap(beginning)])
-	if err != nil {
-		return err
+	if !whole {
+		if _, err = io.CopyBuffer(to, struct{ io.Reader }{rest}, beginning[:cap(beginning)]); err != nil {
+			return err
+		}
 	}
 	return w.Close()
 }
 
-// felt writes pieces of a long message. A ping has to wait until a piece is on its way to the exec-server.
+// felt writes pieces of a long message. A ping to the exec-server goes between them.
 type felt struct {
 	to io.Writer
 	direction
 }
 
 // Write implements io.Writer.
-func (f felt) Write(p []byte) (int, error) {
+func (f felt) Write(p []byte) (written int, err error) {
 	if f.answers {
 		defer f.pulse.Hold()()
-	} else {
-		defer func() { f.pulse.Hold()() }()
+		return f.to.Write(p)
 	}
-	return f.to.Write(p)
+	for part := range slices.Chunk(p, pulse.Piece) {
+		n, err := f.to.Write(part)
+		written += n
+		f.pulse.Hold()()
+		if err != nil {
+			return written, err
+		}
+	}
+	return written, nil
 }
 
 // Dial connects to the exec-server, and waits for one that starts.

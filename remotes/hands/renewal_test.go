@@ -157,7 +157,7 @@ func TestRenewalsAreBounded(t *testing.T) {
 
 // Only a session that has lost its files is given up: another fault may pass.
 func TestLacksWorkspace(t *testing.T) {
-	h := newHands(t)
+	h := lifecycle{newHands(t)}
 	refusal := "cannot give slot 1 to the session: " + session.NoWorkspace + ": …"
 	lost := outcome.Decide(outcome.Facts{Ended: &session.Ended{Refusal: refusal}})
 	quoted := outcome.Decide(outcome.Facts{Result: &session.Result{Note: "env: " + session.NoSnapshot + " cannot be set here.",
@@ -173,7 +173,7 @@ func TestLacksWorkspace(t *testing.T) {
 }
 
 func TestIsMarked(t *testing.T) {
-	h := &Hands{Options: Options{Mark: "codex-remote@build", Program: "/opt/codex"}}
+	h := lifecycle{&Hands{Options: Options{Mark: "codex-remote@build", Program: "/opt/codex"}}}
 	args := h.command("token").Args
 	assert.True(t, isMarked(args, "codex-remote@build"))
 	assert.False(t, isMarked(args, "codex-remote@other"))

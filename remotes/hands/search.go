@@ -13,7 +13,7 @@ import (
 const (
 	// mostListed bounds the names of files that a search reads, in bytes, and mostFound its results.
 	mostListed, mostFound = 4 << 20, 50
-	// mostNames bounds the number of the names, and mostQuery a query, in bytes: the session names what it has.
+	// mostNames bounds the number of the names, and mostQuery a query, in bytes: the session chooses its names.
 	mostNames, mostQuery = 50_000, 256
 	// mostSearches bounds the searches of all clients at the same time.
 	mostSearches = 32

@@ -20,16 +20,16 @@ const (
 	mostOpen = 1000
 )
 
+// lifecycle begins and ends sessions and their exec-servers.
+type lifecycle struct{ *Hands }
+
 // command is an exec-server with the token. The mark is among its arguments.
-func (h *Hands) command(token string) wire.NewCommand {
+func (h lifecycle) command(token string) wire.NewCommand {
 	c := client.ExecServer(h.Program, token)
 	c.Args = append([]string{"/bin/sh", "-c", `exec "$@"`, h.Mark}, c.Args...)
 	c.Limits = h.Limits
 	return c
 }
-
-// lifecycle begins and ends sessions and their exec-servers.
-type lifecycle struct{ *Hands }
 
 // start makes an exec-server the next command of the session, or of a new one. gone is why the session has no workspace
 // any more; empty: it has one.

@@ -41,7 +41,8 @@ func (g notices) announce(ctx context.Context, of Client, method string, params 
 		Thread string `json:"threadId"`
 	}
 	if resumed := g.takeResumed(of.Name()); resumed != "" {
-		g.show(of, resumed, memory{g.Hands}.origin(resumed)) // codex has answered the resume, unless the client did not wait
+		// codex has answered the resume, unless the client did not wait.
+		g.show(of, resumed, memory{g.Hands}.origin(resumed))
 	}
 	switch method {
 	case interruptMethod:

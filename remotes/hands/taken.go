@@ -26,7 +26,7 @@ type takenSession struct {
 }
 
 // taken are the sessions of this codex and of an earlier one. The file outlives the main process: the next one ends
-// what still runs.
+// the processes that still run.
 type taken struct {
 	file   string
 	logger *slog.Logger

@@ -53,7 +53,7 @@ func ConfigOf(file string) (ConfigState, error) {
 	return ConfigLacks, nil
 }
 
-// WriteConfig writes the file, if there is none.
+// WriteConfig writes a missing file.
 func WriteConfig(file string) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil { //nolint:gosec // all users read it
 		return err
@@ -72,7 +72,7 @@ func WriteConfig(file string) error {
 // RemoveConfig removes the file if it is NoDaemon.
 func RemoveConfig(file string) error {
 	if state, err := ConfigOf(file); err != nil || state != ConfigOurs {
-		return nil //nolint:nilerr // it is none of ours
+		return nil //nolint:nilerr // the file is not ours
 	}
 	return os.Remove(file)
 }

@@ -16,7 +16,7 @@ import (
 )
 
 // Control is codex's control socket below CODEX_HOME, and codexHome CODEX_HOME below the home of a user. codex attaches
-// to what listens there.
+// to any process that listens there.
 const (
 	codexHome  = ".codex"
 	controlDir = "app-server-control"
@@ -181,7 +181,7 @@ func makeDir(at int, name string) (fd int, isNew bool, err error) {
 	return fd, isNew, err
 }
 
-// clearPlace removes what a codex of the user has left in the place of its control socket. It refuses while something
+// clearPlace removes the files of an earlier codex in the place of the control socket. It refuses while something
 // listens there.
 func clearPlace(dir int, path, socket string) error {
 	var st unix.Stat_t

@@ -43,19 +43,20 @@ type Records string
 
 func (d Records) file(name string) string { return filepath.Join(string(d), name+".json") }
 
-// Get returns the record of a user; fs.ErrNotExist if there is none.
+// Get returns the record of a user, or fs.ErrNotExist.
 func (d Records) Get(name string) (r Record, err error) {
 	text, err := os.ReadFile(d.file(name))
 	if err != nil {
 		return r, err
 	}
 	if err := json.Unmarshal(text, &r); err != nil {
-		return r, fmt.Errorf("%s does not parse: %w; remove it, then codex-proxy here enable %s", d.file(name), err, name)
+		return r, fmt.Errorf("%s does not parse: %w; remove it, then codex-proxy here enable %s",
+			d.file(name), err, name)
 	}
 	return r, nil
 }
 
-// All returns the records of all users. The error joins those of files that cannot be read.
+// All returns the records of all users. The error joins one error for each file that it cannot read.
 func (d Records) All() (list []Record, err error) {
 	entries, err := os.ReadDir(string(d))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -51,8 +51,8 @@ type raw struct {
 	ContinueLimit *int     `toml:"continue_limit"`
 }
 
-// Load reads the files that exist, the later ones before the earlier ones. The list of variables has those of all
-// files. An error is a *strict.Error, or joins several.
+// Load reads the files that exist, the later ones before the earlier ones. The list of variables has the variables
+// of all files. An error is a *strict.Error, or joins several.
 func Load(files ...string) (*Settings, error) {
 	s := &Settings{Environment: slices.Clone(Default), IdleStop: defaultIdleStop, ContinueLimit: defaultContinueLimit}
 	for _, file := range files {

@@ -125,8 +125,8 @@ func pick(name string, key auth.Key) (string, error) {
 	own := key.Limits.RemoteNames()
 	switch _, may := key.Limits.Remote(name); {
 	case key.Name == "":
-		return "", denied("a remote needs an API key: have the operator make one with `codex-proxy keys add NAME --remotes=REMOTE`, " +
-			"and send it as Authorization: Bearer KEY")
+		return "", denied("a remote needs an API key: have the operator make one with " +
+			"`codex-proxy keys add NAME --remotes=REMOTE`, and send it as Authorization: Bearer KEY")
 	case len(own) == 0:
 		return "", denied("this API key may attach to no remote; the operator allows it one: codex-proxy keys set " +
 			key.Name + " --remotes=NAME")

@@ -230,7 +230,7 @@ func (k *link) follow(data []byte) {
 	}
 }
 
-// question is the first ping that has no answer; zero: there is none. Any bytes are an answer. They are counted,
+// question is the first ping without an answer; zero: all have one. Any bytes are an answer. They are counted,
 // because the times of two goroutines can be compared only by the clock of the day, which may be stepped.
 type question struct {
 	at       time.Time

@@ -1,6 +1,6 @@
 // Package links has the connections of API keys to remotes: WebSockets that go through the daemon as bytes, from a
-// client to the proxy of a remote and back. It counts them, notices clients that are gone, closes those whose key may
-// not attach any more, and passes them on to the process that follows this one.
+// client to the proxy of a remote and back. It counts them, notices clients that are gone, closes the links of a key
+// that may not attach any more, and passes them on to the process that follows this one.
 package links
 
 import (
@@ -42,7 +42,7 @@ type Settings struct {
 // State is the state of a remote.
 type State struct {
 	Name   string // of the state, such as active, or the constant Unknown
-	Status string // in words; empty: there are none
+	Status string // in words; may be empty
 	// Down: systemd has given up, or has restarted the remote several times in a row.
 	Down bool
 }
@@ -62,7 +62,7 @@ type Links struct {
 	pending  int // upgrades under way
 	ofKey    map[string]int
 	ofRemote map[string]int
-	pass     Pass          // to the successor; nil: there is none
+	pass     Pass          // to the successor; nil without one
 	closed   string        // why all links are closed; empty: they are not
 	changed  chan struct{} // closed and replaced after the end of a link
 }

@@ -14,9 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Socket is the socket of codex, which loses its name as soon as it is there: so no tool, and no command of a person
-// who attaches, finds a way to codex that leads round the proxy. A process connects to it by a descriptor, with O_PATH
-// (open(2)), that it has from the time before.
+// Socket is the socket of codex, which loses its name as soon as it is there: so no tool, and no command of an
+// attached person, finds a way to codex that leads round the proxy. A process connects to it by a descriptor, with
+// O_PATH (open(2)), that it has from the time before.
 type Socket struct {
 	name string
 	file *os.File

@@ -68,7 +68,7 @@ func (s *Settings) NotifyDropIn() []byte {
 }
 
 // NotifySocketDropIn is the drop-in of its socket. A user that systemd makes owns no socket: there the service looks at
-// who sends.
+// the sender.
 func (s *Settings) NotifySocketDropIn() []byte {
 	var b unitfile.Lines
 	s.head(&b)
@@ -92,7 +92,7 @@ func (s *Settings) head(b *unitfile.Lines) {
 	b.Add("[Unit]")
 }
 
-// input has the one secret that no other process can read, also none of the same user: systemd opens its file.
+// input has the one secret that no other process can read, not even of the same user: systemd opens its file.
 func input(s *Settings, b *unitfile.Lines) {
 	file := ""
 	switch {
@@ -101,15 +101,15 @@ func input(s *Settings, b *unitfile.Lines) {
 	case TokenIsInput(s):
 		file = s.Hands.TokenFile
 	}
-	if file == "" || s.noInput { // with a missing one systemd could start nothing, not even the unit that names the fault
+	if file == "" || s.noInput { // with a missing file systemd could not even start the unit that names the fault
 		return
 	}
 	b.Add("# systemd opens it as root; remote-exec reads it, and no other process can.")
 	b.Add("StandardInput=file:%s", unitfile.Text(file))
 }
 
-// TokenIsInput reports whether the token of hands elsewhere is the standard input of the unit. A key of a provider is
-// that, where there is one: then the token is a credential, which each process of the unit's user can read.
+// TokenIsInput reports whether the token of hands elsewhere is the standard input of the unit. If a provider has a key,
+// the key is the standard input, and the token a credential, which each process of the unit's user can read.
 func TokenIsInput(s *Settings) bool {
 	return s.Hands != nil && s.Hands.URL != "" && (s.Provider == nil || s.Provider.KeyFile == "")
 }
@@ -124,8 +124,8 @@ func (s *Settings) owner(b *unitfile.Lines) {
 	b.Add("RemoveIPC=no")
 }
 
-// handsDropIn has the unit ask codex-runner for a session, and shows codex an empty workspace. The main process reads the
-// repository for codex-runner; codex itself sees neither that nor the socket.
+// handsDropIn has the unit ask codex-runner for a session, and shows codex an empty workspace. The main process reads
+// the repository for codex-runner; codex itself sees neither the repository nor the socket.
 func handsDropIn(h *Hands, b *unitfile.Lines, tokenIsInput bool) {
 	if h == nil {
 		return

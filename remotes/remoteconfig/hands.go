@@ -26,7 +26,8 @@ func (r raw) checkHands() error {
 			"is missing: set runner = true, which has codex-runner execute the commands, or url, for an exec-server on "+
 				"another host")
 	case h.Runner && h.URL != "":
-		return settingsfile.Wrong("hands.url", "an exec-server elsewhere needs no codex-runner here: remove runner, or url")
+		return settingsfile.Wrong("hands.url",
+			"an exec-server elsewhere needs no codex-runner here: remove runner, or url")
 	case h.URL == "" && (h.Token != "" || h.CAFile != ""):
 		return settingsfile.Wrong("hands.token_file", "token_file and ca_file are for url: remove them")
 	case r.Directory != "" || len(r.Writable) > 0:
@@ -56,7 +57,8 @@ func checkElsewhere(r *handstable.Raw) error {
 		u.Fragment != "":
 		return settingsfile.Wrong("hands.url", `%q is not a URL such as "wss://host/hands"`, r.URL)
 	case u.Scheme == "ws" && !onThisMachine(u.Hostname()):
-		return settingsfile.Wrong("hands.url", "%q has no TLS, and the token would be readable on the way: use wss://", r.URL)
+		return settingsfile.Wrong("hands.url",
+			"%q has no TLS, and the token would be readable on the way: use wss://", r.URL)
 	case *r != handstable.Raw{URL: r.URL, Token: r.Token, CAFile: r.CAFile}:
 		return settingsfile.Wrong("hands.url",
 			"repository, set-up and limits belong to the other host: remove all keys but url, token_file and ca_file")

@@ -21,8 +21,8 @@ var files = settingsfile.Kind{Many: "remotes", Valid: units.ValidRemoteName}
 // MaxFiles bounds the remotes of a machine.
 const MaxFiles = settingsfile.MaxFiles
 
-// Names returns the names of all remotes with a file in dir, sorted. A directory that does not exist has none. Files
-// whose name no remote can have do not count: a unit cannot have it either.
+// Names returns the names of all remotes with a file in dir, sorted. A directory that does not exist has none. It
+// skips a file with a name that no remote, and no unit, can have.
 func Names(dir string) ([]string, error) { return files.Names(dir) }
 
 // Settings is the valid file of a remote. Each field is the key of its name; /usr/share/codex-proxy/remote.toml
@@ -102,7 +102,7 @@ type UnknownMethods string
 // The treatments.
 const (
 	RefuseUnknown UnknownMethods = "refuse"
-	ReadUnknown   UnknownMethods = "read" // those pass for owners whose schema shows that they only read
+	ReadUnknown   UnknownMethods = "read" // owners may send a request that only reads by codex's schema
 )
 
 // Continue is the treatment of a turn that the end of codex has cut.
@@ -202,7 +202,8 @@ func (r raw) settings(name string) *Settings {
 	return &Settings{
 		Name: name, Description: cmp.Or(r.Description, "remote "+name), Directory: r.Directory, User: r.User,
 		Group: r.Group, Network: r.network(), Sandbox: r.sandbox(), Writable: r.Writable,
-		Limits: Limits{r.Memory, r.CPU, r.Tasks}, UnknownMethods: UnknownMethods(r.Unknown), IdleStop: r.IdleStop.Duration, Continue: Continue(r.Continue),
+		Limits: Limits{r.Memory, r.CPU, r.Tasks}, UnknownMethods: UnknownMethods(r.Unknown),
+		IdleStop: r.IdleStop.Duration, Continue: Continue(r.Continue),
 		ContinueLimit: r.ContinueLimit, Model: r.Model, CodexPath: r.CodexPath, Provider: (*Provider)(r.Provider),
 		Accounts: r.Accounts, Notify: r.Notify.Command, Push: r.Notify.Push, Hands: r.Hands.Hands(), Codex: r.Codex,
 	}

@@ -19,7 +19,7 @@ func (u *Unit) options(s *remoteconfig.Settings, socket string, accounts remotes
 		Name: u.Name, Socket: socket, State: filepath.Join(u.Home, managerDir), Home: u.Home, Version: u.Version,
 		Continue: s.Continue, Limit: s.ContinueLimit, IdleStop: s.IdleStop,
 		Accounts: accounts, Restart: func() error { return unix.Kill(unix.Getpid(), unix.SIGTERM) },
-		Notify: func(e remotes.Event) { u.tell(s, e) }, Logger: u.logger,
+		Notify: func(e remotes.Event) { u.notify(s, e) }, Logger: u.logger,
 	}
 	if held != nil {
 		o.Hands = held
@@ -27,8 +27,8 @@ func (u *Unit) options(s *remoteconfig.Settings, socket string, accounts remotes
 	return o
 }
 
-// tell passes an event on to the command of [notify], and to browsers, if nobody is there to see it.
-func (u *Unit) tell(s *remoteconfig.Settings, e remotes.Event) {
+// notify sends an event to the command of [notify], and to browsers, if no person is there to see it.
+func (u *Unit) notify(s *remoteconfig.Settings, e remotes.Event) {
 	notice, is := remotenotify.Of(u.Name, e)
 	if !is {
 		return
@@ -40,7 +40,8 @@ func (u *Unit) tell(s *remoteconfig.Settings, e remotes.Event) {
 		}
 	}
 	if len(s.Notify) > 0 {
-		lost("a notice for the command of [notify] is lost", remotenotify.Send(paths.RemoteNotifySocket(u.Name), notice))
+		lost("a notice for the command of [notify] is lost",
+			remotenotify.Send(paths.RemoteNotifySocket(u.Name), notice))
 	}
 	if s.Push {
 		lost("a notice for browsers is lost", remotenotify.Push(paths.PushSocket, notice))

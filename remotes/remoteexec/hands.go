@@ -60,8 +60,8 @@ func (u *Unit) hands(s *remoteconfig.Settings) (*hands.Hands, error) {
 	}
 	of := runnerclient.New(u.Runner)
 	return hands.New(hands.Options{
-		Mark: "codex-remote@" + u.Name, Idle: handsIdle, Client: of, Dir: filepath.Join(u.Home, managerDir), Program: program,
-		Source: hands.Source{Repo: s.Hands.Repo, Ref: s.Hands.Ref, SetUp: setUp},
+		Mark: "codex-remote@" + u.Name, Idle: handsIdle, Client: of, Dir: filepath.Join(u.Home, managerDir),
+		Program: program, Source: hands.Source{Repo: s.Hands.Repo, Ref: s.Hands.Ref, SetUp: setUp},
 		Limits: wire.Limits{Timeout: wire.Duration(s.Hands.Timeout), CPUs: s.Hands.CPUs, Memory: s.Hands.Memory,
 			Tasks: s.Hands.Tasks, FileSize: s.Hands.FileSize, Disk: s.Hands.Disk},
 		Send: func(ctx context.Context, dir, ref string) (repository, commit string, err error) {

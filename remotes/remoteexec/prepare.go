@@ -55,7 +55,8 @@ func Wait(ctx context.Context, name string, policy prepare.Policy, stderr io.Wri
 				Stderr: stderr}).Make(ctx)
 		}
 	}
-	return restartdelay.AwaitOf(ctx, units.Remote(name), logger, choose, func() error { return nil }) // nothing else runs then
+	stopped := func() error { return nil } // nothing else runs after a stop
+	return restartdelay.AwaitOf(ctx, units.Remote(name), logger, choose, stopped)
 }
 
 // prepared makes the home of the remote, within its unit, and returns its settings. codex checks the
@@ -136,8 +137,9 @@ func (u *Unit) prepareRemote(ctx context.Context, s *remoteconfig.Settings, home
 		return err
 	}
 	r := codexhome.Remote{
-		File: s.File, Text: []byte(s.Hash), Lines: s.Lines, CodexPath: s.CodexPath, Model: s.Model, BaseURL: modelProxyURL,
-		Directory: s.Directory, Write: s.Sandbox == remoteconfig.WorkspaceWrite, Writable: s.Writable, Extra: s.Codex,
+		File: s.File, Text: []byte(s.Hash), Lines: s.Lines, CodexPath: s.CodexPath, Model: s.Model,
+		BaseURL: modelProxyURL, Directory: s.Directory, Write: s.Sandbox == remoteconfig.WorkspaceWrite,
+		Writable: s.Writable, Extra: s.Codex,
 	}
 	if s.Hands != nil {
 		r.Directory, r.Write, r.Hands = hands.Directory, false, u.environments()

@@ -113,7 +113,8 @@ func (u *Unit) run(ctx context.Context, notifier *notify.Notifier, s *remoteconf
 	if err != nil {
 		return err
 	}
-	relay, err := mainprocess.Relay(paths.RemoteSocketName, u.proxy(manager, u.reads(ctx, s), gate(held, manager)), socket)
+	relay, err := mainprocess.Relay(paths.RemoteSocketName, u.proxy(manager, u.reads(ctx, s), gate(held, manager)),
+		socket)
 	if err != nil {
 		return err
 	}

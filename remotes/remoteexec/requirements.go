@@ -12,7 +12,7 @@ import (
 	"codex-proxy/remotes/remoteconfig"
 )
 
-// requirementsFile tells codex which requests no client may make. It has one place on a machine.
+// requirementsFile has the requests that codex refuses to all clients. It has one place on a machine.
 const requirementsFile = "/etc/codex/requirements.toml"
 
 // allowedSandboxes is the setting of codex's requirements by which a client cannot ask for another sandbox.

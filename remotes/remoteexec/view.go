@@ -55,8 +55,8 @@ func (u *Unit) view(s *remoteconfig.Settings) (namespaces.View, error) {
 	return view, err
 }
 
-// others are the directories of the other remotes, but for those in a directory that this remote shares. A remote whose
-// file has a fault has none.
+// others are the directories of the other remotes, but for those in a directory that this remote shares. A remote with
+// a fault in its file has none.
 func (u *Unit) others(s *remoteconfig.Settings) (dirs []string) {
 	settings := filepath.Dir(u.File)
 	names, _ := remoteconfig.Names(settings)

@@ -70,7 +70,7 @@ func handsFaults(s *remoteconfig.Settings, as reach.Account, known bool) map[str
 	return s.Hands.Faults(&as, "the user is "+UserOf(s)+"; give it the permission to read, or name another user")
 }
 
-// GroupFault is the fault of the group of those who may attach.
+// GroupFault is the fault of the group of users that may attach.
 func GroupFault(s *remoteconfig.Settings) error {
 	if s.Group == "" {
 		return nil

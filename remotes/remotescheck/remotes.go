@@ -138,8 +138,8 @@ func (r *room) judgeSettings(d distant) []checkup.Finding {
 		return nil
 	}
 	return checkup.Failure(d.file.File, "has changed, and systemd has not read it: the next start is refused",
-		fmt.Sprintf("systemctl daemon-reload && systemctl restart %s; systemctl try-restart %s cuts its turns, which go on",
-			d.socket(), d.unit())).Alone()
+		fmt.Sprintf("systemctl daemon-reload && systemctl restart %s; systemctl try-restart %s cuts its turns, "+
+			"which go on", d.socket(), d.unit())).Alone()
 }
 
 // judgeRun judges the states of the units. A remote that is stopped is well if its socket is open.
@@ -183,13 +183,13 @@ func (r *room) words(d distant) string {
 	return "runs"
 }
 
-// judgePush finds a remote whose notices reach no browser.
+// judgePush finds a remote with push = true while the page for other machines is off.
 func (r *room) judgePush(d distant) []checkup.Finding {
 	if !d.file.Push || r.BusErr != nil || r.Units[paths.ConsoleUnit].Active() {
 		return nil
 	}
-	return checkup.Warning(d.subject(), "push = true, and the page for other machines, where browsers turn notifications "+
-		"on, is off", "systemctl enable --now "+paths.ConsoleUnit+" (docs/console.md)").Alone()
+	return checkup.Warning(d.subject(), "push = true, and the page for other machines, where browsers turn "+
+		"notifications on, is off", "systemctl enable --now "+paths.ConsoleUnit+" (docs/console.md)").Alone()
 }
 
 // judgeAccountsOf finds the accounts that a remote names and that do not exist.

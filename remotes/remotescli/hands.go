@@ -164,7 +164,7 @@ func (p *Places) sessionOf(ctx context.Context, c *client.Client, name string) (
 // handsBound bounds the requests to codex-runner of a remove.
 const handsBound = time.Minute
 
-// closeHands closes the session of the hands of a remote that is removed, and returns its ID; empty: there is none.
+// closeHands closes the session of the hands of a remote that is removed, and returns its ID; empty without a session.
 func (p *Places) closeHands(ctx context.Context, name string) (session string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, handsBound)
 	defer cancel()

@@ -77,9 +77,9 @@ func (r *Remotes) row(ctx context.Context, name string) (row, error) {
 		return row{}, err
 	}
 	w := row{
-		Name: name, Unit: unit.Unit, ActiveState: unit.ActiveState, SubState: unit.SubState, StatusText: unit.StatusText,
-		Reason: remotewatch.Judge(unit.State), Since: unit.StateChangedAt, Restarts: unit.NRestarts, Listening: socket.Active(),
-		AtBoot: socket.FileState == "enabled",
+		Name: name, Unit: unit.Unit, ActiveState: unit.ActiveState, SubState: unit.SubState,
+		StatusText: unit.StatusText, Reason: remotewatch.Judge(unit.State), Since: unit.StateChangedAt,
+		Restarts: unit.NRestarts, Listening: socket.Active(), AtBoot: socket.FileState == "enabled",
 	}
 	s, err := remoteconfig.Load(r.fileOf(name))
 	if err != nil {

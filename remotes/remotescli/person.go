@@ -97,7 +97,7 @@ func (s *scroll) show(v any) error {
 	return err
 }
 
-// maxPrinted bounds the items whose growth is followed.
+// maxPrinted bounds the items that are followed as they grow.
 const maxPrinted = 1000
 
 func (s *scroll) remember(id, text string) {

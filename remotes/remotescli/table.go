@@ -154,7 +154,8 @@ func (r row) unknown() string {
 	if len(r.Unknown) == 0 {
 		return ""
 	}
-	return listing.Printable(strings.Join(r.Unknown, ", ")) + ": refused, for this codex-proxy does not know these requests"
+	return listing.Printable(strings.Join(r.Unknown, ", ")) +
+		": refused, for this codex-proxy does not know these requests"
 }
 
 func (r row) restarts() string {

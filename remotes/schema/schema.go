@@ -31,8 +31,8 @@ var (
 	effect = lazyregexp.New(`(?i)\b(start|create|update|delete|remove|write|mark|set|clear|reset|run|execute|install|` +
 		`send|refresh|reload|consume|acknowledge|import|grant|revoke|switch|cancel|stop|sync)(s|es)?\b`)
 	// secret are parts of the names of things that no client may read, in lower case.
-	secret = []string{"password", "secret", "credential", "cookie", "apikey", "privatekey", "accesstoken", "refreshtoken",
-		"idtoken", "authtoken", "bearer", "authorization"}
+	secret = []string{"password", "secret", "credential", "cookie", "apikey", "privatekey", "accesstoken",
+		"refreshtoken", "idtoken", "authtoken", "bearer", "authorization"}
 )
 
 // node is a part of a JSON schema. The schema "true" is an empty node.
@@ -70,7 +70,7 @@ func (w *words) UnmarshalJSON(b []byte) error {
 
 func (n *node) parts() []node { return slices.Concat(n.AllOf, n.AnyOf, n.OneOf) }
 
-// file has the types of codex's file of all types, by their names there; those of its second protocol are in "v2".
+// file has the types of codex's file of all types, by their names there; "v2" has the types of its second protocol.
 type file struct{ types map[string]json.RawMessage }
 
 const (
@@ -78,7 +78,7 @@ const (
 	second = "v2/"
 )
 
-// parse finds the requests that only read. What the schema does not describe as such, does not pass.
+// parse finds the requests that only read. A request that the schema does not describe as such does not pass.
 func parse(b []byte) (Requests, error) {
 	var root struct{ Definitions map[string]json.RawMessage }
 	if err := json.Unmarshal(b, &root); err != nil {
@@ -119,7 +119,7 @@ func (n *node) method() string {
 	return ""
 }
 
-// named is the type of a name; an empty node if there is none.
+// named is the type of a name, or an empty node.
 func (f file) named(name string) (n node) {
 	if json.Unmarshal(f.types[name], &n) != nil {
 		return node{}
@@ -200,7 +200,7 @@ func (f file) isPlain(n node, depth int) bool {
 }
 
 // hasSecret reports whether a member of a type, or of one below it, has the name of a secret, or whether the type is
-// too large to tell.
+// too large for a search.
 func (f file) hasSecret(n node) bool {
 	seen, left := map[string]bool{}, maxNodes
 	var visit func(n node) bool

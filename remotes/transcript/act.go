@@ -19,6 +19,8 @@ const (
 	actBound = 2 * time.Minute
 	// askedBound is how long a remote may take to repeat its questions to a new client.
 	askedBound = 10 * time.Second
+	// askedPause is how long after one question the next one of a turn may come: codex repeats one after the other.
+	askedPause = 300 * time.Millisecond
 )
 
 // Send sends a message to a thread, or to the last one, and returns the thread.
@@ -31,13 +33,17 @@ func (r Remote) Send(ctx context.Context, thread, text string) (threadID string,
 // errOver is the error of an answer that nobody waits for any more.
 var errOver = errors.New("the turn does not wait for this any more: it was answered, or has ended")
 
-// Approve answers a question of a thread: the one with all that its ID stands for, and no other of the same item.
+// Approve answers a question of a thread: the one with all that its ID stands for, and no other of the same item. A
+// person from afar may be away again when it has: that one is attached as a page, so that others are still called.
 func (r Remote) Approve(ctx context.Context, thread, question, decision string) error {
 	ctx, cancel := context.WithTimeout(ctx, actBound)
 	defer cancel()
 	thread, err := r.last(ctx, thread)
 	if err != nil {
 		return err
+	}
+	if r.Key != "" {
+		r.program = remotes.Page
 	}
 	v, resolved := newView(thread), make(chan string, maxItems)
 	s, err := r.open(ctx, authz.Owner, handlers{
@@ -99,18 +105,14 @@ func (r Remote) Asked(ctx context.Context, thread string) ([]Question, error) {
 		return nil, err
 	}
 	v.begin(at)
-	for {
-		if u := v.take(); len(u.Questions) > 0 || !u.Waits {
-			return u.Questions, nil
-		}
-		select {
-		case <-v.changed:
-		case <-s.Done():
-			return nil, s.Err()
-		case <-ctx.Done():
-			return nil, errors.New("codex has not repeated its question")
-		}
+	questions, complete := v.repeated(ctx, s.Done())
+	switch {
+	case complete:
+		return questions, nil
+	case ctx.Err() != nil:
+		return nil, errors.New("codex has not repeated its question")
 	}
+	return nil, s.Err()
 }
 
 // answer returns when codex has taken the answer.

@@ -45,6 +45,8 @@ func (r Remote) Follow(ctx context.Context, thread string, each func(Update) err
 		case <-a.done():
 			a.end() // codex asks the next connection
 			a.rest = min(maxRest, max(pause, 2*a.rest))
+			a.again = time.Now().Add(a.rest)
+		case <-a.rested():
 		case <-s.Done():
 			return errors.New("the remote has ended the connection, as for a restart")
 		case <-ctx.Done():
@@ -73,21 +75,26 @@ type asking struct {
 	thread  string
 	session *session
 	rest    time.Duration // before the next one
+	again   time.Time     // the end of the rest
 }
 
-// follow attaches or leaves, as the turn waits or goes on.
+// rested fires when the rest is over; never if nothing waits for that.
+func (a *asking) rested() <-chan time.Time {
+	if a.session != nil || a.ReadOnly || !a.view.waits() {
+		return nil
+	}
+	return time.After(time.Until(a.again))
+}
+
+// follow attaches or leaves, as the turn waits or goes on. Meanwhile viewers go on: it does not wait for the end of a
+// rest.
 func (a *asking) follow(ctx context.Context) (err error) {
 	waits := a.view.waits() && !a.ReadOnly
 	switch {
 	case !waits:
 		a.end()
-		a.rest = 0
-	case a.session == nil:
-		select {
-		case <-time.After(a.rest):
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+		a.rest, a.again = 0, time.Time{}
+	case a.session == nil && !time.Now().Before(a.again):
 		shows := a.Remote
 		shows.program = remotes.Page
 		if a.session, err = shows.open(ctx, authz.Owner, handlers{asked: a.view.ask}); err == nil {

@@ -52,7 +52,7 @@ type approval struct {
 	Available []json.RawMessage `json:"availableDecisions"`
 }
 
-// askedOf is a request of codex as a question; false: it is none.
+// askedOf is a request of codex as a question; false for any other request.
 func askedOf(method string, id, params json.RawMessage) (asked, bool) {
 	var p approval
 	var fields map[string]json.RawMessage

@@ -47,7 +47,8 @@ var unused = []string{
 	"account/rateLimits/updated", "command/exec/outputDelta", "item/commandExecution/outputDelta",
 	"item/commandExecution/terminalInteraction", "item/fileChange/outputDelta", "item/fileChange/patchUpdated",
 	"item/mcpToolCall/progress", "item/plan/delta", "item/reasoning/summaryPartAdded",
-	"item/reasoning/summaryTextDelta", "item/reasoning/textDelta", "process/outputDelta", "rawResponse/completed", "rawResponseItem/completed",
+	"item/reasoning/summaryTextDelta", "item/reasoning/textDelta", "process/outputDelta",
+	"rawResponse/completed", "rawResponseItem/completed",
 	"thread/tokenUsage/updated", "turn/diff/updated", "turn/plan/updated",
 }
 

@@ -4,7 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/assert"
@@ -149,6 +152,42 @@ func TestQuestionsOfOneItem(t *testing.T) {
 }
 
 func note(v *view, method, params string) { v.notified(method, json.RawMessage(params)) }
+
+// Codex repeats the questions of a turn one after the other, and a client that is told has all of them.
+func TestRepeatedQuestions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := newView("t")
+		note(v, "thread/status/changed", `{"threadId":"t","status":{"type":"active","activeFlags":["waitingOnApproval"]}}`)
+		var codex sync.WaitGroup
+		codex.Go(func() {
+			for _, id := range []string{`7`, `8`} {
+				<-time.After(20 * time.Millisecond)
+				v.ask(commandAsk, json.RawMessage(id), json.RawMessage(`{"threadId":"t","itemId":"`+id+`","command":"run"}`))
+			}
+			for range 1000 { // as another thread of the turn does
+				<-time.After(time.Millisecond)
+				note(v, "thread/name/updated", `{"threadId":"t","threadName":"a name"}`)
+			}
+		})
+		began := time.Now()
+		questions, complete := v.repeated(t.Context(), nil)
+		assert.True(t, complete)
+		assert.Len(t, questions, 2)
+		assert.Equal(t, 40*time.Millisecond+askedPause, time.Since(began))
+		codex.Wait()
+
+		ended := make(chan struct{})
+		close(ended)
+		v = newView("t")
+		note(v, "thread/status/changed", `{"threadId":"t","status":{"type":"active","activeFlags":["waitingOnApproval"]}}`)
+		<-v.changed
+		_, complete = v.repeated(t.Context(), ended)
+		assert.False(t, complete)
+		questions, complete = newView("t").repeated(t.Context(), nil)
+		assert.True(t, complete, "it waits no more")
+		assert.Empty(t, questions)
+	})
+}
 
 func TestView(t *testing.T) {
 	v := newView("t")

@@ -1,9 +1,11 @@
 package transcript
 
 import (
+	"context"
 	"encoding/json"
 	"slices"
 	"sync"
+	"time"
 
 	"codex-proxy/remotes/codexthread"
 )
@@ -181,6 +183,31 @@ func (v *view) ask(method string, id, params json.RawMessage) {
 			v.asked = append(v.asked, a)
 		}
 	})
+}
+
+// repeated are the questions of a turn that waits, once codex has repeated all of them to a new client; false: it has
+// repeated none before ctx or the connection ended.
+func (v *view) repeated(ctx context.Context, ended <-chan struct{}) (questions []Question, complete bool) {
+	var last <-chan time.Time
+	for {
+		u := v.take()
+		if !u.Waits || len(u.Questions) == maxQuestions {
+			return u.Questions, true
+		}
+		if len(u.Questions) > len(questions) {
+			last = time.After(askedPause)
+		}
+		questions = u.Questions
+		select {
+		case <-v.changed:
+		case <-last:
+			return questions, true
+		case <-ended:
+			return questions, len(questions) > 0
+		case <-ctx.Done():
+			return questions, len(questions) > 0
+		}
+	}
 }
 
 // forget drops the questions: nothing is asked any more, or nobody is there to be asked.

@@ -2,12 +2,14 @@ package workerhands
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -23,16 +25,21 @@ import (
 
 // Client asks the units of workers for sessions. It implements turn.Hands, and is safe for concurrent use.
 type Client struct {
-	// Generated is the directory of generated units, by which it knows the workers with hands, and Sockets that of the
-	// units' sockets.
+	// Generated is the directory of generated units: a worker with hands has a drop-in there. Sockets is the directory
+	// of the units' sockets.
 	Generated, Sockets string
+	// Alive is how long a unit that is asked may take to start and to answer; 0: as long as it does on a busy machine.
+	Alive time.Duration
 }
+
+// longestStart is Client.Alive by default: longer than the delay before a restart of the unit.
+const longestStart = 15 * time.Second
 
 // again is the pause before the next try to have a session of which the unit has lost the connection.
 const again = 200 * time.Millisecond
 
-// mostAnswer bounds an answer that is read whole, in bytes: a patch.
-const mostAnswer = 8 << 20
+// toldBound bounds the notice that a client knows of a checkout.
+const toldBound = 2 * time.Second
 
 // Of implements turn.Hands.
 func (c *Client) Of(worker string) bool {
@@ -56,7 +63,15 @@ func (c *Client) Enter(ctx context.Context, worker string, of turn.HandsSession)
 		defer close(left)
 		c.stay(staying, worker, q, held)
 	}()
-	return &turn.Stay{New: p.New && !q.OfTurn, Leave: func() { stop(); <-left },
+	told := func() { // a unit that does not answer has the next turn tell of the checkout, too
+		noting, cancel := context.WithTimeout(staying, toldBound)
+		defer cancel()
+		res, err := c.send(noting, worker, toldPath, question{Key: q.Key, Name: q.Name, Checkout: p.Checkout})
+		if err == nil {
+			_ = res.Body.Close()
+		}
+	}
+	return &turn.Stay{New: p.New && !q.OfTurn, Told: told, Leave: func() { stop(); <-left },
 		Environment: appserver.Environment{ID: p.Environment, URL: p.URL, Token: p.Token, Dir: hands.Directory}}, nil
 }
 
@@ -86,7 +101,7 @@ func (c *Client) enter(ctx context.Context, worker string, q question) (p place,
 	}
 	if err := json.NewDecoder(io.LimitReader(res.Body, mostBody)).Decode(&p); err != nil {
 		_ = res.Body.Close()
-		return p, nil, unreachable(err)
+		return p, nil, unreachable(worker, err)
 	}
 	return p, res.Body, nil
 }
@@ -98,11 +113,7 @@ func (c *Client) Changes(ctx context.Context, worker string, of turn.HandsSessio
 		return nil, err
 	}
 	defer res.Body.Close()
-	patch, err := io.ReadAll(io.LimitReader(res.Body, mostAnswer+1))
-	if err == nil && len(patch) > mostAnswer {
-		err = fmt.Errorf("the changes have more than %d MiB", mostAnswer>>20)
-	}
-	return patch, err
+	return io.ReadAll(io.LimitReader(res.Body, hands.MostChanges)) // it has no more
 }
 
 // End closes a session that no turn has.
@@ -114,13 +125,38 @@ func (c *Client) End(ctx context.Context, worker string, of turn.HandsSession) e
 	return res.Body.Close()
 }
 
-// post makes a request. The caller closes the body of the answer; another status than 200 is an error.
+// post makes a request, once the unit serves. The caller closes the body of the answer; another status than 200 is an
+// error.
 func (c *Client) post(ctx context.Context, worker, path string, q question) (*http.Response, error) {
+	alive, cancel := context.WithTimeoutCause(ctx, cmp.Or(c.Alive, longestStart), errors.New("no answer in time"))
+	defer cancel()
+	res, err := c.send(alive, worker, alivePath, question{})
+	if err != nil {
+		return nil, cmp.Or(context.Cause(ctx), unreachable(worker, err))
+	}
+	_ = res.Body.Close()
+	if res, err = c.send(ctx, worker, path, q); err != nil {
+		return nil, cmp.Or(context.Cause(ctx), unreachable(worker, err))
+	}
+	if res.StatusCode == http.StatusOK {
+		return res, nil
+	}
+	defer res.Body.Close()
+	var why refusal
+	if err := json.NewDecoder(io.LimitReader(res.Body, mostBody)).Decode(&why); err != nil || why.Words == "" {
+		return nil, unreachable(worker, errors.New(res.Status))
+	}
+	return nil, refused(why)
+}
+
+// send makes a request, and returns the answer to it. The end of ctx ends the wait, with its cause.
+func (c *Client) send(ctx context.Context, worker, path string, q question) (*http.Response, error) {
 	body, err := json.Marshal(q)
 	if err != nil {
 		return nil, err
 	}
-	r, err := http.NewRequestWithContext(context.WithoutCancel(ctx), http.MethodPost, "http://hands"+path, bytes.NewReader(body))
+	r, err := http.NewRequestWithContext(context.WithoutCancel(ctx), http.MethodPost, "http://hands"+path,
+		bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
@@ -132,27 +168,16 @@ func (c *Client) post(ctx context.Context, worker, path string, q question) (*ht
 	switch {
 	case err != nil:
 		cancel()
-		if cause := context.Cause(ctx); cause != nil {
-			return nil, cause
-		}
-		return nil, unreachable(err)
+		return nil, cmp.Or(context.Cause(ctx), err)
 	case !answered:
 		_ = res.Body.Close()
 		return nil, context.Cause(ctx)
 	}
 	res.Body = &cancelled{res.Body, cancel}
-	if res.StatusCode == http.StatusOK {
-		return res, nil
-	}
-	defer res.Body.Close()
-	var why refusal
-	if err := json.NewDecoder(io.LimitReader(res.Body, mostBody)).Decode(&why); err != nil || why.Words == "" {
-		return nil, unreachable(errors.New(res.Status))
-	}
-	return nil, refused(why)
+	return res, nil
 }
 
-// cancelled is a body whose Close ends its connection.
+// cancelled is the body of an answer. Its Close ends the connection.
 type cancelled struct {
 	io.ReadCloser
 	cancel context.CancelFunc
@@ -166,14 +191,20 @@ func (c *cancelled) Close() error {
 
 func (c *Client) transport(worker string) *http.Transport {
 	socket := filepath.Join(c.Sockets, filepath.Base(paths.HandsSocket(worker)))
-	return &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
-	}}
+	}
+	return &http.Transport{DisableKeepAlives: true, DialContext: dial}
 }
 
-func unreachable(err error) error {
-	return &turn.HandsError{Code: turn.HandsUnavailable, Retry: 5 * time.Second,
-		Words: "the hands of the worker do not answer: " + err.Error()}
+// unreachable is the error of a unit that does not serve.
+func unreachable(worker string, err error) error {
+	words := fmt.Sprintf("%s does not serve: %v; `systemctl status %[1]s` and `codex-proxy doctor` have the reason",
+		units.Hands(worker), err)
+	if errors.Is(err, fs.ErrNotExist) { // codex has started before the worker had hands, or its file lost them
+		words = "the worker runs without its hands: " + remedy(worker)
+	}
+	return &turn.HandsError{Code: turn.HandsUnavailable, Words: words, Retry: 5 * time.Second}
 }
 
 // NewClient asks the units of this machine.

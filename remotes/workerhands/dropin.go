@@ -21,22 +21,34 @@ var files = settingsfile.Kind{Many: "accounts", Valid: units.ValidName}
 const dropIn = "zz-hands.conf"
 
 // Generate writes, for each worker of the directory settings that has hands, the drop-ins of its unit and of theirs into
-// dir, systemd's directory of generated units. A file with a fault has none: worker-prepare reports the fault.
-func Generate(settings, dir string) error {
+// dir, systemd's directory of generated units. A file with a fault has none, unless the worker runs with hands:
+// worker-prepare reports the fault.
+func Generate(settings, dir string) error { return generate(settings, dir, paths.OwnHandsSockets) }
+
+func generate(settings, dir, sockets string) error {
 	return files.Generate(settings, func(file string) error {
-		w, err := codexhome.Load(file)
-		if err != nil || w.Hands == nil {
+		name, repo := strings.TrimSuffix(filepath.Base(file), ".toml"), ""
+		switch w, err := codexhome.Load(file); {
+		case err == nil && w.Hands != nil:
+			repo = w.Hands.RepoDirectory()
+		case err == nil, !exists(filepath.Join(sockets, filepath.Base(paths.OwnHandsSocket(name)))):
 			return nil
 		}
-		name := strings.TrimSuffix(filepath.Base(file), ".toml")
-		if err := write(dir, units.Worker(name), workerDropIn(w, name)); err != nil {
+		if err := writeDropIn(dir, units.Worker(name), workerDropIn(file, name, repo)); err != nil {
 			return err
 		}
-		return write(dir, units.Hands(name), handsDropIn(w, name))
+		return writeDropIn(dir, units.Hands(name), handsDropIn(file, name, repo))
 	})
 }
 
-func write(dir, unit, text string) error {
+// exists reports whether a socket is open. The units of a codex that runs with hands go on at a daemon-reload, also
+// when its file has got a fault: without drop-ins systemd would stop them.
+func exists(socket string) bool {
+	_, err := os.Lstat(socket)
+	return err == nil
+}
+
+func writeDropIn(dir, unit, text string) error {
 	dir = filepath.Join(dir, unit+".d")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -45,30 +57,30 @@ func write(dir, unit, text string) error {
 }
 
 // workerDropIn leads codex to its hands, which have no other way to it.
-func workerDropIn(w *codexhome.Worker, name string) string {
+func workerDropIn(file, name, repo string) string {
 	var b unitfile.Lines
-	b.Add("# Made of %s at a daemon-reload: edit that file.", w.File)
+	b.Add("# Made of %s at a daemon-reload: edit that file.", file)
 	b.Add("[Unit]\nRequires=%[1]s\nWants=%[2]s\nAfter=%[1]s %[2]s", units.HandsSocket(name), units.Hands(name))
 	socket := paths.WorkerRuntimeDirs + "/" + name + "/hands.sock"
 	// -: as for the socket of the broker.
 	b.Add("[Service]\nBindReadOnlyPaths=-%s:%s", paths.OwnHandsSocket(name), socket)
 	b.Add("Environment=%s=%s", shim.HandsVariable, socket)
 	b.Add("InaccessiblePaths=-/run/codex-runner")
-	if dir := w.Hands.RepoDirectory(); dir != "" { // also where every user may read it
-		b.Add("InaccessiblePaths=%s", unitfile.Path("-"+dir))
+	if repo != "" { // also where every user may read it
+		b.Add("InaccessiblePaths=%s", unitfile.Path("-"+repo))
 	}
 	return b.String()
 }
 
 // handsDropIn has the unit ask codex-runner for sessions, and shows it the repository.
-func handsDropIn(w *codexhome.Worker, name string) string {
+func handsDropIn(file, name, repo string) string {
 	var b unitfile.Lines
-	b.Add("# Made of %s at a daemon-reload: edit that file.", w.File)
+	b.Add("# Made of %s at a daemon-reload: edit that file.", file)
 	b.Add("[Unit]\nWants=codex-runner.socket\nAfter=codex-runner.socket")
 	b.Add("[Service]\nUser=%s", units.HandsUser(name))
 	b.Add("SupplementaryGroups=%s", handstable.Group)
-	if dir := w.Hands.RepoDirectory(); settingsfile.InHome(dir) {
-		b.Add("BindReadOnlyPaths=%s", unitfile.Path("-"+dir))
+	if settingsfile.InHome(repo) {
+		b.Add("BindReadOnlyPaths=%s", unitfile.Path("-"+repo))
 	}
 	return b.String()
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"time"
 
 	"codex-proxy/proxy"
 	"codex-proxy/proxy/openai"
@@ -15,7 +16,15 @@ import (
 type Endpoint struct {
 	Server *proxy.Server
 	Client *Client
+
+	diffs diffs
 }
+
+// longestAsk bounds a request: a session that has to start first may set its repository up.
+const longestAsk = 2 * time.Minute
+
+var errLate = unavailable("the session does not answer in time, as a set-up or other sessions take long; " +
+	"send the request again")
 
 // Routes are the routes.
 func (e *Endpoint) Routes() []proxy.Route {
@@ -27,6 +36,14 @@ func (e *Endpoint) Routes() []proxy.Route {
 
 // diff serves GET /v1/hands/{session}/diff.
 func (e *Endpoint) diff(w http.ResponseWriter, r *http.Request, x *proxy.Exchange) error {
+	end, err := e.diffs.begin(x.Key.Name)
+	if err != nil {
+		return err
+	}
+	defer end()
+	if err := x.Grant.Admit(1); err != nil {
+		return err
+	}
 	patch, err := onWorker(e, r, x, e.Client.Changes)
 	if err != nil {
 		return err
@@ -55,7 +72,9 @@ func onWorker[R any](e *Endpoint, r *http.Request, x *proxy.Exchange,
 	if err != nil {
 		return answer, err
 	}
-	answer, err = ask(r.Context(), worker, turn.HandsSession{Key: x.Key.Name, Name: session})
+	ctx, cancel := context.WithTimeoutCause(r.Context(), longestAsk, errLate)
+	defer cancel()
+	answer, err = ask(ctx, worker, turn.HandsSession{Key: x.Key.Name, Name: session})
 	var refused *turn.HandsError
 	if !errors.As(err, &refused) {
 		return answer, err
@@ -63,10 +82,16 @@ func onWorker[R any](e *Endpoint, r *http.Request, x *proxy.Exchange,
 	switch refused.Code {
 	case noSession:
 		return answer, &openai.Error{Status: http.StatusNotFound, Type: openai.TypeInvalidRequest, Code: string(noSession),
-			Param: "session", Message: fmt.Sprintf("there is no session %q of this API key", openai.Bounded(session))}
+			Param: "session", Message: fmt.Sprintf("there is no session %q of this API key on the worker to which its name "+
+				"leads now: if the workers with hands have changed since it began, or its turns had X-Codex-Account, "+
+				"name its worker with that header", openai.Bounded(session))}
+	case codeTooLarge:
+		return answer, &openai.Error{Status: http.StatusRequestEntityTooLarge, Type: openai.TypeInvalidRequest,
+			Code: string(codeTooLarge), Param: "session", Message: refused.Words,
+			Header: http.Header{"X-Should-Retry": {"false"}}}
 	case codeInUse:
-		return answer, &openai.Error{Status: http.StatusConflict, Type: openai.TypeInvalidRequest, Code: string(codeInUse),
-			Param: "session", Message: refused.Words}
+		return answer, &openai.Error{Status: http.StatusConflict, Type: openai.TypeInvalidRequest,
+			Code: string(codeInUse), Param: "session", Message: refused.Words}
 	}
 	return answer, err
 }

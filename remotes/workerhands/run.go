@@ -33,7 +33,7 @@ func (s *Sessions) settle() {
 			continue
 		}
 		s.begin(one, closing, func(ctx context.Context, one *session) error {
-			h, err := s.handsOf(one)
+			h, err := lifecycle{s}.handsOf(one)
 			if err == nil {
 				err = h.Settle(ctx)
 			}
@@ -56,9 +56,9 @@ func (s *Sessions) end(now time.Time) time.Duration {
 		case unused < 0:
 			next = min(next, -unused)
 		case one.OfTurn || unused >= s.Hands.Idle:
-			s.begin(one, finishing, s.finish)
+			s.begin(one, finishing, lifecycle{s}.finish)
 		case one.hands != nil && unused >= s.rest:
-			s.begin(one, closing, s.close)
+			s.begin(one, closing, lifecycle{s}.close)
 		case one.hands != nil:
 			next = min(next, s.rest-unused, s.Hands.Idle-unused)
 		default:
@@ -68,7 +68,7 @@ func (s *Sessions) end(now time.Time) time.Duration {
 	return next
 }
 
-// stop ends all exec-servers, and waits for what is under way.
+// stop ends all exec-servers, and waits for the changes under way.
 func (s *Sessions) stop() {
 	s.mu.Lock()
 	s.over = true
@@ -84,7 +84,7 @@ func (s *Sessions) stop() {
 	var ending sync.WaitGroup
 	for _, one := range running {
 		ending.Go(func() { // a turn that runs has it again at the same address
-			if err := s.endServer(ctx, one); err != nil {
+			if err := (lifecycle{s}).endServer(ctx, one); err != nil {
 				s.Logger.Warn("hands do not end", "key", one.Key, "conversation", one.Name, "error", err)
 			}
 		})

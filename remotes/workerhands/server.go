@@ -28,7 +28,13 @@ type Server struct{ Sessions *Sessions }
 // Serve serves until ctx ends.
 func (s *Server) Serve(ctx context.Context, daemon, codex []net.Listener) error {
 	control := http.NewServeMux()
+	control.HandleFunc("POST "+alivePath, func(http.ResponseWriter, *http.Request) {})
 	control.HandleFunc("POST "+enterPath, s.enter)
+	control.HandleFunc("POST "+toldPath, func(w http.ResponseWriter, r *http.Request) {
+		if q, is := read(w, r); is {
+			note(s.Sessions, q)
+		}
+	})
 	control.HandleFunc("POST "+changesPath, s.changes)
 	control.HandleFunc("POST "+endPath, s.end)
 	slots := make(chan struct{}, mostRelayed)
@@ -42,6 +48,19 @@ func (s *Server) Serve(ctx context.Context, daemon, codex []net.Listener) error 
 			http.Error(w, "too many connections", http.StatusServiceUnavailable)
 		}
 	})
+	return serveAll(ctx, control, daemon, relay, codex)
+}
+
+// Refuse answers the daemon with the words of a fault, and codex with none, until ctx ends.
+func Refuse(ctx context.Context, words string, daemon, codex []net.Listener) error {
+	fault := &turn.HandsError{Code: turn.HandsUnavailable, Words: words, Retry: retryFull}
+	refusing := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { refuse(w, fault) })
+	return serveAll(ctx, refusing, daemon, http.NotFoundHandler(), codex)
+}
+
+func serveAll(
+	ctx context.Context, control http.Handler, daemon []net.Listener, relay http.Handler, codex []net.Listener,
+) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var serving sync.WaitGroup
@@ -84,7 +103,7 @@ func (s *Server) enter(w http.ResponseWriter, r *http.Request) {
 	}
 	defer leave()
 	w.Header().Set("Content-Type", "application/json")
-	err = json.NewEncoder(w).Encode(s.Sessions.placeOf(one))
+	err = json.NewEncoder(w).Encode(placeOf(s.Sessions, one))
 	if err == nil {
 		err = http.NewResponseController(w).Flush()
 	}

@@ -18,11 +18,13 @@ type session struct {
 
 	dir    string
 	hands  *hands.Hands // nil: no exec-server runs
-	end    func()       // ends what keeps hands, and waits for that
+	end    func()       // ends Run of hands, and waits for it
 	change *change      // that is under way; nil: none
 	users  int          // turns
 	used   time.Time    // when the last of them ended
-	fresh  bool         // no turn knows of the checkout
+	// checkouts is how many new ones the workspace had since this process began, and told how many of them a client
+	// knows.
+	checkouts, told int
 }
 
 // record outlives the process.
@@ -31,8 +33,8 @@ type record struct {
 	Name   string `json:"name"`
 	OfTurn bool   `json:"of_turn,omitempty"`
 	Slot   int    `json:"slot"` // of the worker: codex knows an environment for each
-	// Run is the part of the address at which codex reaches the exec-server, and Token what it sends. Each start of an
-	// exec-server that codex does not wait for has others; empty: none has started.
+	// Run is the path of the address at which codex reaches the exec-server, and codex sends Token. An exec-server gets
+	// new ones, unless codex waits for it at the old address; empty: codex has no address.
 	Run   string `json:"run,omitempty"`
 	Token string `json:"token,omitempty"`
 }
@@ -52,7 +54,7 @@ const (
 	finishing                   // the session ends
 )
 
-// idOf is the name of the directory of a session, of which a key of the API has others than another one.
+// idOf is the name of the directory of a session. Sessions of two API keys have two directories, also with one name.
 func idOf(key, name string) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q", key, name))
 	return hex.EncodeToString(sum[:16])
@@ -64,12 +66,12 @@ const (
 	mostRecord = 16 << 10
 )
 
-// write writes the record.
-func (s *session) write() error {
-	if err := os.MkdirAll(s.dir, 0o700); err != nil {
+// write writes a record into the directory of its session. The file system may be busy for long.
+func write(dir string, r record) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	return statefile.Write(filepath.Join(s.dir, recordName), s.record)
+	return statefile.Write(filepath.Join(dir, recordName), r)
 }
 
 // crashGrace is how long a session of one turn waits for that after a crash of this process.

@@ -1,9 +1,7 @@
 package workerhands
 
 import (
-	"cmp"
 	"context"
-	"crypto/rand"
 	"fmt"
 	"log/slog"
 	"os"
@@ -13,8 +11,6 @@ import (
 
 	"codex-proxy/internal/paths"
 	"codex-proxy/proxy/turn"
-	"codex-proxy/remotes/hands"
-	"codex-proxy/runner/api/wire"
 	"codex-proxy/runner/client"
 	"codex-proxy/workers/codexhome"
 )
@@ -36,10 +32,12 @@ type Options struct {
 type Sessions struct {
 	Options
 
-	base    context.Context // of what outlives a request; it ends with Run
+	base    context.Context // of the tasks, which outlive a request; it ends with Run
 	tasks   sync.WaitGroup
 	changed chan struct{} // has a token when a session may be due
 	rest    time.Duration // restAfter, but in tests
+	// write is the function of that name, but in tests. No caller holds mu, for which the watchdog asks.
+	write func(dir string, r record) error
 
 	mu   sync.Mutex
 	all  map[string]*session // by idOf
@@ -50,17 +48,14 @@ const (
 	// restAfter is how long the exec-server of a session runs on after the last turn: it takes one of the places of
 	// codex-runner.
 	restAfter = time.Minute
-	// openBound bounds the start of an exec-server, with the set-up of the repository.
-	openBound = 55 * time.Minute
-	// endBound bounds the end of one.
-	endBound = 2 * time.Minute
 	// retryFull is when a client may try again to get a session.
 	retryFull = time.Minute
 )
 
 // New reads the records of an earlier process. ctx ends with Run.
 func New(ctx context.Context, o Options) (*Sessions, error) {
-	s := &Sessions{Options: o, base: ctx, changed: make(chan struct{}, 1), rest: restAfter, all: map[string]*session{}}
+	s := &Sessions{Options: o, base: ctx, changed: make(chan struct{}, 1), rest: restAfter, write: write,
+		all: map[string]*session{}}
 	entries, err := os.ReadDir(o.Dir)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the records of sessions: %w", err)
@@ -80,8 +75,8 @@ func New(ctx context.Context, o Options) (*Sessions, error) {
 	return s, nil
 }
 
-// enter waits until the session of a conversation serves. It makes one if there is none, unless the question is about
-// one that is there. The turn has it until leave.
+// enter waits until the session of a conversation serves. It makes a missing session, or with there returns an
+// error. The turn has the session until leave.
 func (s *Sessions) enter(ctx context.Context, q question, there bool) (one *session, leave func(), err error) {
 	if one, err = s.hold(ctx, q, there); err != nil {
 		return nil, nil, err
@@ -122,7 +117,7 @@ func (s *Sessions) serve(ctx context.Context, one *session) error {
 		s.mu.Lock()
 		c, over, ended := one.change, s.over, s.all[filepath.Base(one.dir)] != one
 		if c == nil && one.hands == nil && !over && !ended {
-			c = s.begin(one, opening, s.open)
+			c = s.begin(one, opening, lifecycle{s}.open)
 		}
 		s.mu.Unlock()
 		switch {
@@ -172,18 +167,20 @@ func (s *Sessions) find(q question, there bool) (*session, error) {
 	}
 	switch {
 	case len(s.all) >= s.Hands.Sessions:
-		return nil, full(turn.HandsFull, fmt.Sprintf("the worker has %d sessions, which is its bound (hands.sessions); end one "+
-			"by DELETE /v1/hands/NAME, or wait until one was idle for %s", len(s.all), s.Hands.Idle))
+		return nil, full(turn.HandsFull, fmt.Sprintf("the worker has %d sessions, which is its bound "+
+			"(hands.sessions); end one by DELETE /v1/hands/NAME, or wait until one was idle for %s",
+			len(s.all), s.Hands.Idle))
 	case ofKey >= s.Hands.KeySessions:
 		return nil, full(turn.HandsOfKeyFull, fmt.Sprintf("this API key has %d sessions, which is its bound "+
-			"(hands.key_sessions); end one by DELETE /v1/hands/NAME, or wait until one was idle for %s", ofKey, s.Hands.Idle))
+			"(hands.key_sessions); end one by DELETE /v1/hands/NAME, or wait until one was idle for %s",
+			ofKey, s.Hands.Idle))
 	}
 	slot := 0
 	for slot < len(slots)-1 && slots[slot] {
 		slot++
 	}
-	one := &session{record: record{Key: q.Key, Name: q.Name, OfTurn: q.OfTurn, Slot: slot}, dir: filepath.Join(s.Dir, id),
-		used: time.Now()}
+	one := &session{record: record{Key: q.Key, Name: q.Name, OfTurn: q.OfTurn, Slot: slot},
+		dir: filepath.Join(s.Dir, id), used: time.Now()}
 	s.all[id] = one
 	return one, nil
 }
@@ -220,7 +217,7 @@ func (s *Sessions) begin(one *session, kind changeKind, do func(context.Context,
 	return c
 }
 
-// nudge has Run look for what is due.
+// nudge wakes Run, which ends the sessions that are due.
 func (s *Sessions) nudge() {
 	select {
 	case s.changed <- struct{}{}:
@@ -239,130 +236,5 @@ func (s *Sessions) leave(one *session) {
 
 func (s *session) place() place {
 	return place{Environment: fmt.Sprintf("hands-%d", s.Slot), URL: "ws://" + paths.HandsAddress + "/" + s.Run,
-		Token: s.Token, New: s.fresh}
-}
-
-// open starts the exec-server of a session, in the workspace that is there or in a new one.
-func (s *Sessions) open(ctx context.Context, one *session) error {
-	h, err := s.handsOf(one)
-	if err == nil {
-		err = s.prepare(one)
-	}
-	before := ""
-	if err == nil {
-		before = h.Session()
-		bounded, cancel := context.WithTimeout(ctx, openBound)
-		err = h.Open(bounded)
-		cancel()
-	}
-	if err != nil {
-		s.Logger.Warn("hands do not start", "key", one.Key, "conversation", one.Name, "error", err)
-		if h == nil && !one.hasBegun() || h != nil && !h.Served() {
-			err = cmp.Or(err, s.remove(context.WithoutCancel(ctx), one, h))
-		}
-		return unavailable("the session does not start: " + err.Error())
-	}
-	running, stop := context.WithCancel(ctx)
-	var keeping sync.WaitGroup
-	keeping.Go(func() { h.Run(running) })
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	one.hands, one.fresh = h, one.fresh || h.Session() != before
-	one.end = func() { stop(); keeping.Wait() }
-	return nil
-}
-
-// prepare has codex reach the exec-server at an address of its own: at that of an earlier one, codex would go on with
-// what that had. After a crash of this process a turn may wait for the earlier one.
-func (s *Sessions) prepare(one *session) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if one.Run == "" {
-		one.Run, one.Token = rand.Text(), rand.Text()+rand.Text()
-	}
-	return one.write()
-}
-
-// handsOf are the hands of a session, by its record.
-func (s *Sessions) handsOf(one *session) (*hands.Hands, error) {
-	program, err := s.Program()
-	if err != nil {
-		return nil, err
-	}
-	setUp, err := s.Hands.ReadSetUp()
-	if err != nil {
-		return nil, err
-	}
-	if err := os.MkdirAll(one.dir, 0o700); err != nil {
-		return nil, err
-	}
-	return hands.New(hands.Options{
-		Mark: "codex-hands@" + s.Worker + "/" + filepath.Base(one.dir), Idle: s.Hands.Idle, Client: s.Client, Dir: one.dir,
-		Program: program, Source: hands.Source{Repo: s.Hands.Repo, Ref: s.Hands.Ref, SetUp: setUp},
-		Limits: wire.Limits{Timeout: wire.Duration(s.Hands.Timeout), CPUs: s.Hands.CPUs, Memory: s.Hands.Memory,
-			Tasks: s.Hands.Tasks, FileSize: s.Hands.FileSize, Disk: s.Hands.Disk},
-		Send: s.Send, Logger: s.Logger.With("key", one.Key, "conversation", one.Name),
-		Renewed: func() { s.renewed(one) },
-	})
-}
-
-// renewed notes that the workspace of a session has become another checkout.
-func (s *Sessions) renewed(one *session) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	one.fresh = true
-}
-
-// close ends the exec-server of a session, and forgets its address. The workspace stays.
-func (s *Sessions) close(ctx context.Context, one *session) error {
-	s.mu.Lock()
-	one.Run, one.Token = "", ""
-	err := one.write()
-	s.mu.Unlock()
-	return cmp.Or(s.endServer(context.WithoutCancel(ctx), one), err)
-}
-
-// endServer ends the exec-server of a session, with its processes.
-func (s *Sessions) endServer(ctx context.Context, one *session) error {
-	s.mu.Lock()
-	h, end := one.hands, one.end
-	one.hands, one.end = nil, nil
-	s.mu.Unlock()
-	if h == nil {
-		return nil
-	}
-	end()
-	ctx, cancel := context.WithTimeout(ctx, endBound)
-	defer cancel()
-	return h.Close(ctx)
-}
-
-// finish ends a session. codex-runner keeps the changes, unless it was of one turn.
-func (s *Sessions) finish(ctx context.Context, one *session) error {
-	s.mu.Lock()
-	h, end := one.hands, one.end
-	one.hands, one.end, one.Run, one.Token = nil, nil, "", "" // codex tries to reach it again
-	s.mu.Unlock()
-	if h != nil {
-		end()
-	}
-	return s.remove(context.WithoutCancel(ctx), one, h)
-}
-
-// remove closes the session of codex-runner, and forgets it.
-func (s *Sessions) remove(ctx context.Context, one *session, h *hands.Hands) error {
-	ctx, cancel := context.WithTimeout(ctx, endBound)
-	defer cancel()
-	var err error
-	if h == nil {
-		h, err = s.handsOf(one)
-	}
-	if err == nil {
-		err = h.End(ctx, !one.OfTurn)
-	}
-	err = cmp.Or(err, os.RemoveAll(one.dir))
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.all, filepath.Base(one.dir))
-	return err
+		Token: s.Token, Checkout: s.checkouts, New: s.checkouts > s.told}
 }

@@ -44,6 +44,8 @@ type handsBed struct {
 	idle   time.Duration
 	rest   time.Duration
 
+	write func(dir string, r record) error // nil: that of the package
+
 	mu       sync.Mutex
 	refuses  bool
 	sessions *Sessions
@@ -119,6 +121,9 @@ func (b *handsBed) begin() {
 		}})
 	require.NoError(b.t, err)
 	b.sessions.rest = b.rest
+	if b.write != nil {
+		b.sessions.write = b.write
+	}
 	daemon, err := net.Listen("unix", filepath.Join(b.Sockets, filepath.Base(paths.HandsSocket("w"))))
 	require.NoError(b.t, err)
 	codex, err := net.Listen("tcp", "127.0.0.1:0")
@@ -184,6 +189,10 @@ func TestSessions(t *testing.T) {
 	assert.True(t, first.New)
 	assert.Equal(t, "hands-0 /workspace", first.Environment.ID+" "+first.Environment.Dir)
 	again := b.enter("ann", "A")
+	assert.True(t, again.New, "no client knows yet")
+	first.Told()
+	again.Leave()
+	again = b.enter("ann", "A")
 	assert.False(t, again.New)
 	assert.Equal(t, first.Environment, again.Environment, "two turns in a session")
 	other := b.enter("bob", "A")
@@ -225,6 +234,7 @@ func TestRest(t *testing.T) {
 	b.rest = time.Millisecond
 	b.begin()
 	first := b.enter("ann", "A")
+	first.Told()
 	first.Leave()
 	require.Eventually(t, func() bool {
 		b.sessions.mu.Lock()
@@ -237,6 +247,28 @@ func TestRest(t *testing.T) {
 	assert.False(t, next.New)
 	assert.NotEqual(t, first.Environment.URL, next.Environment.URL)
 	next.Leave()
+}
+
+// Each turn begins with a new checkout until one has told its client of that.
+func TestToldOfACheckout(t *testing.T) {
+	b := newBed(t)
+	b.begin()
+	first := b.enter("ann", "A")
+	first.Leave() // its turn is lost
+	second := b.enter("ann", "A")
+	assert.True(t, second.New)
+	b.sessions.mu.Lock()
+	b.sessions.all[idOf("ann", "A")].checkouts++
+	b.sessions.mu.Unlock()
+	second.Told()
+	second.Leave()
+	third := b.enter("ann", "A")
+	assert.True(t, third.New, "the second turn knew of the checkout before alone")
+	third.Told()
+	third.Leave()
+	last := b.enter("ann", "A")
+	assert.False(t, last.New)
+	last.Leave()
 }
 
 func TestIdle(t *testing.T) {
@@ -282,6 +314,57 @@ func TestASessionThatDoesNotStart(t *testing.T) {
 	assert.Empty(t, left, "it has no place")
 	_, err = b.Enter(t.Context(), "none", turn.HandsSession{Key: "ann", Name: "A"})
 	assert.Equal(t, turn.HandsUnavailable, b.code(err), "a unit that does not run")
+}
+
+// A file system that is busy holds up the session whose record is written, and neither others nor the watchdog.
+func TestABusyFileSystem(t *testing.T) {
+	b := newBed(t)
+	began, release := make(chan struct{}), make(chan struct{})
+	b.write = func(dir string, r record) error {
+		if r.Name == "A" {
+			began <- struct{}{}
+			<-release
+		}
+		return write(dir, r)
+	}
+	b.begin()
+	entered := make(chan *turn.Stay, 1)
+	go func() {
+		stay, err := b.Enter(t.Context(), "w", turn.HandsSession{Key: "ann", Name: "A"})
+		assert.NoError(t, err)
+		entered <- stay
+	}()
+	<-began
+	b.enter("bob", "B").Leave()
+	close(release)
+	(<-entered).Leave()
+}
+
+// A unit that cannot serve costs a turn seconds, and says why.
+func TestAUnitThatDoesNotServe(t *testing.T) {
+	b := newBed(t)
+	b.Alive = 100 * time.Millisecond
+	l, err := net.Listen("unix", filepath.Join(b.Sockets, filepath.Base(paths.HandsSocket("w")))) // nobody accepts
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), enough)
+	defer cancel()
+	_, err = b.Enter(ctx, "w", turn.HandsSession{Key: "ann", Name: "A"})
+	assert.Equal(t, turn.HandsUnavailable, b.code(err))
+	assert.ErrorContains(t, err, "systemctl status codex-hands@w.service")
+	_, err = b.Changes(ctx, "w", turn.HandsSession{Key: "ann", Name: "A"})
+	assert.Equal(t, turn.HandsUnavailable, b.code(err))
+
+	b.Alive = enough
+	refusing, stop := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- Refuse(refusing, "w.toml has no [hands]", []net.Listener{l}, nil) }()
+	_, err = b.Enter(ctx, "w", turn.HandsSession{Key: "ann", Name: "A"})
+	assert.Equal(t, turn.HandsUnavailable, b.code(err))
+	assert.ErrorContains(t, err, "no [hands]")
+	stop()
+	assert.NoError(t, <-ended)
+	_, err = b.Enter(ctx, "w", turn.HandsSession{Key: "ann", Name: "A"})
+	assert.ErrorContains(t, err, "systemctl daemon-reload; systemctl restart codex-worker@w.service")
 }
 
 // Who knows no address of a session and its token gets nothing.
@@ -341,4 +424,14 @@ func TestGenerate(t *testing.T) {
 	assert.True(t, c.Of("w"))
 	assert.False(t, c.Of("plain"))
 	assert.False(t, c.Of("bad"))
+
+	sockets := t.TempDir() // of workers that run with hands
+	for _, name := range []string{"plain", "bad"} {
+		require.NoError(t, os.WriteFile(filepath.Join(sockets, name+".sock"), nil, 0o600))
+	}
+	require.NoError(t, generate(settings, dir, sockets))
+	assert.True(t, c.Of("bad"), "its units go on")
+	assert.False(t, c.Of("plain"))
+	assert.Contains(t, read(units.Worker("bad")), "Wants=codex-hands@bad.service\n")
+	assert.Contains(t, read(units.Hands("bad")), "User=ch-bad\n")
 }

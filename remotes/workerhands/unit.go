@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 
 	"codex-proxy/codex/copies"
-	"codex-proxy/internal/cli"
 	"codex-proxy/internal/journal"
 	"codex-proxy/internal/paths"
 	"codex-proxy/notify"
@@ -29,24 +28,23 @@ type Unit struct {
 	Stderr io.Writer
 }
 
-// Run serves until ctx ends. The error has an exit status.
+// Run serves until ctx ends.
 func (u Unit) Run(ctx context.Context) error {
 	logger := slog.New(journal.NewHandler(journal.Proxy, u.Stderr, slog.LevelInfo)).With("worker", u.Worker)
-	w, err := codexhome.Load(filepath.Join(paths.WorkerSettings, u.Worker+".toml"))
-	if err != nil {
-		return cli.Exit(cli.Config, err)
-	}
 	notifier, err := notify.FromEnv(logger)
 	if err != nil {
 		return err
 	}
-	if w.Hands == nil { // the unit was made of an earlier text
-		notifier.Ready("Has nothing to do: " + w.File + " has no [hands]")
-		return nil
-	}
 	daemon, codex, err := u.listeners()
 	if err != nil {
 		return err
+	}
+	w, err := codexhome.Load(filepath.Join(paths.WorkerSettings, u.Worker+".toml"))
+	if err == nil && w.Hands == nil { // the unit was made of an earlier text
+		err = fmt.Errorf("%s has no [hands]", w.File)
+	}
+	if err != nil {
+		return u.refuse(ctx, notifier, logger, daemon, codex, err)
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -56,15 +54,11 @@ func (u Unit) Run(ctx context.Context) error {
 	}
 	notifier.Ready(fmt.Sprintf("Ready: sessions of %s", w.Hands.Repo))
 	defer notifier.Stopping("Ending the exec-servers")
-	watching, end := context.WithCancel(context.WithoutCancel(ctx))
-	defer end()
-	go func() {
-		_ = notifier.RunWatchdog(watching, notifier.WatchdogInterval(), func(context.Context) error {
-			all.mu.Lock() // nothing holds it for long
-			defer all.mu.Unlock()
-			return nil
-		})
-	}()
+	defer watch(ctx, notifier, func(context.Context) error {
+		all.mu.Lock() // nothing holds it for long
+		defer all.mu.Unlock()
+		return nil
+	})()
 	served := make(chan error, 1)
 	go func() {
 		served <- (&Server{all}).Serve(ctx, daemon, codex)
@@ -72,6 +66,32 @@ func (u Unit) Run(ctx context.Context) error {
 	}()
 	all.Run(ctx)
 	return <-served
+}
+
+// refuse answers every request with the fault, until ctx ends. With an exit systemd would start the unit again at once,
+// for as long as a request waits in its socket.
+func (u Unit) refuse(
+	ctx context.Context, notifier *notify.Notifier, logger *slog.Logger, daemon, codex []net.Listener, fault error,
+) error {
+	words := fmt.Sprintf("%v: mend the file, then %s", fault, remedy(u.Worker))
+	logger.Warn("hands do not start", "error", words)
+	notifier.Ready("Refuses: " + words)
+	defer watch(ctx, notifier, func(context.Context) error { return nil })()
+	// Clients do not read what is in the file.
+	return Refuse(ctx, fmt.Sprintf("the file of the worker has a fault, or no [hands]: `systemctl status %s` names it; then %s",
+		units.Hands(u.Worker), remedy(u.Worker)), daemon, codex)
+}
+
+// watch sends the pings of the watchdog, also while the unit ends, until stop.
+func watch(ctx context.Context, notifier *notify.Notifier, probe func(context.Context) error) (stop func()) {
+	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
+	go func() { _ = notifier.RunWatchdog(watching, notifier.WatchdogInterval(), probe) }()
+	return stop
+}
+
+// remedy has the commands after which the units of a worker agree with its file.
+func remedy(worker string) string {
+	return "`systemctl daemon-reload; systemctl restart " + units.Worker(worker) + "`"
 }
 
 // listeners are the sockets for the daemon and for codex.
@@ -92,7 +112,8 @@ func (u Unit) listeners() (daemon, codex []net.Listener, err error) {
 		}
 	}
 	if len(daemon) == 0 || len(codex) == 0 {
-		return nil, nil, errors.New("its socket unit passes not both sockets: systemctl restart " + units.HandsSocket(u.Worker))
+		return nil, nil, errors.New("its socket unit passes not both sockets: systemctl restart " +
+			units.HandsSocket(u.Worker))
 	}
 	return daemon, codex, nil
 }

@@ -9,7 +9,9 @@ import (
 
 // The requests of the daemon to the unit.
 const (
+	alivePath   = "/alive"   // POST: any answer means that the unit serves
 	enterPath   = "/enter"   // POST: the answer has a place, and the turn has the session until the connection closes
+	toldPath    = "/told"    // POST: a client knows of the checkout
 	changesPath = "/changes" // POST: the answer is a patch
 	endPath     = "/end"     // POST: the session is closed
 )
@@ -20,6 +22,8 @@ type question struct {
 	Name string `json:"name"`
 	// OfTurn has the session end with the turn.
 	OfTurn bool `json:"of_turn,omitempty"`
+	// Checkout is that of a place, if a client knows of it.
+	Checkout int `json:"checkout,omitempty"`
 }
 
 // place is how codex reaches a session.
@@ -27,7 +31,10 @@ type place struct {
 	Environment string `json:"environment"`
 	URL         string `json:"url"`
 	Token       string `json:"token"`
-	New         bool   `json:"new,omitempty"`
+	// Checkout is the number of checkouts that the session has begun with since the unit started. New means that no
+	// client knows of the last one.
+	Checkout int  `json:"checkout,omitempty"`
+	New      bool `json:"new,omitempty"`
 }
 
 // refusal is the body of an answer with another status than 200.
@@ -47,6 +54,8 @@ func status(code turn.HandsCode) int {
 		return http.StatusNotFound
 	case codeInUse:
 		return http.StatusConflict
+	case codeTooLarge:
+		return http.StatusRequestEntityTooLarge
 	case turn.HandsFull, turn.HandsOfKeyFull:
 		return http.StatusTooManyRequests
 	}

@@ -175,7 +175,8 @@ func brief(s wire.Session) wire.Session {
 	s.Commands = slices.Clone(s.Commands)
 	for i := range s.Commands {
 		c := &s.Commands[i]
-		c.Args, c.Directory, c.ArtifactsFault = wire.Short(c.Args, maxWatchedText), cut(c.Directory), cut(c.ArtifactsFault)
+		c.Args, c.Directory = wire.Short(c.Args, maxWatchedText), cut(c.Directory)
+		c.ArtifactsFault = cut(c.ArtifactsFault)
 		if c.Outcome != nil {
 			o := *c.Outcome
 			o.Text, o.Note, c.Outcome = cut(o.Text), cut(o.Note), &o

@@ -30,7 +30,7 @@ type task struct {
 	// untested is the snapshot without the results of the script's Test, once it is made. Each task may read the one of
 	// another.
 	untested atomic.Pointer[job.Built]
-	// first is the unit and order of a set-up before those of its Test; nil: it has none, or an earlier daemon has them.
+	// first has the unit and order of a set-up, before its Test; nil: it has no Test, or an earlier daemon made it.
 	first *firstBuild
 }
 
@@ -134,7 +134,8 @@ func (e *Environments) do(ctx context.Context, t *task) {
 	if t.provider == environment.Setup && !t.removal && t.err == nil {
 		setups{e}.remember(t)
 		delete(e.tasks, t.key)
-		if old := t.untested.Load(); old != nil && old.Key != t.built.Key && e.tasks[old.Key] == nil && !e.isTested(old.Key) {
+		old := t.untested.Load()
+		if old != nil && old.Key != t.built.Key && e.tasks[old.Key] == nil && !e.isTested(old.Key) {
 			e.begin(&task{key: old.Key, provider: environment.Setup, removal: true})
 			defer e.Announce()
 		}

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -382,6 +383,33 @@ func TestPreserve(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "id"+paths.OnDisk, string(text))
 	assert.Equal(t, 2, looks, "nothing waits for what other programs write")
+}
+
+// A host that writes without an end keeps no workspace from the disk for longer than a moment.
+func TestPreserveOnABusyHost(t *testing.T) {
+	dir := t.TempDir()
+	tenant, err := os.Create(filepath.Join(dir, "tenant"))
+	require.NoError(t, err)
+	defer tenant.Close()
+	_, err = tenant.WriteString("id" + paths.Settled)
+	require.NoError(t, err)
+	synctest.Test(t, func(t *testing.T) {
+		s := &Shim{Files: map[string]*os.File{paths.TenantFile: tenant}, Dirty: func() int64 { return maxDirty + 1 }}
+		spec := shell("")
+		spec.Workspace = &session.Workspace{}
+		end := s.preserve(&Launch{Spec: &spec, Dir: dir})
+		<-time.After(dirtyBound - time.Second)
+		synctest.Wait()
+		text, err := os.ReadFile(tenant.Name())
+		require.NoError(t, err)
+		assert.Equal(t, "id"+paths.Settled, string(text))
+		<-time.After(2 * time.Second)
+		synctest.Wait()
+		end()
+	})
+	text, err := os.ReadFile(tenant.Name())
+	require.NoError(t, err)
+	assert.Equal(t, "id"+paths.OnDisk, string(text))
 }
 
 // The service manager has READY=1, with which its watchdog begins, before the command can do anything.

@@ -164,11 +164,14 @@ func (g gitOf) Run(ctx context.Context, stdin []byte, args ...string) (patch.Out
 const preserveAfter = time.Second
 
 const (
-	// maxDirty is the most that the machine may have to write to its disks for that, in bytes: the kernel writes for all
-	// programs together, and nothing interrupts it, also not the end of the command.
+	// maxDirty is the most that the machine may have to write to its disks for that, in bytes: the kernel writes for
+	// all programs together, and nothing interrupts it, also not the end of the command.
 	maxDirty = 256 << 20
 	// dirtyPause is the time until the next look at more.
 	dirtyPause = time.Second
+	// dirtyBound is how long a command waits for that: a host may always have more to write. A command that has run for
+	// so long bears that its end waits for the disk.
+	dirtyBound = 2 * time.Minute
 )
 
 // preserve has the files of a workspace that was made for this command written to the disk, and notes that: after a
@@ -179,13 +182,14 @@ func (s *Shim) preserve(launch *Launch) (end func()) {
 		return func() {}
 	}
 	return background(func(ctx context.Context) {
+		began := time.Now()
 		for pause := preserveAfter; ; pause = dirtyPause {
 			select {
 			case <-time.After(pause):
 			case <-ctx.Done():
 				return
 			}
-			if s.Dirty == nil || s.Dirty() <= maxDirty {
+			if s.Dirty == nil || s.Dirty() <= maxDirty || time.Since(began) >= dirtyBound {
 				break
 			}
 		}

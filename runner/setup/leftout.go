@@ -9,7 +9,7 @@ import (
 	"codex-proxy/runner/environment"
 )
 
-// LeftOut is what a script does not do, as the host lacks the programs.
+// LeftOut lists the parts of a set-up that a script leaves out, as the host lacks the programs.
 type LeftOut struct {
 	Notes    []string // sentences for people: one for each manifest, and one with the remedy
 	Programs []string // that are missing, as in Part.Needs

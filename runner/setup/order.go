@@ -17,7 +17,7 @@ type Order struct {
 	Architecture string             `json:"architecture"`
 	Store        environment.Store  `json:"store"`
 
-	// LeftOut is what the script does not do, as the host lacks the programs.
+	// LeftOut lists the parts that the script leaves out, as the host lacks the programs.
 	LeftOut LeftOut `json:"-"`
 	given   string
 	host    environment.Host

@@ -17,16 +17,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// checkOwner finds a file in the home that the worker cannot read, or that codex cannot write, because root or a
+// checkOwner finds a file in a home that the worker cannot read, or that codex cannot write, because root or a
 // backup has put it there: systemd gives a whole home to its worker, but only if the home itself belongs to another
 // user.
-func (h *Home) checkOwner() error {
-	entries, err := os.ReadDir(h.Dir)
+func checkOwner(home string) error {
+	entries, err := os.ReadDir(home)
 	if err != nil {
 		return fmt.Errorf("cannot read the home: %w", err)
 	}
 	for _, entry := range entries {
-		path := filepath.Join(h.Dir, entry.Name())
+		path := filepath.Join(home, entry.Name())
 		need := uint32(unix.R_OK)
 		if written(entry.Name()) {
 			need |= unix.W_OK
@@ -42,7 +42,7 @@ func (h *Home) checkOwner() error {
 		}
 		return &Problem{Text: fmt.Sprintf("%s belongs to another user, and the worker cannot use it", path),
 			Hint: fmt.Sprintf("`chown root %s/`: systemd gives a home of root to the worker, with all that is in it, "+
-				"at its next start", h.Dir)}
+				"at its next start", home)}
 	}
 	return nil
 }

@@ -44,7 +44,7 @@ func setHands(w *Worker, r *rawHands) error {
 		return nil
 	}
 	if err := r.check(w); err != nil {
-		return w.located(err)
+		return located(err, w.File, w.lines)
 	}
 	w.Hands = &Hands{Hands: *r.Hands(), Sessions: r.Sessions, KeySessions: r.KeySessions, Idle: r.Idle.Duration}
 	if w.Hands.Sessions == 0 {
@@ -63,10 +63,11 @@ func setHands(w *Worker, r *rawHands) error {
 func (r *rawHands) check(w *Worker) error {
 	switch {
 	case r.URL != "" || r.Token != "" || r.CAFile != "":
-		return settingsfile.Wrong("hands.url", "an exec-server elsewhere has one workspace, and each conversation of the API "+
-			"needs its own: remove url, token_file and ca_file, and set runner = true")
+		return settingsfile.Wrong("hands.url", "an exec-server elsewhere has one workspace, and each conversation of "+
+			"the API needs its own: remove url, token_file and ca_file, and set runner = true")
 	case !r.Runner:
-		return settingsfile.Wrong("hands.runner", "is missing: set runner = true, which has codex-runner execute the commands")
+		return settingsfile.Wrong("hands.runner",
+			"is missing: set runner = true, which has codex-runner execute the commands")
 	case w.Mode != Native:
 		return settingsfile.Wrong("mode", "a worker without tools has no use for [hands]: set mode = \"native\"")
 	case !w.Brokered:
@@ -91,13 +92,13 @@ func (r *rawHands) check(w *Worker) error {
 	return r.CheckSources()
 }
 
-// located is a fault of the file as a Problem.
-func (w *Worker) located(err error) error {
+// located is a fault of a file as a Problem.
+func located(err error, file string, lines strict.Lines) error {
 	var e *strict.Error
-	if !errors.As(settingsfile.Located(err, w.File, w.lines), &e) {
+	if !errors.As(settingsfile.Located(err, file, lines), &e) {
 		return err
 	}
-	return &Problem{File: w.File, Line: e.Line, Text: e.Text}
+	return &Problem{File: file, Line: e.Line, Text: e.Text}
 }
 
 const (

@@ -45,7 +45,7 @@ const (
 // After a failure there is no config.toml. Errors are a *Problem for the operator, ErrRetry if a later run may
 // succeed, or a fault of the machine.
 func (h *Home) Prepare(ctx context.Context) error {
-	if err := h.checkOwner(); err != nil {
+	if err := checkOwner(h.Dir); err != nil {
 		return err
 	}
 	if h.Broker == "" { // else codex has no login

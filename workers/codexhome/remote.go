@@ -35,7 +35,7 @@ type Remote struct {
 // PrepareRemote makes the home of a remote ready for codex. Runtime/codex becomes a link to the program to run. Errors
 // are the same as for Prepare.
 func (h *Home) PrepareRemote(ctx context.Context, r Remote) error {
-	if err := h.checkOwner(); err != nil {
+	if err := checkOwner(h.Dir); err != nil {
 		return err
 	}
 	if err := h.clear(); err != nil {

@@ -97,7 +97,7 @@ func (c *Client) do(ctx context.Context, method, path string, body []byte) (*htt
 	}
 	res, err := c.http.Do(req)
 	if err != nil {
-		return nil, c.explain(err)
+		return nil, explain(err, c.socket)
 	}
 	if res.StatusCode == http.StatusOK {
 		return res, nil
@@ -111,18 +111,20 @@ func (c *Client) do(ctx context.Context, method, path string, body []byte) (*htt
 	switch {
 	case explained && res.StatusCode == http.StatusPreconditionFailed:
 		return nil, fmt.Errorf("%s: %w", f.Error, ErrOtherFile)
+	case explained && res.StatusCode == http.StatusForbidden:
+		return nil, ErrNoRemote
 	case explained:
 		return nil, errors.New(f.Error)
 	}
 	return nil, fmt.Errorf("codex-proxy answers %s; are the command and the daemon of the same version?", res.Status)
 }
 
-func (c *Client) explain(err error) error {
+func explain(err error, socket string) error {
 	switch {
 	case errors.Is(err, fs.ErrPermission):
-		return fmt.Errorf("cannot reach %s: %w", c.socket, ErrForbidden)
+		return fmt.Errorf("cannot reach %s: %w", socket, ErrForbidden)
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
-		return fmt.Errorf("nothing listens on %s: %w", c.socket, ErrNotRunning)
+		return fmt.Errorf("nothing listens on %s: %w", socket, ErrNotRunning)
 	case errors.Is(err, context.DeadlineExceeded):
 		return errors.New("codex-proxy does not answer: see systemctl status codex-proxy")
 	}

@@ -83,6 +83,9 @@ type ProcessRemote struct {
 	Remote string `json:"remote"`
 }
 
+// ErrNoRemote means that the process is not the main one of a remote.
+var ErrNoRemote = errors.New("the process is not the main process of a remote")
+
 // RemoteOf returns the name of the remote with that main process.
 func (c *Client) RemoteOf(ctx context.Context, pid int32) (name string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)

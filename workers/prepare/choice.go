@@ -26,7 +26,7 @@ type Choice struct {
 	Unit      string
 	CodexPath string // of the unit's settings
 	None      bool   // the unit runs no codex
-	Alone     bool   // the unit runs what is installed, whatever the policy and the other units
+	Alone     bool   // the unit runs the installed codex, whatever the policy and the other units
 	Policy    Policy
 	Notifier  *notify.Notifier
 	Stderr    io.Writer

@@ -108,8 +108,8 @@ func Configured(file, dir string, runs func(name string) bool) (Hosts, error) {
 	return Plan(dir, settings.Workers, int(min(processes, Most)), runs), nil
 }
 
-// In reports whether a worker runs, by its directory in one of runtimes, which systemd makes and removes: that of the
-// worker, or that of its broker, which goes on while the worker waits for its restart.
+// In reports whether a worker runs, by its directory in one of runtimes, which systemd makes and removes: for the
+// worker, or for its broker, which goes on while the worker waits for its restart.
 func In(runtimes ...string) (runs func(name string) bool) {
 	return func(name string) bool {
 		return slices.ContainsFunc(runtimes, func(runtime string) bool {

@@ -22,7 +22,7 @@ const brokerConnections = 1024
 // HandsVariable has the path of the socket of the worker's hands, in the same way.
 const HandsVariable = "CODEX_HANDS"
 
-// ways are the addresses at which codex finds what lies behind a socket, by the variable of the unit with that.
+// ways are the addresses by which codex reaches sockets, by the variable of the unit that names the socket.
 var ways = []struct{ variable, address string }{
 	{BrokerVariable, paths.BrokerAddress}, {HandsVariable, paths.HandsAddress},
 }
@@ -41,8 +41,8 @@ func alone(interfaces []net.Interface, err error) error {
 	return nil
 }
 
-// leadOut relays connections of codex to its broker and its hands until the returned function is called; nothing without
-// these.
+// leadOut relays connections of codex to its broker and its hands until the returned function is called; nothing
+// without these.
 func leadOut(ctx context.Context, logger *slog.Logger) (end func(), err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var relaying sync.WaitGroup

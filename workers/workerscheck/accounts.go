@@ -55,7 +55,7 @@ func (r *room) judgeAccount(a accounts.Account, now time.Time) checkup.Finding {
 	case a.State == accounts.Exhausted:
 		return checkup.Warning(subject, "is exhausted",
 			"wait, or add an account that you may use: codex-proxy accounts add")
-	case !a.At.IsZero() && age > readingBound && r.runs(a.Worker):
+	case !a.At.IsZero() && age > readingBound && runs(r.Report.Workers, a.Worker):
 		return checkup.Warning(subject, fmt.Sprintf("was read %s ago, and is to be read every %s", age,
 			accounts.IdleInterval),
 			"journalctl -u codex-proxy CODEX_EVENT=account-unread CODEX_WORKER="+a.Worker+" -n 5")
@@ -72,8 +72,8 @@ func (r *room) judgeAccount(a accounts.Account, now time.Time) checkup.Finding {
 }
 
 // runs reports whether the worker of an account takes turns, and so is read.
-func (r *room) runs(name string) bool {
-	for _, w := range r.Report.Workers {
+func runs(workers []probes.Worker, name string) bool {
+	for _, w := range workers {
 		if w.Name == name {
 			return w.Ready && w.Reason != probes.Standby
 		}

@@ -27,8 +27,8 @@ func (r *room) hands(context.Context) (found []checkup.Finding) {
 
 func (r *room) judgeHands(w Worker) checkup.Finding {
 	subject, unit := "hands of "+w.Name, units.Hands(w.Name)
-	remedy := fmt.Sprintf("the user is %s, in the group %s; give one of them the permission to read", units.HandsUser(w.Name),
-		paths.WorkerUser)
+	remedy := fmt.Sprintf("the user is %s, in the group %s; give one of them the permission to read",
+		units.HandsUser(w.Name), paths.WorkerUser)
 	faults := w.file.Hands.Faults(handsAccount(), remedy)
 	for _, key := range slices.Sorted(maps.Keys(faults)) {
 		return checkup.Failure(subject, fmt.Sprintf("%s: %v", key, faults[key]),

@@ -58,6 +58,11 @@ func (w Worker) Subject() string { return "worker " + w.Name }
 func (w Worker) socket() string { return units.WorkerSocket(w.Name) }
 func (w Worker) home() string   { return filepath.Join(paths.WorkerHomes, w.Name) }
 
+// socketPath is the socket of its codex, in the directory of the sockets.
+func (w Worker) socketPath(directory string) string {
+	return filepath.Join(directory, cmp.Or(w.Host, w.Name)+".sock")
+}
+
 // codexHome is the home of its codex.
 func (w Worker) codexHome() string { return filepath.Join(paths.WorkerHomes, cmp.Or(w.Host, w.Name)) }
 

@@ -59,7 +59,7 @@ func (r *room) sandboxInside(ctx context.Context, w Worker) (problem *codexhome.
 	case !r.Running(w.Unit()): // a connection would start it
 		return nil, errors.New("it does not run")
 	}
-	result, err := r.Command(ctx, r.socketPath(w), codexhome.SandboxTest(w.codexHome()))
+	result, err := r.Command(ctx, w.socketPath(r.directory), codexhome.SandboxTest(w.codexHome()))
 	if err != nil {
 		return nil, err
 	}

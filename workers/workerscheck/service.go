@@ -53,18 +53,18 @@ func (r *room) service(context.Context) []checkup.Finding {
 		found = append(found, checkup.Warning("queue", fmt.Sprintf("is full: %d requests wait", q.Depth),
 			"add a worker, or raise max_inflight or queue_limit"))
 	}
-	return checkup.OrPassed(found, r.readyLine())
+	return checkup.OrPassed(found, readyLine(r.Report.Workers))
 }
 
 // readyLine describes a service with all workers as they should be.
-func (r *room) readyLine() string {
+func readyLine(workers []probes.Worker) string {
 	spare := 0
-	for _, w := range r.Report.Workers {
+	for _, w := range workers {
 		if w.Reason == probes.Standby {
 			spare++
 		}
 	}
-	all := len(r.Report.Workers)
+	all := len(workers)
 	line := fmt.Sprintf("ready, %d of %d workers", all-spare, all)
 	if spare > 0 {
 		line += fmt.Sprintf("; %d on standby", spare)

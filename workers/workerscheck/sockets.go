@@ -1,13 +1,11 @@
 package workerscheck
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"syscall"
 
@@ -30,12 +28,8 @@ func (r *room) sockets(context.Context) []checkup.Finding {
 	return checkup.OrPassed(found, fmt.Sprintf("%d of workers, and the control socket", len(r.workers)))
 }
 
-func (r *room) socketPath(w Worker) string {
-	return filepath.Join(r.directory, cmp.Or(w.Host, w.Name)+".sock")
-}
-
 func (r *room) workerSocket(w Worker) []checkup.Finding {
-	path := r.socketPath(w)
+	path := w.socketPath(r.directory)
 	if d, known := r.Units[w.socket()]; known && d.LoadState == "loaded" && !slices.Contains(d.Listen, path) {
 		return checkup.Failure(w.socket(), fmt.Sprintf("listens on %v, and the proxy connects to %s", d.Listen, path),
 			"make ListenStream= of the unit and socket_dir in config.toml agree").Alone()

@@ -86,7 +86,7 @@ const refuseTime = 5 * time.Second
 
 // refuse prints the fault of the configuration. With a socket it first answers every
 // request with that fault, for refuseTime: if the service ended at once, requests
-// would wait in the socket, which would start it again.
+// would wait in the socket, which would start it again. Other sockets get no answer.
 func (s Service) refuse(ctx context.Context, fault error, stderr io.Writer, logger *slog.Logger) error {
 	sockets, err := notify.Inherited()
 	if err != nil || len(sockets[s.Socket]) == 0 {
@@ -99,14 +99,34 @@ func (s Service) refuse(ctx context.Context, fault error, stderr io.Writer, logg
 	}
 	refusal := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set(ondemand.ReasonHeader, fault.Error())
-		http.Error(w, "This service is not set up; the journal of its unit has the reason.", http.StatusServiceUnavailable)
+		http.Error(w, "This service is not set up; the journal of its unit has the reason.",
+			http.StatusServiceUnavailable)
 	})
 	ctx, cancel := context.WithTimeout(ctx, refuseTime)
 	defer cancel()
 	notifier.Ready(fmt.Sprintf("Refuses all: %v", fault))
 	defer notifier.Stopping("Has the next one read the configuration again")
+	for name, list := range sockets {
+		if name != s.Socket {
+			for _, l := range list {
+				go turnAway(ctx, l)
+			}
+		}
+	}
 	if err := ondemand.NewServer(refusal, time.Second, refuseTime, logger).Run(ctx, sockets[s.Socket][0]); err != nil {
 		return err
 	}
 	return cli.Exit(cli.Config, nil)
+}
+
+// turnAway closes each connection until ctx ends.
+func turnAway(ctx context.Context, l net.Listener) {
+	defer context.AfterFunc(ctx, func() { _ = l.Close() })()
+	for {
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		_ = conn.Close()
+	}
 }

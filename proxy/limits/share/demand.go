@@ -25,3 +25,20 @@ func (d *demand) rate(now time.Time) float64 {
 	}
 	return d.sum / window * math.Exp(-max(0, now.Sub(d.at).Seconds())/window)
 }
+
+// partOf is the part of a host in the demand of all hosts.
+func partOf(own, all float64) float64 {
+	if all <= own {
+		return 1
+	}
+	return own / all
+}
+
+// pause is how long an ask does not help after the pool had too little: until the host's part of the refill is a unit.
+func pause(hosts int, refill float64) time.Duration {
+	least := max(Gap, time.Duration(hosts)*gapPerHost)
+	if refill > 0 {
+		least = max(least, time.Duration(min(1, 1/refill)*float64(time.Second)))
+	}
+	return min(least, Period)
+}

@@ -12,6 +12,9 @@ type Limit struct {
 	Daily  bool    // all of it is there again at midnight, UTC
 }
 
+// slots reports whether the limit is of slots: there is more again only when a user gives its slot back.
+func (l Limit) slots() bool { return l.Refill == 0 && !l.Daily }
+
 // Ask is a host's question to the pool of a limit. Its figures are absolute: an ask may be repeated, and a later one
 // replaces one that was lost.
 type Ask struct {
@@ -20,7 +23,7 @@ type Ask struct {
 	Used   float64 // that is used up, since the process began
 	Demand float64 // of its clients, in a second
 	Need   float64 // of requests that wait
-	Want   float64 // Need, and what it will need until the next exchange
+	Want   float64 // Need, and the need until the next exchange
 }
 
 // Answer is the answer of the pool.
@@ -30,14 +33,14 @@ type Answer struct {
 	Demand  float64 // of all hosts
 }
 
-// Entry is what the pool knows of a host.
+// Entry is the record of a host in the pool.
 type Entry struct {
 	Process            string
 	Used, Held, Demand float64
 }
 
-// Pool is the state of a limit that all hosts share. The database has it, and codex.share there (daemon/fleet) does what
-// Exchange does: a test compares the two.
+// Pool is the state of a limit that all hosts share. The database has it, and its function codex.share (daemon/fleet)
+// answers asks as Exchange does: a test compares the two.
 type Pool struct {
 	Used, Held, Demand float64
 	At                 time.Time
@@ -72,10 +75,7 @@ func (p *Pool) Exchange(process string, was Entry, ask Ask, now time.Time) (is E
 	p.Used += used
 	p.Held = max(0, p.Held+ask.Held-was.Held)
 	p.Demand = max(0, p.Demand+ask.Demand-was.Demand)
-	part := 1.0
-	if p.Demand > ask.Demand {
-		part = ask.Demand / p.Demand
-	}
+	part := partOf(ask.Demand, p.Demand)
 	free := ask.Most - p.Used - p.Held
 	// Half of a host's part: another one may need it before the next exchange.
 	granted := max(0, math.Floor(min(ask.Want, free, ask.Need+max(0, free-ask.Need)*part/2)))

@@ -1,5 +1,6 @@
 // Package share holds a limit over several hosts: each host takes a share of it from a pool before use, and gives back
-// what it does not need. The package has no clock and no network; its callers pass the time and carry asks and answers.
+// the part that it does not need. The package has no clock and no network; its callers pass the time and carry asks
+// and answers.
 package share
 
 import (
@@ -19,11 +20,11 @@ const (
 	scarce = 0.1
 	// gapPerHost spreads the asks of many hosts that find nothing.
 	gapPerHost = time.Millisecond
-	// idle is a demand that is none.
+	// idle is a demand that counts as zero.
 	idle = 0.01
 	// leastPart is of a limit that a host goes on with without the pool: then one request more on each is little.
 	leastPart = 20
-	// recently is how long an answer of the pool tells what is free.
+	// recently is how long the pool is taken to have as much free as it has answered.
 	recently = 3 * Period
 )
 
@@ -38,7 +39,7 @@ type Share struct {
 	cost    float64 // of one use, on average, if it is known at its end alone
 
 	ask    asked
-	told   Entry // what the pool knows of this host
+	told   Entry // the record of this host in the pool
 	answer Answer
 	at     time.Time // of the answer; zero: none yet
 	next   time.Time // before it no ask helps
@@ -101,20 +102,17 @@ func (s *Share) Due(now time.Time) bool { return s.away.IsZero() && !now.Before(
 
 // Spare reports whether the pool should get something back at once, as other hosts may wait for it.
 func (s *Share) Spare(now time.Time) bool {
-	return s.short() && s.slots() && s.balance > s.keep(now) && s.Due(now)
+	return s.short() && s.limit.slots() && s.balance > s.keep(now) && s.Due(now)
 }
-
-// slots reports whether what is used is given back by its users alone.
-func (s *Share) slots() bool { return s.limit.Refill == 0 && !s.limit.Daily }
 
 // short reports whether the pool had nothing left, or few slots.
 func (s *Share) short() bool {
-	return !s.at.IsZero() && (s.answer.Free < 1 || s.slots() && s.answer.Free < scarce*s.limit.Most)
+	return !s.at.IsZero() && (s.answer.Free < 1 || s.limit.slots() && s.answer.Free < scarce*s.limit.Most)
 }
 
-// target is what the host needs until the next exchange.
+// target is the need of the host until the next exchange.
 func (s *Share) target(now time.Time) float64 {
-	if s.slots() {
+	if s.limit.slots() {
 		return aheadOfTurns * s.demand.rate(now)
 	}
 	return ahead * s.demand.rate(now)
@@ -126,23 +124,14 @@ func (s *Share) keep(now time.Time) float64 {
 	if !s.short() && s.balance <= 2*target {
 		return s.balance
 	}
-	if s.short() && s.slots() {
-		target = min(target, max(0, math.Floor(s.limit.Most*s.partOf(now))-s.inUse))
+	if s.short() && s.limit.slots() {
+		target = min(target, max(0, math.Floor(s.limit.Most*partOf(s.demand.rate(now), s.answer.Demand))-s.inUse))
 	}
 	return math.Floor(min(s.balance, target+0.5))
 }
 
-// partOf is the part of the demand that the clients of this host have.
-func (s *Share) partOf(now time.Time) float64 {
-	own := s.demand.rate(now)
-	if s.answer.Demand <= own {
-		return 1
-	}
-	return own / s.answer.Demand
-}
-
-// Ask returns the ask of the next exchange. What the pool gets back cannot be used from now on. It reports false if
-// there is nothing to say.
+// Ask returns the ask of the next exchange. The part that the pool gets back cannot be used from now on. It returns
+// false if the pool needs no ask.
 func (s *Share) Ask(now time.Time) (Ask, bool) {
 	rate := s.demand.rate(now)
 	if rate < idle {
@@ -169,21 +158,12 @@ func (s *Share) Answered(a Answer, hosts int, now time.Time) {
 	s.told = Entry{Used: s.ask.used, Held: s.ask.kept + s.ask.inUse + a.Granted, Demand: s.ask.demand}
 	s.answer, s.at, s.hosts, s.away = a, now, max(1, hosts), time.Time{}
 	if s.next = now; a.Granted < s.ask.need {
-		s.next = now.Add(s.pause(now))
+		s.next = now.Add(pause(s.hosts, s.limit.Refill*partOf(s.demand.rate(now), a.Demand)))
 	}
 }
 
-// pause is how long an ask does not help after the pool had too little: until the refill has a unit for this host.
-func (s *Share) pause(now time.Time) time.Duration {
-	least := max(Gap, time.Duration(s.hosts)*gapPerHost)
-	if refill := s.limit.Refill * s.partOf(now); refill > 0 {
-		least = max(least, time.Duration(min(1, 1/refill)*float64(time.Second)))
-	}
-	return min(least, Period)
-}
-
-// Away has the share go on without the pool: with the host's part of what was free, and of the refill, by the last known
-// demand of all hosts. A host without a demand then gets an even part.
+// Away has the share go on without the pool: with the host's part of the free rest, and of the refill, by the last
+// known demand of all hosts. A host without a demand then gets an even part.
 func (s *Share) Away(hosts int, now time.Time) {
 	if !s.away.IsZero() {
 		return
@@ -241,5 +221,5 @@ func (s *Share) Until(n float64, now time.Time) time.Duration {
 	return time.Duration(math.Ceil(missing / refill * float64(time.Second)))
 }
 
-// Unsent is what is used up and not known to the pool.
+// Unsent is the use that the pool does not know of.
 func (s *Share) Unsent() float64 { return s.used - s.told.Used }

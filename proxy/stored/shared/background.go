@@ -20,31 +20,36 @@ func (s *Background) Begin(ctx context.Context, f stored.InFlight, object, reque
 		s.alone.Store(f.ID, true)
 		return s.file.Begin(ctx, f, object, request, streamed)
 	}
+	up := s.up()
 	err := s.batch(ctx, int64(len(object)), func(b *pgx.Batch) {
 		b.Queue(`INSERT INTO codex.inflight (id, owner, host, process, previous, streamed, object)
 			VALUES ($1, $2, $3, $4, nullif($5, ''), $6, $7) ON CONFLICT DO NOTHING`,
 			f.ID, f.Owner, s.host, s.Logs().Own(), f.Previous, streamed, notNull(object))
 	})
+	if away(err) && up {
+		s.undos.late(func() error { return s.retract(context.Background(), f.ID, s.Logs().Own()) })
+	}
 	if err != nil {
 		return err
 	}
 	if err := s.file.Begin(ctx, f, object, request, streamed); err != nil {
-		return errors.Join(err, s.retract(ctx, f.ID))
+		return errors.Join(err, s.retract(ctx, f.ID, s.Logs().Own()))
 	}
 	s.flying.Store(f.ID, true)
 	return nil
 }
 
-func (s *Background) retract(ctx context.Context, id string) error {
-	return s.batch(ctx, 0, func(b *pgx.Batch) {
-		b.Queue(`DELETE FROM codex.inflight WHERE id = $1 AND process = $2`, id, s.Logs().Own())
+// retract deletes a background response that a process runs.
+func (d *database) retract(ctx context.Context, id, process string) error {
+	return d.batch(ctx, 0, func(b *pgx.Batch) {
+		b.Queue(`DELETE FROM codex.inflight WHERE id = $1 AND process = $2`, id, process)
 	})
 }
 
 // Retract undoes Begin.
 func (s *Background) Retract(ctx context.Context, id string) error {
 	s.flying.Delete(id)
-	return errors.Join(s.retract(ctx, id), s.file.Retract(ctx, id))
+	return errors.Join(s.retract(ctx, id, s.Logs().Own()), s.file.Retract(ctx, id))
 }
 
 // Request is the request of a background response before the start of its turn.
@@ -68,7 +73,8 @@ func (s *Background) Progress(ctx context.Context, id string, object []byte) err
 
 // last asks the file first: it knows the responses of this host, also while the database does not answer. A response
 // that has ended in the file is in flight nowhere.
-func last[T any](ctx context.Context, s *Background, owner, id string, inFile, inDatabase func() (T, error)) (T, error) {
+func last[T any](ctx context.Context, s *Background, owner, id string,
+	inFile, inDatabase func() (T, error)) (T, error) {
 	got, err := inFile()
 	if !errors.Is(err, stored.ErrNotFound) {
 		return got, err
@@ -98,8 +104,9 @@ func (s *Background) InFlight(ctx context.Context, owner, id string) (stored.InF
 			f := stored.InFlight{ID: id, Owner: owner}
 			var host string
 			var leased bool
-			err := s.row(ctx, `SELECT i.process, i.cancelled > 0, octet_length(i.object), coalesce(i.previous, ''), i.host,
-				coalesce(h.until > now(), false) FROM codex.inflight AS i LEFT JOIN codex.hosts AS h ON h.name = i.host
+			err := s.row(ctx, `SELECT i.process, i.cancelled > 0, octet_length(i.object),
+				coalesce(i.previous, ''), i.host, coalesce(h.until > now(), false)
+				FROM codex.inflight AS i LEFT JOIN codex.hosts AS h ON h.name = i.host
 				WHERE i.id = $1 AND i.owner = $2 AND i.cancelled < 2`, []any{id, owner},
 				&f.Process, &f.Cancelled, &f.Size, &f.Previous, &host, &leased)
 			f.Dead = err == nil && s.dead(host, f.Process, leased)

@@ -52,6 +52,7 @@ func patiently(take func() error) error {
 
 func (s *Conversations) claim(conversation, response string) error {
 	var holder, process, host *string
+	up := s.up()
 	err := s.batch(context.Background(), 0, func(b *pgx.Batch) {
 		b.Queue(`UPDATE codex.conversations AS c SET holder = $4::text, process = $5::text, host = $1::text
 			WHERE c.id = $3::text AND (c.holder IS NULL OR c.holder = $4::text OR `+lostHost+`)`,
@@ -59,6 +60,9 @@ func (s *Conversations) claim(conversation, response string) error {
 		b.Queue(`SELECT holder, process, host FROM codex.conversations WHERE id = $1`, conversation).
 			QueryRow(scan(&holder, &process, &host))
 	})
+	if away(err) && up {
+		s.undos.late(func() error { return s.release(claim{conversation, response}) })
+	}
 	if err != nil || holder != nil && *holder == response {
 		return err
 	}
@@ -76,7 +80,8 @@ func (s *Conversations) releaseDead(conversation string, holder, process, host *
 
 func (d *database) release(c claim) error {
 	return d.batch(context.Background(), 0, func(b *pgx.Batch) {
-		b.Queue(`UPDATE codex.conversations SET holder = NULL WHERE id = $1 AND holder = $2`, c.conversation, c.response)
+		b.Queue(`UPDATE codex.conversations SET holder = NULL WHERE id = $1 AND holder = $2`,
+			c.conversation, c.response)
 	})
 }
 
@@ -86,26 +91,9 @@ func (s *Conversations) Yield(conversation, response string) {
 		return
 	}
 	s.file.Yield(conversation, response)
-	if c := (claim{conversation, response}); away(s.release(c)) {
-		s.mu.Lock()
-		s.unreleased = append(s.unreleased, c)
-		s.mu.Unlock()
-	}
-}
-
-// yieldAgain releases the claims that Yield could not release.
-func (s *Conversations) yieldAgain() {
-	s.mu.Lock()
-	left := s.unreleased
-	s.unreleased = nil
-	s.mu.Unlock()
-	for i, c := range left {
-		if away(s.release(c)) {
-			s.mu.Lock()
-			s.unreleased = append(s.unreleased, left[i:]...)
-			s.mu.Unlock()
-			return
-		}
+	c := claim{conversation, response}
+	if away(s.release(c)) {
+		s.undos.add(undo{call: func() error { return s.release(c) }, times: 1})
 	}
 }
 

@@ -43,12 +43,12 @@ func (d *database) do(ctx context.Context, bytes int64, work func(context.Contex
 	}
 	for range conflictTries {
 		err = d.pool.Do(ctx, d.patience()+time.Duration(bytes/bytesASecond)*time.Second, work)
-		if !isCode(err, "40") { // another transaction was in the way
+		if !inTheWay(err) {
 			break
 		}
 	}
 	switch {
-	case errors.Is(err, postgres.ErrAway):
+	case errors.Is(err, postgres.ErrAway), inTheWay(err), isCode(err, "57014"): // it took too long
 		return fmt.Errorf("%w: %w", stored.ErrUnavailable, err)
 	case errors.Is(err, pgx.ErrNoRows):
 		return stored.ErrNotFound
@@ -84,7 +84,13 @@ func isCode(err error, prefix string) bool {
 	return errors.As(err, &refused) && strings.HasPrefix(refused.Code, prefix)
 }
 
-// row reads one row. The error is stored.ErrNotFound if there is none.
+// inTheWay reports whether another transaction was in the way.
+func inTheWay(err error) bool { return isCode(err, "40") || isCode(err, "55P03") }
+
+// up reports whether a call would reach the server, as far as this host knows.
+func (d *database) up() bool { return !d.foreign() && d.pool.Away() == nil }
+
+// row reads one row. The error is stored.ErrNotFound if no row is found.
 func (d *database) row(ctx context.Context, sql string, args []any, dest ...any) error {
 	if !storable(args) {
 		return stored.ErrNotFound

@@ -8,9 +8,17 @@ import (
 
 // after has all responses behind one.
 const after = `WITH RECURSIVE after AS (
-	SELECT id, used FROM codex.responses WHERE previous = $1::text AND owner = $2::text
+	SELECT id, used, broken FROM codex.responses WHERE previous = $1::text AND owner = $2::text
 	UNION ALL
-	SELECT r.id, r.used FROM after JOIN codex.responses AS r ON r.previous = after.id AND r.owner = $2::text) `
+	SELECT r.id, r.used, r.broken FROM after JOIN codex.responses AS r ON r.previous = after.id AND r.owner = $2::text) `
+
+// lockChain locks what the deletion of a response changes, in one order, so that deletions in a chain wait for each other
+// in one direction.
+const lockChain = after + `, chain AS (
+		SELECT $1::text AS id UNION SELECT id FROM after WHERE NOT broken
+		UNION SELECT previous FROM codex.responses WHERE id = $1::text AND owner = $2::text)
+	SELECT FROM codex.responses AS r WHERE r.owner = $2::text AND r.id IN (SELECT id FROM chain)
+	ORDER BY r.id COLLATE "C" FOR UPDATE OF r`
 
 // Delete deletes a response; those that continue it cannot be continued then. A response in flight is cancelled.
 func (s *Responses) Delete(ctx context.Context, owner, id string) error {
@@ -30,6 +38,7 @@ func (s *Responses) Delete(ctx context.Context, owner, id string) error {
 func (d *database) remove(ctx context.Context, owner, id string) (found bool, err error) {
 	var deleted, ordered int64
 	err = d.batch(ctx, 0, func(b *pgx.Batch) {
+		b.Queue(lockChain, id, owner)
 		// The one before it takes over the time of the last use.
 		b.Queue(after+`UPDATE codex.responses AS before
 			SET used = greatest(before.used, gone.used, (SELECT max(used) FROM after))

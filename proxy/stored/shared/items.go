@@ -56,7 +56,8 @@ func (s *Conversations) extend(ctx context.Context, owner, id, worker string, it
 		tries++
 		b.Queue(extension+`(holder IS NULL OR NOT $8::boolean)`+extended,
 			id, owner, ids, workers, bodies, sizeOf(items), worker, free)
-		b.Queue(`SELECT holder FROM codex.conversations WHERE id = $1 AND owner = $2`, id, owner).QueryRow(scan(&holder))
+		b.Queue(`SELECT holder FROM codex.conversations WHERE id = $1 AND owner = $2`, id, owner).
+			QueryRow(scan(&holder))
 	})
 	switch {
 	case isCode(err, duplicate) && tries > 1 && s.haveAll(ctx, id, ids): // the answer of the first try was lost
@@ -135,8 +136,8 @@ func (s *Conversations) ConversationHeads(ctx context.Context, owner, id string,
 }
 
 // positionOf is the position of an item.
-func (s *Conversations) positionOf(ctx context.Context, owner, id, item string) (position *int64, err error) {
-	err = s.row(ctx, `SELECT i.position FROM codex.conversations AS c
+func (d *database) positionOf(ctx context.Context, owner, id, item string) (position *int64, err error) {
+	err = d.row(ctx, `SELECT i.position FROM codex.conversations AS c
 		LEFT JOIN codex.conversation_items AS i ON i.conversation = c.id AND i.id = $3::bytea
 		WHERE c.id = $1 AND c.owner = $2`, []any{id, owner, []byte(item)}, &position)
 	if err == nil && position == nil {
@@ -146,10 +147,10 @@ func (s *Conversations) positionOf(ctx context.Context, owner, id, item string) 
 }
 
 // headsOf reads heads of a conversation. which is a condition and an order, with one parameter.
-func (s *Conversations) headsOf(ctx context.Context, owner, id string, encrypted bool, which string,
+func (d *database) headsOf(ctx context.Context, owner, id string, encrypted bool, which string,
 	arg any) (heads []stored.Head, err error) {
 	found := false
-	err = s.rows(ctx, stored.MaxHistory, `SELECT i.id, i.position, `+headBody+`
+	err = d.rows(ctx, stored.MaxHistory, `SELECT i.id, i.position, `+headBody+`
 		FROM codex.conversation_items AS i WHERE i.conversation = $1::text AND `+owned+` AND `+which,
 		[]any{id, owner, false, !encrypted, arg},
 		func() { heads = nil },
@@ -165,7 +166,7 @@ func (s *Conversations) headsOf(ctx context.Context, owner, id string, encrypted
 	if err != nil || heads != nil {
 		return heads, err
 	}
-	err = s.row(ctx, `SELECT true FROM codex.conversations WHERE id = $1 AND owner = $2`, []any{id, owner}, &found)
+	err = d.row(ctx, `SELECT true FROM codex.conversations WHERE id = $1 AND owner = $2`, []any{id, owner}, &found)
 	return nil, err
 }
 
@@ -201,11 +202,11 @@ func (s *Conversations) DeleteConversationItem(ctx context.Context, owner, id, i
 		func() error { return s.file.DeleteConversationItem(ctx, owner, id, item) })
 }
 
-func (s *Conversations) removeItem(ctx context.Context, owner, id, item string) error {
+func (d *database) removeItem(ctx context.Context, owner, id, item string) error {
 	free := ctx.Value(unheld{}) != nil
 	var removed int64
 	var holder *string
-	err := s.batch(ctx, 0, func(b *pgx.Batch) {
+	err := d.batch(ctx, 0, func(b *pgx.Batch) {
 		b.Queue(`WITH shorter AS (UPDATE codex.conversations AS c
 				SET size = size - octet_length(i.body), used = greatest(used, now())
 				FROM codex.conversation_items AS i
@@ -214,7 +215,8 @@ func (s *Conversations) removeItem(ctx context.Context, owner, id, item string) 
 			DELETE FROM codex.conversation_items AS i USING shorter
 			WHERE i.conversation = $1::text AND i.position = shorter.position`, id, owner, []byte(item), free).
 			Exec(changed(&removed))
-		b.Queue(`SELECT holder FROM codex.conversations WHERE id = $1 AND owner = $2`, id, owner).QueryRow(scan(&holder))
+		b.Queue(`SELECT holder FROM codex.conversations WHERE id = $1 AND owner = $2`, id, owner).
+			QueryRow(scan(&holder))
 	})
 	switch {
 	case err != nil || removed > 0:

@@ -10,8 +10,8 @@ import (
 	"codex-proxy/proxy/stored"
 )
 
-// walk has the chain of a response: itself, and all before it; the root, which is the first of them; and what is to be
-// known about all of them with their conversation.
+// walk has the chain of a response: itself, and all before it; the root, which is the first of them; and the sums of
+// all of them with their conversation.
 const walk = `WITH RECURSIVE chain AS (
 	SELECT id, previous, conversation, start, items, worker, broken, 0 AS depth
 		FROM codex.responses WHERE id = $1::text AND owner = $2::text
@@ -25,8 +25,8 @@ const walk = `WITH RECURSIVE chain AS (
 		WHERE previous IS NOT NULL OR conversation IS NOT NULL AND NOT EXISTS (SELECT FROM codex.conversations AS c
 			WHERE c.id = root.conversation AND c.owner = $2::text)) AS broken,
 	coalesce((SELECT sum(items) FROM chain), 0)::bigint + coalesce((SELECT sum(octet_length(i.body)) FROM root
-		JOIN codex.conversation_items AS i ON i.conversation = root.conversation AND i.position < root.start), 0)::bigint
-		AS size) `
+		JOIN codex.conversation_items AS i ON i.conversation = root.conversation AND i.position < root.start),
+		0)::bigint AS size) `
 
 // judge is the reason why a chain cannot be read.
 func judge(found int64, broken bool, size int64) error {
@@ -46,7 +46,8 @@ func (s *Responses) Object(ctx context.Context, owner, id string) (json.RawMessa
 	return first(s.both,
 		func() (object json.RawMessage, err error) {
 			var bytes []byte
-			err = s.row(ctx, `SELECT object FROM codex.responses WHERE id = $1 AND owner = $2`, []any{id, owner}, &bytes)
+			err = s.row(ctx, `SELECT object FROM codex.responses WHERE id = $1 AND owner = $2`,
+				[]any{id, owner}, &bytes)
 			return bytes, err
 		},
 		func() (json.RawMessage, error) { return s.file.Object(ctx, owner, id) })
@@ -115,12 +116,13 @@ func (s *Responses) Root(ctx context.Context, owner, id string) (json.RawMessage
 		func() (json.RawMessage, error) { return s.file.Root(ctx, owner, id) })
 }
 
-// body is the body of an item where it is wanted: of all, or of reasoning, whose shown size is without a part.
+// body is the body of an item where it is wanted: of all, or of reasoning: its shown size is without a part.
 const body = `CASE WHEN $5::boolean OR $6::boolean AND substring(i.id FROM 1 FOR 3) = '\x72735f'::bytea
 	AND octet_length(i.body) <= 1048576 THEN i.body END, octet_length(i.body)`
 
 // history has one row about the chain, and the items: of the conversation, and of the chain. The parameters are the id,
-// the owner, the most bytes, whether all items are read, or only the input of the response, and those of body.
+// the owner, the most bytes, whether all items are read, or only the input of the response, and the parameters
+// of body.
 const history = walk + `SELECT 0 AS part, 0 AS place, 0::bigint AS position, found, broken, size,
 		NULL::bytea AS id, '' AS worker, '' AS response, '' AS conversation, NULL::bytea AS body, 0 AS length FROM about
 	UNION ALL

@@ -20,8 +20,8 @@ const (
 	moving = "move"
 )
 
-// mover moves what the file has into the database: a tree of responses, and then the next one. While a tree is in both,
-// nothing in it changes, as responses are never changed, and conversations are locked.
+// mover moves the content of the file into the database: a tree of responses, and then the next one. While a tree is
+// in both, nothing in it changes, as responses are never changed, and conversations are locked.
 type mover struct {
 	*both
 	skip   int  // trees that could not be moved
@@ -67,10 +67,11 @@ func (m *mover) once(ctx context.Context) (moved bool, err error) {
 		m.skip = 0
 		return false, nil
 	}
+	up := m.up()
 	if err == nil {
 		err = m.move(ctx, tree)
 	}
-	if err != nil && !away(err) {
+	if err != nil && (!away(err) || up && m.pool.Probe(ctx, m.patience()) == nil) {
 		m.skip++ // the others first
 	}
 	return err == nil, err

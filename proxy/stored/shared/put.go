@@ -40,10 +40,12 @@ const (
 // mine is the condition that this process has stored the response: not another host that took this one for lost.
 const mine = `EXISTS (SELECT FROM codex.responses WHERE id = $1::text AND process = $2::text)`
 
-// itemsSQL inserts the items of a response that this process has stored.
+// itemsSQL inserts the items of a response that this process has stored, all or none: a response may come again with
+// others, from the file, if the answer of the database was lost.
 const itemsSQL = `INSERT INTO codex.items (response, position, made, id, body)
 	SELECT $1::text, i.n - 1, i.n > $3::bigint, i.id, i.body
-	FROM unnest($4::bytea[], $5::bytea[]) WITH ORDINALITY AS i (id, body, n) WHERE ` + mine + ` ON CONFLICT DO NOTHING`
+	FROM unnest($4::bytea[], $5::bytea[]) WITH ORDINALITY AS i (id, body, n) WHERE ` + mine + `
+	AND NOT EXISTS (SELECT FROM codex.items WHERE response = $1::text) ON CONFLICT DO NOTHING`
 
 const eventsSQL = `INSERT INTO codex.events (response, first, body) SELECT $1::text, $3::bigint, $4::bytea
 	WHERE ` + mine + ` ON CONFLICT DO NOTHING`
@@ -121,7 +123,7 @@ func pause(ctx context.Context) bool {
 // again is the time between two tries.
 const again = 250 * time.Millisecond
 
-// spool stores a response in the file if its history is there, or if there is none. err is the database's.
+// spool stores a response in the file if its history is there, or if it has no history. err is the database's.
 func (s *Responses) spool(ctx context.Context, r stored.Response, err error) error {
 	switch {
 	case r.Conversation != "" && !s.file.Has(ctx, r.Conversation):
@@ -164,7 +166,7 @@ func (s *Responses) put(ctx context.Context, r stored.Response, loose bool) erro
 	return stored.ErrNotFound
 }
 
-// store runs the statements that store e. If its items are in its conversation already, it says which.
+// store runs the statements that store e. If its items are in its conversation already, the error names them.
 func (d *database) store(ctx context.Context, e *entry, fill func(*pgx.Batch)) error {
 	items := append(append([]stored.Item{}, e.Input...), e.Output...)
 	if e.Extends {

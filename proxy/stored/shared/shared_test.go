@@ -40,6 +40,12 @@ func TestShared(t *testing.T) {
 		"NextProcess":        testNextProcess,
 		"OrdersOfOtherHosts": testOrdersOfOtherHosts,
 		"Sweep":              testSweep,
+		"InTheWay":           testInTheWay,
+		"ParallelDelete":     testParallelDelete,
+		"LateClaim":          testLateClaim,
+		"LostAnswer":         testLostAnswer,
+		"SlowTree":           testSlowTree,
+		"OrdersDuringSweep":  testOrdersDuringSweep,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, server) })
 	}

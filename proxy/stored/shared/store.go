@@ -1,8 +1,8 @@
-// Package shared keeps responses for several hosts, in a database of PostgreSQL. A file of this host keeps them while the
-// database does not answer, and they move into the database later.
+// Package shared keeps responses for several hosts, in a database of PostgreSQL. A file of this host keeps them while
+// the database does not answer, and they move into the database later.
 //
-// The database is asked first, and the file for what the database does not have. A background response is in the file
-// of its host, too, which runs it; other hosts know it by the database.
+// The database is asked first, and the file if the database does not have a response. A background response is in the
+// file of its host, too, which runs it; other hosts know it by the database.
 package shared
 
 import (
@@ -28,7 +28,8 @@ type Settings struct {
 	Bound  time.Duration // of a call of the database
 	// Steady reports whether this host has asked the database long enough without a gap to take another for lost.
 	Steady func() bool
-	// Spread is how much longer to wait between two tries of a database that is away, so that not all hosts come at once.
+	// Spread is how much longer to wait between two tries of a database that is away, so that not all hosts come at
+	// once.
 	Spread func() time.Duration
 	// Foreign reports whether this host has left the others, or has never joined: the file keeps its responses then.
 	Foreign  func() bool
@@ -48,18 +49,13 @@ type Store struct {
 type Responses struct{ *both }
 
 // Conversations are the conversations and their items.
-type Conversations struct {
-	*both
-
-	mu         sync.Mutex
-	unreleased []claim // that could not be released yet
-}
+type Conversations struct{ *both }
 
 // Background are the background responses that have not ended.
 type Background struct {
 	*both
-	flying sync.Map // ids of those of this process
-	alone  sync.Map // ids of those that the database does not know, as this host had not joined
+	flying sync.Map // ids of the responses of this process
+	alone  sync.Map // ids of responses that the database does not know, as this host had not joined
 }
 
 // both are the two places.
@@ -68,6 +64,7 @@ type both struct {
 	file    *stored.File
 	logger  *slog.Logger
 	waiting atomic.Int64 // responses and conversations that the file has
+	undos   undos
 }
 
 // New builds a store, which has no connection yet, and registers its metrics.
@@ -83,7 +80,7 @@ func New(s Settings) *Store {
 	b.waiting.Store(1) // perhaps
 	newMetrics(s.Registry, b)
 	return &Store{
-		both: b, Responses: &Responses{b}, Conversations: &Conversations{both: b}, Background: &Background{both: b},
+		both: b, Responses: &Responses{b}, Conversations: &Conversations{b}, Background: &Background{both: b},
 	}
 }
 
@@ -125,7 +122,7 @@ func firstDo(b *both, inDatabase, inFile func() error) error {
 	return err
 }
 
-// absent reports whether an error says that the other place may have it.
+// absent reports whether an error means that the other place may have it.
 func absent(err error) bool {
 	return errors.Is(err, stored.ErrNotFound) || errors.Is(err, stored.ErrUnavailable)
 }
@@ -133,12 +130,13 @@ func absent(err error) bool {
 // away reports whether the database could not be used.
 func away(err error) bool { return errors.Is(err, stored.ErrUnavailable) }
 
-// Run keeps the store within its limits, and moves what the file has into the database, until ctx ends.
+// Run keeps the store within its limits, and moves the content of the file into the database, until ctx ends.
 func (s *Store) Run(ctx context.Context) error {
 	var tasks sync.WaitGroup
 	defer tasks.Wait()
 	tasks.Go(func() { _ = s.file.Run(ctx) })
 	tasks.Go(func() { s.keepOrder(ctx) })
+	tasks.Go(func() { s.keepSwept(ctx) })
 	tasks.Go(func() { s.probeAll(ctx) })
 	(&mover{both: s.both}).run(ctx)
 	return nil

@@ -22,26 +22,35 @@ const (
 	maxDropped = 10_000
 )
 
-// keepOrder obeys orders, releases conversations, and sweeps, until ctx ends.
+// keepOrder obeys orders and releases conversations until ctx ends.
 func (s *Store) keepOrder(ctx context.Context) {
 	ticker := time.NewTicker(lookEvery)
 	defer ticker.Stop()
-	failing, swept := false, time.Time{}
 	for {
-		s.yieldAgain()
+		s.undos.again()
 		s.obey(ctx)
-		if time.Since(swept) >= sweepEvery {
-			swept = time.Now()
-			err := s.sweep(ctx)
-			if err != nil && !away(err) && !failing && ctx.Err() == nil {
-				s.logger.Error("cannot forget old responses", "error", err)
-			}
-			failing = err != nil
-		}
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
-			s.yieldAgain()
+			s.undos.again()
+			return
+		}
+	}
+}
+
+// keepSwept sweeps until ctx ends. A sweep may take minutes, and orders do not wait for it.
+func (s *Store) keepSwept(ctx context.Context) {
+	ticker := time.NewTicker(sweepEvery)
+	defer ticker.Stop()
+	for failing := false; ; {
+		err := s.sweep(ctx)
+		if err != nil && !away(err) && !failing && ctx.Err() == nil {
+			s.logger.Error("cannot forget old responses", "error", err)
+		}
+		failing = err != nil
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
 			return
 		}
 	}
@@ -67,7 +76,7 @@ func (s *Store) sweep(ctx context.Context) error {
 // expire deletes the responses that no other continues, and the conversations, that were last used before the
 // retention. A response that loses its last continuation so takes over the time of the last use.
 func (d *database) expire(ctx context.Context, retention time.Duration) error {
-	for gone := int64(1); gone > 0; {
+	for gone := int64(1); gone > 0 && ctx.Err() == nil; {
 		if err := d.batch(ctx, 0, func(b *pgx.Batch) {
 			b.Queue(`WITH gone AS (SELECT id, previous, owner, used FROM codex.responses AS r
 					WHERE used < now() - make_interval(secs => $1::float8) AND `+ends+`
@@ -84,7 +93,7 @@ func (d *database) expire(ctx context.Context, retention time.Duration) error {
 			return err
 		}
 	}
-	for {
+	for ctx.Err() == nil {
 		var owner, id string
 		err := d.row(ctx, `SELECT owner, id FROM codex.conversations
 			WHERE used < now() - make_interval(secs => $1::float8) AND holder IS NULL ORDER BY used LIMIT 1`,
@@ -99,6 +108,7 @@ func (d *database) expire(ctx context.Context, retention time.Duration) error {
 			return err
 		}
 	}
+	return ctx.Err()
 }
 
 // ends is the condition that no other response continues r.
@@ -115,8 +125,8 @@ func (d *database) makeRoom(ctx context.Context, limits stored.Limits) error {
 	err := d.rows(ctx, 0, `SELECT owner, sum(count)::bigint, sum(bytes)::bigint FROM (
 			SELECT owner, count(*) AS count, sum(size) AS bytes FROM codex.responses GROUP BY owner
 			UNION ALL
-			SELECT owner, count(*), sum(size + octet_length(metadata)) FROM codex.conversations GROUP BY owner) AS all_of
-		GROUP BY owner`, nil, func() { clear(owners); all = share{} }, func(rows pgx.Rows) error {
+			SELECT owner, count(*), sum(size + octet_length(metadata)) FROM codex.conversations GROUP BY owner
+		) AS all_of GROUP BY owner`, nil, func() { clear(owners); all = share{} }, func(rows pgx.Rows) error {
 		var owner string
 		var has share
 		err := rows.Scan(&owner, &has.count, &has.bytes)
@@ -125,13 +135,13 @@ func (d *database) makeRoom(ctx context.Context, limits stored.Limits) error {
 	})
 	for range maxDropped {
 		inNumber := all.count > int64(limits.Count)
-		if err != nil || !inNumber && all.bytes <= limits.Bytes {
+		if err != nil || ctx.Err() != nil || !inNumber && all.bytes <= limits.Bytes {
 			return err
 		}
 		owner := most(owners, inNumber)
 		var freed int64
 		freed, err = d.dropOldest(ctx, owner)
-		if errors.Is(err, stored.ErrNotFound) { // it has nothing any more, or only what is in use
+		if errors.Is(err, stored.ErrNotFound) { // it has nothing left that is not in use
 			all.count, all.bytes = all.count-owners[owner].count, all.bytes-owners[owner].bytes
 			delete(owners, owner)
 			err = nil

@@ -21,8 +21,8 @@ type left struct {
 	streamed  bool
 }
 
-// EndAbandoned ends the background responses of processes of this host that have ended, and of hosts that are lost: whose
-// lease is over, although this host could ask the database for longer than a lease.
+// EndAbandoned ends the background responses of processes of this host that have ended, and of lost hosts. A host is
+// lost if its lease is over, although this host could ask the database for longer than a lease.
 func (s *Background) EndAbandoned(ctx context.Context, end stored.End) (stored.Abandoned, error) {
 	ended, err := s.file.EndAbandoned(ctx, end)
 	if err != nil {
@@ -82,7 +82,7 @@ func (s *Background) leftProcesses(ctx context.Context) ([]string, error) {
 
 // takeOver ends one response, once, however many hosts call it.
 func (s *Background) takeOver(ctx context.Context, l *left, end stored.End, ended *stored.Abandoned) error {
-	if l.own && s.fileHas(ctx, l) { // it moves into the database
+	if l.own && has(ctx, s.file, l) { // it moves into the database
 		return nil
 	}
 	l.Unfinished, l.process = true, s.Logs().Own()
@@ -108,11 +108,11 @@ func (s *Background) takeOver(ctx context.Context, l *left, end stored.End, ende
 	return nil
 }
 
-// fileHas reports whether the file has a response, in flight or ended.
-func (s *Background) fileHas(ctx context.Context, l *left) bool {
-	_, err := s.file.ObjectSize(ctx, l.Owner, l.ID)
+// has reports whether the file has a response, in flight or ended.
+func has(ctx context.Context, file *stored.File, l *left) bool {
+	_, err := file.ObjectSize(ctx, l.Owner, l.ID)
 	if errors.Is(err, stored.ErrNotFound) {
-		_, err = s.file.InFlight(ctx, l.Owner, l.ID)
+		_, err = file.InFlight(ctx, l.Owner, l.ID)
 	}
 	return !errors.Is(err, stored.ErrNotFound)
 }

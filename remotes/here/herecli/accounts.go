@@ -84,7 +84,8 @@ func accountNames(order string) ([]string, error) {
 	names := strings.Split(order, ",")
 	for _, name := range names {
 		if err := units.ValidName(name); err != nil {
-			return nil, fmt.Errorf("--lend: %w: write %q, or names of codex-proxy accounts list with commas", err, allAccounts)
+			return nil, fmt.Errorf("--lend: %w: write %q, or names of codex-proxy accounts list with commas",
+				err, allAccounts)
 		}
 	}
 	slices.Sort(names)

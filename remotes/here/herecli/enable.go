@@ -69,8 +69,8 @@ func (h *Here) Enable(ctx context.Context, name string) error {
 	return h.configure()
 }
 
-// undo returns the fault of an Enable, and takes away what it has made. A user that had the unit before keeps it, with
-// its turns.
+// undo disables a user after a fault of an Enable, and returns the fault. A user that had the unit before keeps it,
+// with its turns.
 func (h *Here) undo(ctx context.Context, before here.Record, name string, fault error) error {
 	if before.User != "" {
 		return fault
@@ -109,8 +109,8 @@ func judgeVersion(ctx context.Context, name string) error {
 	}
 	version, _, _ := strings.Cut(strings.TrimPrefix(st.Codex, "codex "), ",")
 	if versions.Older(version, versions.OldestForHere) {
-		return fmt.Errorf("codex %s attaches to no server by itself: install 0.%d or newer, or name one by codex_path in %s",
-			listing.Printable(version), versions.OldestForHere, paths.HereSettings)
+		return fmt.Errorf("codex %s attaches to no server by itself: install 0.%d or newer, or name one by "+
+			"codex_path in %s", listing.Printable(version), versions.OldestForHere, paths.HereSettings)
 	}
 	return nil
 }

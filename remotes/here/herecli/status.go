@@ -110,10 +110,12 @@ func (h *Here) write(states []State) error {
 			fmt.Fprintf(out, "\taccount: %s\n", listing.Printable(s.Account))
 		}
 		for _, c := range s.Attached {
-			fmt.Fprintf(out, "\tattached: %s since %s\n", listing.Printable(c.Program), c.Since.Local().Format(time.DateTime))
+			fmt.Fprintf(out, "\tattached: %s since %s\n", listing.Printable(c.Program),
+				c.Since.Local().Format(time.DateTime))
 		}
 		for _, t := range s.Turns {
-			fmt.Fprintf(out, "\tturn in %s since %s\n", listing.Printable(t.Thread), t.Since.Local().Format(time.DateTime))
+			fmt.Fprintf(out, "\tturn in %s since %s\n", listing.Printable(t.Thread),
+				t.Since.Local().Format(time.DateTime))
 		}
 		for _, fault := range s.Faults() {
 			fmt.Fprintf(out, "\tfault: %s\n", listing.Printable(fault))
@@ -142,8 +144,8 @@ func (s State) Faults() (list []string) {
 			fmt.Sprintf("codex's control socket is no link to the unit's, but %s: %s", s.Instead, again))
 	}
 	if !s.Listening {
-		list = append(list, fmt.Sprintf("the socket does not listen: systemctl reset-failed %[1]s %[2]s; systemctl start %[1]s",
-			units.HereSocket(s.User), units.Here(s.User)))
+		list = append(list, fmt.Sprintf("the socket does not listen: systemctl reset-failed %[1]s %[2]s; "+
+			"systemctl start %[1]s", units.HereSocket(s.User), units.Here(s.User)))
 	}
 	if s.Daemons > 0 {
 		list = append(list, fmt.Sprintf("codex's own daemon runs too (%d processes): %s", s.Daemons, again))

@@ -82,7 +82,8 @@ func (l *loan) args(r here.Record) (args []string) {
 		}
 	}
 	set("model_providers."+codexhome.OfAccounts,
-		"{name=%q,%swire_api=\"responses\",requires_openai_auth=true,supports_websockets=false}", codexhome.OfAccounts, address)
+		"{name=%q,%swire_api=\"responses\",requires_openai_auth=true,supports_websockets=false}",
+		codexhome.OfAccounts, address)
 	return args
 }
 

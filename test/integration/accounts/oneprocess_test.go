@@ -97,14 +97,17 @@ func testOneProcess(t *testing.T, suite string) {
 	answers(b, "d")
 
 	t.Log("systemd reloads while the codex waits for its restart")
-	b.DropIn(unitOf("b"), "slow", "[Service]\nRestartSec=3s\n")
+	b.DropIn(unitOf("b"), "slow", "[Service]\nRestartSec=1h\n")
 	b.MustRun(t, "systemctl", "kill", "--signal=KILL", unitOf("b"))
 	b.UntilShow(unitOf("b"), "SubState", "auto-restart")
 	b.MustRun(t, "systemctl", "daemon-reload")
+	assert.Equal(t, "auto-restart", b.Properties(unitOf("b"), "SubState")["SubState"])
+	b.MustRun(t, "systemctl", "start", unitOf("b"))
 	b.UntilWorkersReady()
 	assert.Equal(t, "active", b.Properties(unitOf("b"), "ActiveState")["ActiveState"])
 	assert.Equal(t, "inactive", b.Properties(unitOf("a"), "ActiveState")["ActiveState"])
 	answers(b, "d")
+	b.DropIn(unitOf("b"), "slow", "")
 	b.Workers = all
 
 	t.Log("each account has a codex of its own again")

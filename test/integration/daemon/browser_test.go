@@ -158,6 +158,13 @@ func (d *driver) afar() {
 func (d *driver) notifications() {
 	t := d.b.T
 	t.Helper()
+	var manifest struct {
+		URL    string
+		Errors []any
+	}
+	d.call(http.MethodPost, "/goog/cdp/execute", map[string]any{"cmd": "Page.getAppManifest", "params": map[string]any{}}, &manifest)
+	assert.Equal(t, afarURL+"/app.webmanifest", manifest.URL)
+	assert.Empty(t, manifest.Errors)
 	assert.Equal(t, "default", d.script("return Notification.permission"), "nobody is asked before a click")
 	d.cdp("Browser.setPermission", map[string]any{"permission": map[string]string{"name": "notifications"}, "setting": "denied", "origin": afarURL})
 	d.keys("button[data-push=on]", "\ue007")

@@ -43,7 +43,7 @@ func testFleet(t *testing.T, suite string) {
 	}
 	ownKeys := []string{withoutDatabase(first, "one"), withoutDatabase(second, "two")}
 	withoutDatabase(second, "taken")
-	withoutDatabase(first, "taken")
+	taken := withoutDatabase(first, "taken")
 
 	// A host that has not joined yet goes on with the keys of its file.
 	second.Start()
@@ -59,7 +59,7 @@ func testFleet(t *testing.T, suite string) {
 	require.Error(t, err)
 	assert.Contains(t, stderr, "codex-proxy database migrate")
 	first.MustRun(t, "codex-proxy", "database", "migrate")
-	first.MustRun(t, "codex-proxy", "database", "join")
+	joinNeedsTheRole(first)
 	_, stderr, err = second.Run(t.Context(), "codex-proxy", "database", "join")
 	require.Error(t, err, "it has another key of that name")
 	assert.Contains(t, stderr, "codex-proxy keys revoke taken --file="+bed.KeyFile)
@@ -67,6 +67,7 @@ func testFleet(t *testing.T, suite string) {
 	second.MustRun(t, "codex-proxy", "database", "join")
 	assert.Contains(t, second.MustRun(t, "cat", fleetKeyCache), "one ", "the first start does not wait for the database")
 	second.MustRun(t, "systemctl", "restart", bed.ProxyUnit)
+	first.DropIn(bed.ProxyUnit, "before", unitBefore)
 	for _, b := range []*bed.Bed{first, second} {
 		b.Start()
 		await.True(t, func() bool {
@@ -79,6 +80,7 @@ func testFleet(t *testing.T, suite string) {
 	}
 	hosts := first.MustRun(t, "codex-proxy", "database", "hosts")
 	assert.Regexp(t, `(?m)^first +alive .*\n^second +alive `, hosts)
+	untilRestart(first)
 	limitedRole(first)
 
 	sharing := &sharer{T: t, first: first, second: second, bridge: bridge, ann: ownKeys[0], bob: ownKeys[1]}
@@ -93,6 +95,15 @@ func testFleet(t *testing.T, suite string) {
 	bed.Keys(second, "revoke", "shared")
 	untilKey(first, shared, http.StatusUnauthorized, "revoked")
 	untilKey(second, shared, http.StatusUnauthorized, "revoked")
+
+	// The file of a host that joins again brings back no key, also beside another one of that name.
+	bed.Keys(second, "revoke", "taken")
+	first.MustRun(t, "codex-proxy", "database", "join")
+	assert.NotContains(t, bed.Keys(second, "list"), "taken ")
+	untilKey(first, taken, http.StatusUnauthorized, "revoked, and joined again")
+	bed.AddKey(second, "taken")
+	first.MustRun(t, "codex-proxy", "database", "join")
+	assert.Equal(t, http.StatusUnauthorized, withKey(first, taken))
 
 	sharesLikeThePool(t, first.Machine, bed.Trim(password))
 	limited := limitOverHosts(first, second)
@@ -153,6 +164,48 @@ func testFleet(t *testing.T, suite string) {
 	assert.Equal(t, http.StatusOK, withKey(second, ownKeys[0]))
 	second.MustRun(t, "systemctl", "restart", bed.ProxyUnit)
 	assert.Equal(t, http.StatusOK, withKey(second, ownKeys[0]))
+}
+
+// joinNeedsTheRole has a host join, which names the remedy while the server refuses the service.
+func joinNeedsTheRole(b *bed.Bed) {
+	b.T.Helper()
+	psql(b, "ALTER ROLE codex_service PASSWORD 'another'")
+	_, stderr, err := b.Run(b.T.Context(), "codex-proxy", "database", "join")
+	require.Error(b.T, err)
+	assert.Contains(b.T, stderr, "the SQL of codex-proxy database init")
+	b.MustRun(b.T, "sh", "-ec", "codex-proxy database init | runuser -u postgres -- psql -v ON_ERROR_STOP=1")
+	b.MustRun(b.T, "codex-proxy", "database", "join")
+}
+
+// unitBefore has the credentials of the unit before there was a role of the service.
+const unitBefore = `[Service]
+LoadCredential=
+SetCredential=
+LoadCredential=api-keys:` + bed.KeyFile + `
+LoadCredential=database-password:` + passwordFile + `
+SetCredential=database-password:#none
+`
+
+// untilRestart upgrades a host from that unit: it goes on as the owner until a restart, as systemd passes credentials
+// at a start alone.
+func untilRestart(b *bed.Bed) {
+	b.T.Helper()
+	until := func(role, what string) {
+		b.T.Helper()
+		await.True(b.T, func() bool {
+			_, _, err := b.Run(b.T.Context(), "codex-proxy", "database", "check")
+			return err == nil
+		}, bed.Bound, "%s: the service does not use the database", what)
+		await.True(b.T, func() bool {
+			return bed.Trim(psql(b, "SELECT string_agg(DISTINCT usename::text, ' ') FROM pg_stat_activity WHERE client_addr = '10.0.0.1'")) == role
+		}, bed.Bound, "%s: not %s", what, role)
+	}
+	until("codex", "started by the unit before")
+	b.DropIn(bed.ProxyUnit, "before", "")
+	b.MustRun(b.T, "systemctl", "reload", bed.ProxyUnit)
+	until("codex", "reloaded")
+	b.MustRun(b.T, "systemctl", "restart", bed.ProxyUnit)
+	until("codex_service", "restarted")
 }
 
 // limitedRole tries the role of the daemons, of which one that is taken over must not give keys to all hosts.

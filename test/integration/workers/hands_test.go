@@ -200,6 +200,28 @@ echo looked`, strings.Replace(bed.ModelAddr, ":", "/", 1))
 	assert.Contains(t, h.MustRun(t, "sh", "-c", socket), " 404 ", "without an address of a session and its token")
 }
 
+// outdated has the units differ from the worker's file: a fault costs those nothing that run, and a unit whose file has
+// no hands any more says so.
+func (h handsBed) outdated() {
+	t := h.T
+	before := h.MustRun(t, "systemctl", "show", "-P", "MainPID", handsUnit)
+	write(h.Bed, bed.WorkerFile, "network = \"model\"\n"+bed.NativeWorker()+handsOf+"memry = \"1G\"\n")
+	h.MustRun(t, "systemctl", "daemon-reload")
+	_, out := h.run(h.ann, "A", "ls")
+	assert.Contains(t, out, "notes")
+	assert.Equal(t, before, h.MustRun(t, "systemctl", "show", "-P", "MainPID", handsUnit))
+	write(h.Bed, bed.WorkerFile, "network = \"model\"\n"+bed.NativeWorker()+handsOf)
+	h.MustRun(t, "systemctl", "daemon-reload")
+	write(h.Bed, bed.WorkerFile, "network = \"model\"\n"+bed.NativeWorker())
+	h.MustRun(t, "systemctl", "restart", bed.WorkerUnit)
+	h.Until("ready", bed.Ready)
+	res, answer := h.ask(h.ann, "A", "hello")
+	assert.Equal(t, http.StatusServiceUnavailable, res.StatusCode)
+	assert.Contains(t, answer, "or no [hands]")
+	assert.Contains(t, h.MustRun(t, "systemctl", "status", handsUnit), "has no [hands]")
+	assert.Equal(t, "0\n", h.MustRun(t, "systemctl", "show", "-P", "NRestarts", handsUnit))
+}
+
 func quoted(script string) string {
 	return "'" + strings.ReplaceAll(script, "'", `'\''`) + "'"
 }
@@ -259,6 +281,7 @@ func (h handsBed) idle() {
 	res, out := h.run(h.ann, "A", "ls")
 	assert.NotContains(t, out, "made")
 	assert.Equal(t, "true", res.Header.Get("X-Codex-Session-New"))
+	h.outdated()
 	h.give("")
 	h.MustRun(t, "test", "!", "-e", nativeHome+"/environments.toml")
 	assert.Contains(t, h.MustRun(t, "sh", "-c", "systemctl is-active "+handsUnit+" || true"), "inactive")
