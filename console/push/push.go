@@ -143,7 +143,7 @@ func (p *Pusher) further(ctx context.Context, n Notice) {
 // Wait returns when the messages after the answers have been sent.
 func (p *Pusher) Wait() { p.later.Wait() }
 
-// notice sends a notice to the recipients that choose tells, each with the questions that it tells.
+// notice sends a notice to the recipients that choose names, each with the questions that it returns.
 func (p *Pusher) notice(ctx context.Context, n Notice, choose func(recipient, []Question) ([]Question, bool)) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), noticeBound)
 	defer cancel()

@@ -80,7 +80,7 @@ GRANT CONNECT ON DATABASE %[3]s TO %[4]s;
 const (
 	// serviceStatement is longer than the longest bound of a call of the service, which large histories have.
 	serviceStatement = "60s"
-	// serviceLock is shorter than the shortest: the server says that a lock is taken before the service gives the server up.
+	// serviceLock is shorter than the shortest: the server reports a lock before the service gives the server up.
 	serviceLock = "800ms"
 )
 

@@ -29,8 +29,8 @@ type HandsSession struct {
 // Stay is the use of a session by a turn, until Leave.
 type Stay struct {
 	Environment appserver.Environment
-	New         bool // the workspace is a new checkout, of which no turn has told its client
-	// Told notes that the turn has told its client of the checkout; nil: nothing does.
+	New         bool // the workspace is a new checkout, and no client knows of it
+	// Told notes that the client of the turn knows of the checkout; nil: nothing does.
 	Told  func()
 	Leave func()
 }
@@ -164,8 +164,8 @@ func (t *run) awaitStay(ctx context.Context) (*Stay, error) {
 	}
 }
 
-// tell notes that the client knows of a new checkout. A client sends the next request as soon as it has the answer.
-func tell(t *run) {
+// inform notes that the client knows of a new checkout. A client sends the next request as soon as it has the answer.
+func inform(t *run) {
 	if t.stay != nil && t.stay.New && t.stay.Told != nil {
 		t.stay.Told()
 		t.stay.New = false
@@ -175,7 +175,7 @@ func tell(t *run) {
 // leave ends the use of the session.
 func (t *run) leave() {
 	if t.output.committed {
-		tell(t)
+		inform(t)
 	}
 	if t.stay != nil {
 		t.stay.Leave()

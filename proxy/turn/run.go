@@ -200,6 +200,6 @@ func (t *run) attempt(ctx context.Context) (err error) {
 	}
 	// Without its last items a thread may not continue: its turn is closed.
 	kept = finish != Enough && !t.staysAlone() && t.continuation.keep(t.output.repeated(), turn, t.Report.Worker)
-	tell(t)
+	inform(t)
 	return t.sink.Finish(ctx, finish)
 }

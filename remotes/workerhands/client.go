@@ -63,7 +63,7 @@ func (c *Client) Enter(ctx context.Context, worker string, of turn.HandsSession)
 		defer close(left)
 		c.stay(staying, worker, q, held)
 	}()
-	told := func() { // a unit that does not answer has the next turn tell of the checkout, too
+	told := func() { // without an answer, the next turn reports the checkout, too
 		noting, cancel := context.WithTimeout(staying, toldBound)
 		defer cancel()
 		res, err := c.send(noting, worker, toldPath, question{Key: q.Key, Name: q.Name, Checkout: p.Checkout})

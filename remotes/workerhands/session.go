@@ -22,8 +22,7 @@ type session struct {
 	change *change      // that is under way; nil: none
 	users  int          // turns
 	used   time.Time    // when the last of them ended
-	// checkouts is how many new ones the workspace had since this process began, and told how many of them a client
-	// knows.
+	// checkouts is how many new ones the workspace had since this process began; a client knows of the second number.
 	checkouts, told int
 }
 

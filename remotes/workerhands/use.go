@@ -16,7 +16,7 @@ func placeOf(s *Sessions, one *session) place {
 	return one.place()
 }
 
-// note notes that a client knows of a checkout. Until then each turn tells of it: one that is lost has told nobody.
+// note notes that a client knows of a checkout. Until then each turn reports it, as a lost turn reports to nobody.
 func note(s *Sessions, q question) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

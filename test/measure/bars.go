@@ -21,8 +21,8 @@ type bar struct {
 
 // bars are the measures that hold the tree. Idioms are counted in comments of the product.
 var bars = []bar{
-	// 154, and not 145, for Web Push, limits and responses of several hosts, and the hands of workers.
-	{"lines of the product, in thousands", 154, 101},
+	// 155, and not 145, for Web Push, limits and responses of several hosts, and the hands of workers.
+	{"lines of the product, in thousands", 155, 101},
 	{"share of the biggest room, in percent", 27, 27},
 	{"imports that run back between rooms", 0, 0},
 	{"packages in cmd/internal", 1, 3},

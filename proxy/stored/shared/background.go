@@ -27,20 +27,20 @@ func (s *Background) Begin(ctx context.Context, f stored.InFlight, object, reque
 			f.ID, f.Owner, s.host, s.Logs().Own(), f.Previous, streamed, notNull(object))
 	})
 	if away(err) && up {
-		s.undos.late(func() error { return s.retract(context.Background(), f.ID, s.Logs().Own()) })
+		s.undos.late(func() error { return retract(context.Background(), s.database, f.ID, s.Logs().Own()) })
 	}
 	if err != nil {
 		return err
 	}
 	if err := s.file.Begin(ctx, f, object, request, streamed); err != nil {
-		return errors.Join(err, s.retract(ctx, f.ID, s.Logs().Own()))
+		return errors.Join(err, retract(ctx, s.database, f.ID, s.Logs().Own()))
 	}
 	s.flying.Store(f.ID, true)
 	return nil
 }
 
 // retract deletes a background response that a process runs.
-func (d *database) retract(ctx context.Context, id, process string) error {
+func retract(ctx context.Context, d *database, id, process string) error {
 	return d.batch(ctx, 0, func(b *pgx.Batch) {
 		b.Queue(`DELETE FROM codex.inflight WHERE id = $1 AND process = $2`, id, process)
 	})
@@ -49,7 +49,7 @@ func (d *database) retract(ctx context.Context, id, process string) error {
 // Retract undoes Begin.
 func (s *Background) Retract(ctx context.Context, id string) error {
 	s.flying.Delete(id)
-	return errors.Join(s.retract(ctx, id, s.Logs().Own()), s.file.Retract(ctx, id))
+	return errors.Join(retract(ctx, s.database, id, s.Logs().Own()), s.file.Retract(ctx, id))
 }
 
 // Request is the request of a background response before the start of its turn.

@@ -102,7 +102,7 @@ func testOneProcess(t *testing.T, suite string) {
 	b.UntilShow(unitOf("b"), "SubState", "auto-restart")
 	b.MustRun(t, "systemctl", "daemon-reload")
 	assert.Equal(t, "auto-restart", b.Properties(unitOf("b"), "SubState")["SubState"])
-	b.MustRun(t, "systemctl", "start", unitOf("b"))
+	b.MustRun(t, "systemctl", "restart", unitOf("b"))
 	b.UntilWorkersReady()
 	assert.Equal(t, "active", b.Properties(unitOf("b"), "ActiveState")["ActiveState"])
 	assert.Equal(t, "inactive", b.Properties(unitOf("a"), "ActiveState")["ActiveState"])
